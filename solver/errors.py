@@ -1,0 +1,191 @@
+"""Every error the core raises on purpose.
+
+    ArenaplanError
+    ├── DocumentError            the bytes are not a document of this kind and version
+    ├── GraphError               the document is well formed, the graph is not
+    │   ├── UnknownOperatorError
+    │   ├── AttributeRuleError
+    │   ├── ShapeMismatchError
+    │   ├── DimensionError       zero, negative or beyond 2**63 - 1 bytes
+    │   ├── BatchError           a symbolic batch without a positive value
+    │   ├── CyclicGraphError
+    │   ├── UseBeforeDefError
+    │   ├── DuplicateDefError
+    │   ├── DuplicateNameError
+    │   ├── DanglingOperandError
+    │   ├── TrainableError       unused, unknown or underivable trainable
+    │   ├── LossError            none, several, not a scalar
+    │   └── TooManyOperationsError
+    ├── OptionsError             an option out of its range
+    ├── ProblemError             buffers that no layout solver can take
+    ├── CapacityError            the arena does not fit the capacity asked for
+    ├── PlanError                a plan that does not belong to its graph, or is wrong
+    └── InternalError            a postcondition failed: a bug of ours, never the caller's
+
+Each carries a sentence that names the culprit, a remedy, a JSON pointer (RFC 6901) into the
+document it came from, and a stable `code` that the HTTP service turns into a problem type.
+Infeasible and out of time are no errors of the layout solvers: see `solver.layout.Status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+__all__ = [
+    "ArenaplanError",
+    "AttributeRuleError",
+    "BatchError",
+    "CapacityError",
+    "CyclicGraphError",
+    "DanglingOperandError",
+    "DimensionError",
+    "DocumentError",
+    "DuplicateDefError",
+    "DuplicateNameError",
+    "GraphError",
+    "InternalError",
+    "LossError",
+    "OptionsError",
+    "PlanError",
+    "ProblemError",
+    "ShapeMismatchError",
+    "TooManyOperationsError",
+    "TrainableError",
+    "UnknownOperatorError",
+    "UseBeforeDefError",
+    "json_pointer",
+]
+
+
+def json_pointer(path: Sequence[str | int]) -> str:
+    """RFC 6901 pointer of a path; the empty path is the whole document, ``""``."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+class ArenaplanError(Exception):
+    """Base of all errors raised on purpose.
+
+    `message` names the culprit, `remedy` says what to do, `path` leads to the culprit in the
+    document that was read (keys and list indexes, empty when unknown).
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, remedy: str = "", path: Sequence[str | int] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.path = tuple(path)
+
+    @property
+    def pointer(self) -> str:
+        return json_pointer(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".rstrip()
+
+
+class DocumentError(ArenaplanError):
+    code = "invalid-document"
+
+
+class GraphError(ArenaplanError):
+    code = "invalid-graph"
+
+
+class UnknownOperatorError(GraphError):
+    code = "unknown-operator"
+
+
+class AttributeRuleError(GraphError):
+    code = "invalid-attribute"
+
+
+class ShapeMismatchError(GraphError):
+    code = "shape-mismatch"
+
+
+class DimensionError(GraphError):
+    code = "invalid-dimension"
+
+
+class BatchError(GraphError):
+    code = "invalid-batch"
+
+
+class CyclicGraphError(GraphError):
+    code = "cyclic-graph"
+
+
+class UseBeforeDefError(GraphError):
+    code = "use-before-def"
+
+
+class DuplicateDefError(GraphError):
+    code = "duplicate-def"
+
+
+class DuplicateNameError(GraphError):
+    code = "duplicate-name"
+
+
+class DanglingOperandError(GraphError):
+    code = "dangling-operand"
+
+
+class TrainableError(GraphError):
+    code = "invalid-trainable"
+
+
+class LossError(GraphError):
+    code = "invalid-loss"
+
+
+class TooManyOperationsError(GraphError):
+    code = "too-many-operations"
+
+
+class OptionsError(ArenaplanError):
+    code = "invalid-options"
+
+
+class ProblemError(ArenaplanError):
+    code = "invalid-problem"
+
+
+class CapacityError(ArenaplanError):
+    """The arena does not fit. All sizes are bytes.
+
+    `required` is the smallest arena known to work (or, when even the lower bound is beyond the
+    capacity, that bound); `live_at_peak` lists (operand, bytes) live at the witness step.
+    """
+
+    code = "capacity-exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        required: int,
+        available: int,
+        live_at_peak: Sequence[tuple[str, int]],
+        remedy: str = "",
+        path: Sequence[str | int] = (),
+    ) -> None:
+        super().__init__(message, remedy=remedy, path=path)
+        self.required = required
+        self.available = available
+        self.live_at_peak = tuple(live_at_peak)
+
+    @property
+    def excess(self) -> int:
+        return self.required - self.available
+
+
+class PlanError(ArenaplanError):
+    code = "invalid-plan"
+
+
+class InternalError(ArenaplanError):
+    code = "internal-error"

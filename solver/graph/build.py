@@ -1,0 +1,436 @@
+"""The one door to a `Graph`: declarations in, a verified and fully typed graph out.
+
+Checks run in the order in which a reader would find them out: names, references, definitions,
+cycles, shapes, loss, trainable set. Each failure names the culprit and where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from solver.errors import (
+    BatchError,
+    CyclicGraphError,
+    DanglingOperandError,
+    DimensionError,
+    DuplicateDefError,
+    DuplicateNameError,
+    GraphError,
+    LossError,
+    ShapeMismatchError,
+    TooManyOperationsError,
+    TrainableError,
+)
+from solver.graph.nodes import resolve
+from solver.graph.ops import lookup
+from solver.graph.order import depends_on, topological_order
+from solver.graph.types import (
+    DType,
+    Graph,
+    Initializer,
+    Operand,
+    Operation,
+    OptimizerSpec,
+    Role,
+    TensorType,
+)
+
+__all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph"]
+
+#: More operations than the largest published training graphs have; a bound on the work of a request.
+MAX_OPERATIONS = 20_000
+
+MAX_BYTES = 2**63 - 1
+
+#: The trainable set: everything, names, or the last n operations that own parameters (n < 0: all).
+Trainable = Literal["all"] | Sequence[str] | int
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredOperand:
+    """An operand as a document declares it.
+
+    `shape` and `dtype` may be left out for an INTERMEDIATE operand and are then inferred. `path`
+    leads to the declaration in the document; errors point there.
+    """
+
+    id: str
+    role: Role
+    shape: tuple[int, ...] | None = None
+    dtype: DType | None = None
+    initializer: Initializer | None = None
+    trainable: bool = True
+    path: tuple[str | int, ...] = ()
+
+
+def build_graph(
+    name: str,
+    operands: Iterable[DeclaredOperand],
+    operations: Sequence[Operation],
+    *,
+    loss: str | Sequence[str] | None,
+    optimizer: OptimizerSpec,
+    trainable: Trainable = "all",
+    outputs: Sequence[str] = (),
+    max_operations: int = MAX_OPERATIONS,
+) -> Graph:
+    """Verify and type a graph.
+
+    `operations` may come in any order; they are returned topologically sorted, ties in the
+    given order. Raises a subclass of GraphError whose `path` leads to the culprit, as
+    ``("operations", 3, "inputs", 0)``. Cost: linear in operands and operations.
+    """
+    _check_count(operations, max_operations)
+    declared = _by_name(operands)
+    _check_operation_names(operations)
+    defined_by = _definitions(declared, operations)
+    _check_references(declared, defined_by, operations)
+    order = topological_order(operations, defined_by)
+    typed = _infer(declared, operations, order)
+    _check_shape_pairs(declared, typed)
+    losses = _check_loss(loss, typed, operations, defined_by)
+    _check_outputs(outputs, typed)
+    chosen = _trainable_set(trainable, declared, [operations[i] for i in order])
+    _check_trainable(chosen, losses, declared, operations, defined_by)
+    return Graph(name, typed, tuple(operations[i] for i in order), losses, optimizer, chosen, tuple(outputs))
+
+
+def _check_count(operations: Sequence[Operation], limit: int) -> None:
+    if len(operations) > limit:
+        raise TooManyOperationsError(
+            f"The graph has {len(operations)} operations; at most {limit} are allowed.",
+            remedy="Split the graph, or raise the limit where the planner is configured.",
+            path=("operations",),
+        )
+    if not operations:
+        raise GraphError(
+            "The graph has no operations.",
+            remedy="Add the forward operations and a loss.",
+            path=("operations",),
+        )
+
+
+def _by_name(operands: Iterable[DeclaredOperand]) -> dict[str, DeclaredOperand]:
+    found: dict[str, DeclaredOperand] = {}
+    for operand in operands:
+        _check_name("operand", operand.id, (*operand.path, "name"))
+        if operand.id in found:
+            raise DuplicateNameError(
+                f"Operand {operand.id!r} is declared twice.",
+                remedy="Names are unique: rename one of them.",
+                path=(*operand.path, "name"),
+            )
+        found[operand.id] = operand
+    return found
+
+
+def _check_name(what: str, name: str, path: tuple[str | int, ...]) -> None:
+    if not name or "@" in name:
+        raise GraphError(
+            f"{name!r} cannot name an {what}: names are not empty and contain no '@'.",
+            remedy="'@' is reserved for what the planner derives; rename it.",
+            path=path,
+        )
+
+
+def _check_operation_names(operations: Sequence[Operation]) -> None:
+    seen: set[str] = set()
+    for i, operation in enumerate(operations):
+        _check_name("operation", operation.id, ("operations", i, "name"))
+        if operation.id in seen:
+            raise DuplicateNameError(
+                f"Operation {operation.id!r} is declared twice.",
+                remedy="Names are unique: rename one of them.",
+                path=("operations", i, "name"),
+            )
+        seen.add(operation.id)
+
+
+def _definitions(
+    declared: Mapping[str, DeclaredOperand], operations: Sequence[Operation]
+) -> dict[str, int]:
+    """Which operation defines each intermediate operand."""
+    defined_by: dict[str, int] = {}
+    for i, operation in enumerate(operations):
+        for k, output in enumerate(operation.outputs):
+            path = ("operations", i, "outputs", k)
+            _check_name("operand", output, path)
+            if output in defined_by:
+                first = operations[defined_by[output]].id
+                raise DuplicateDefError(
+                    f"Operand {output!r} is defined twice: by {first!r} and by {operation.id!r}.",
+                    remedy="Every operand has one definition: give the second output its own name.",
+                    path=path,
+                )
+            if output in declared and declared[output].role is not Role.INTERMEDIATE:
+                raise DuplicateDefError(
+                    f"Operation {operation.id!r} defines {output!r}, which is declared as"
+                    f" {declared[output].role.value}.",
+                    remedy="Only intermediate operands are defined by operations.",
+                    path=path,
+                )
+            defined_by[output] = i
+    return defined_by
+
+
+def _check_references(
+    declared: Mapping[str, DeclaredOperand],
+    defined_by: Mapping[str, int],
+    operations: Sequence[Operation],
+) -> None:
+    used: set[str] = set()
+    for i, operation in enumerate(operations):
+        for k, name in enumerate(operation.inputs):
+            if not name:
+                continue
+            used.add(name)
+            known = name in defined_by or (
+                name in declared and declared[name].role is not Role.INTERMEDIATE
+            )
+            if not known:
+                raise DanglingOperandError(
+                    f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which nothing defines.",
+                    remedy="Declare it as an input, label, parameter or constant, or add its operation.",
+                    path=("operations", i, "inputs", k),
+                )
+    for operand in declared.values():
+        if operand.id in used or operand.id in defined_by:
+            continue
+        if operand.role is Role.PARAMETER:
+            raise TrainableError(
+                f"Parameter {operand.id!r} is used by no operation.",
+                remedy="Use it, or take it out of the document.",
+                path=operand.path,
+            )
+        raise DanglingOperandError(
+            f"Operand {operand.id!r} ({operand.role.value}) is neither defined nor used.",
+            remedy="Use it, or take it out of the document.",
+            path=operand.path,
+        )
+
+
+def _infer(
+    declared: Mapping[str, DeclaredOperand], operations: Sequence[Operation], order: Sequence[int]
+) -> dict[str, Operand]:
+    """Types of all operands, in order of definition."""
+    typed = {d.id: _declared_operand(d) for d in declared.values() if d.role is not Role.INTERMEDIATE}
+    for i in order:
+        operation = operations[i]
+        try:
+            node = resolve(operation, typed)
+            kind = lookup(operation.type)
+            if len(operation.outputs) != kind.outputs:
+                raise ShapeMismatchError(
+                    f"Operation {operation.id!r} ({operation.type}) has {kind.outputs} output(s), not"
+                    f" {len(operation.outputs)}.",
+                    path=("outputs",),
+                )
+            types = kind.infer(node)
+        except GraphError as error:
+            error.path = ("operations", i, *error.path)
+            raise
+        for k, (output, type_) in enumerate(zip(operation.outputs, types, strict=True)):
+            _check_bytes(output, type_, ("operations", i, "outputs", k))
+            typed[output] = Operand(output, type_, Role.INTERMEDIATE)
+    return typed
+
+
+def _declared_operand(declared: DeclaredOperand) -> Operand:
+    if declared.shape is None or declared.dtype is None:
+        raise DimensionError(
+            f"Operand {declared.id!r} ({declared.role.value}) has no shape or dtype.",
+            remedy="Only intermediate operands may leave them out.",
+            path=declared.path,
+        )
+    for axis, dimension in enumerate(declared.shape):
+        if dimension < 1:
+            raise DimensionError(
+                f"Operand {declared.id!r} has dimension {dimension} at axis {axis}.",
+                remedy="Dimensions are at least 1.",
+                path=(*declared.path, "shape", axis),
+            )
+    type_ = TensorType(declared.shape, declared.dtype)
+    _check_bytes(declared.id, type_, (*declared.path, "shape"))
+    _check_values(declared, type_)
+    return Operand(declared.id, type_, declared.role, declared.initializer)
+
+
+def _check_bytes(name: str, type_: TensorType, path: tuple[str | int, ...]) -> None:
+    if type_.nbytes > MAX_BYTES:
+        raise DimensionError(
+            f"Operand {name!r} is {type_}: {type_.elements} elements, {type_.nbytes} bytes; at most"
+            f" 2**63 - 1 bytes can be addressed.",
+            remedy="Reduce its dimensions.",
+            path=path,
+        )
+
+
+def _check_values(declared: DeclaredOperand, type_: TensorType) -> None:
+    initializer = declared.initializer
+    if declared.role is Role.CONSTANT and initializer is None:
+        raise GraphError(
+            f"Constant {declared.id!r} has no values.",
+            remedy="Give it inline values or a named initializer.",
+            path=declared.path,
+        )
+    if initializer is None or initializer.data is None:
+        return
+    if len(initializer.data) != type_.nbytes:
+        raise ShapeMismatchError(
+            f"Operand {declared.id!r} is {type_}, {type_.nbytes} bytes, but its values decode to"
+            f" {len(initializer.data)} bytes.",
+            remedy="Encode exactly the raw little-endian elements in C order.",
+            path=(*declared.path, "initializer"),
+        )
+
+
+def _check_shape_pairs(declared: Mapping[str, DeclaredOperand], typed: Mapping[str, Operand]) -> None:
+    """Declared shapes of intermediate operands must be the inferred ones."""
+    for operand in declared.values():
+        if operand.role is not Role.INTERMEDIATE:
+            continue
+        found = typed[operand.id].type
+        for what, given, inferred in (
+            ("shape", operand.shape, found.shape),
+            ("dtype", operand.dtype, found.dtype),
+        ):
+            if given is not None and given != inferred:
+                raise ShapeMismatchError(
+                    f"Operand {operand.id!r} is declared with {what} {_shown(given)} but its operation"
+                    f" defines {_shown(inferred)}.",
+                    remedy=f"Correct the declared {what}, or leave it out: it is inferred.",
+                    path=(*operand.path, what),
+                )
+
+
+def _shown(value: object) -> str:
+    return value.value if isinstance(value, DType) else str(list(value))  # type: ignore[call-overload]  # a shape
+
+
+def _check_loss(
+    loss: str | Sequence[str] | None,
+    typed: Mapping[str, Operand],
+    operations: Sequence[Operation],
+    defined_by: Mapping[str, int],
+) -> str:
+    if loss is None or not loss:
+        raise LossError(
+            "The graph names no loss.",
+            remedy="Set `loss` to the scalar operand that training minimises.",
+            path=("loss",),
+        )
+    if not isinstance(loss, str):
+        if len(loss) > 1:
+            raise LossError(
+                f"The graph names {len(loss)} losses: {', '.join(loss)}.",
+                remedy="Add them up with Add operations and name the sum.",
+                path=("loss",),
+            )
+        loss = loss[0]
+    if loss not in defined_by:
+        raise LossError(
+            f"The loss {loss!r} is not defined by any operation.",
+            remedy="Name the output of a loss operation.",
+            path=("loss",),
+        )
+    type_ = typed[loss].type
+    if type_.shape != () or not type_.dtype.is_floating:
+        raise LossError(
+            f"The loss {loss!r} is {type_}, not a floating scalar.",
+            remedy='Use reduction "mean" or "sum", or reduce it with ReduceMean.',
+            path=("loss",),
+        )
+    return loss
+
+
+def _check_outputs(outputs: Sequence[str], typed: Mapping[str, Operand]) -> None:
+    for k, name in enumerate(outputs):
+        if name not in typed:
+            raise DanglingOperandError(
+                f"Output {name!r} is not an operand of the graph.",
+                remedy="Name a defined operand.",
+                path=("outputs", k),
+            )
+
+
+def _trainable_set(
+    trainable: Trainable, declared: Mapping[str, DeclaredOperand], ordered: Sequence[Operation]
+) -> tuple[str, ...]:
+    """Names of the parameters to train, in order of declaration."""
+    parameters = [d for d in declared.values() if d.role is Role.PARAMETER]
+    if trainable == "all" or (isinstance(trainable, int) and trainable < 0):
+        return tuple(d.id for d in parameters if d.trainable)
+    if isinstance(trainable, int):
+        chosen = _last(trainable, {d.id for d in parameters}, ordered)
+    else:
+        chosen = set(trainable)
+        _check_known(list(trainable), {d.id for d in parameters})
+    return tuple(d.id for d in parameters if d.id in chosen)
+
+
+def _last(count: int, parameters: set[str], ordered: Sequence[Operation]) -> set[str]:
+    """Parameters of the last `count` operations that own any (onert's num_of_trainable_ops)."""
+    owners = [set(op.inputs) & parameters for op in ordered if set(op.inputs) & parameters]
+    return set().union(*owners[max(0, len(owners) - count) :]) if count else set()
+
+
+def _check_known(names: Sequence[str], parameters: set[str]) -> None:
+    for k, name in enumerate(names):
+        if name not in parameters:
+            raise TrainableError(
+                f"Trainable {name!r} is not a parameter of the graph.",
+                remedy="Name operands whose role is parameter.",
+                path=("trainable", k),
+            )
+
+
+def _check_trainable(
+    chosen: Sequence[str],
+    loss: str,
+    declared: Mapping[str, DeclaredOperand],
+    operations: Sequence[Operation],
+    defined_by: Mapping[str, int],
+) -> None:
+    """Every trainable is floating and the loss depends on it."""
+    reached = depends_on(loss, operations, defined_by)
+    for name in chosen:
+        operand = declared[name]
+        if operand.dtype is not None and not operand.dtype.is_floating:
+            raise TrainableError(
+                f"Trainable {name!r} is {operand.dtype.value}; only floating parameters can be trained.",
+                remedy="Make it a constant, or leave it out of the trainable set.",
+                path=operand.path,
+            )
+        if name not in reached:
+            raise TrainableError(
+                f"Trainable {name!r} does not influence the loss {loss!r}.",
+                remedy="Leave it out of the trainable set, or connect it to the loss.",
+                path=operand.path,
+            )
+
+
+def with_batch(shape: Sequence[int | str], batch: int | None, path: tuple[str | int, ...]) -> tuple[int, ...]:
+    """Replace the symbolic dimension ``"batch"``. Raises BatchError when its value is missing."""
+    resolved = []
+    for axis, dimension in enumerate(shape):
+        if isinstance(dimension, int):
+            resolved.append(dimension)
+        elif dimension != "batch":
+            raise BatchError(
+                f"{dimension!r} is no dimension.",
+                remedy='A dimension is a positive integer or "batch".',
+                path=(*path, axis),
+            )
+        elif batch is None:
+            raise BatchError(
+                "The graph has a symbolic batch and no value for it.",
+                remedy="Set `batch` in the graph or in the options.",
+                path=(*path, axis),
+            )
+        else:
+            resolved.append(batch)
+    return tuple(resolved)

@@ -1,0 +1,66 @@
+"""From an operation and the operands known so far to the `Node` that its family looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from solver.errors import GraphError, ShapeMismatchError
+from solver.graph.ops import lookup
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
+from solver.graph.types import Graph, Operand, Operation, Role
+
+__all__ = ["graph_nodes", "resolve"]
+
+
+def resolve(
+    operation: Operation, operands: Mapping[str, Operand], scratch_budget: int = DEFAULT_SCRATCH_BUDGET
+) -> Node:
+    """The node of an operation; its outputs are filled in where they are already typed.
+
+    Raises UnknownOperatorError, AttributeRuleError, or ShapeMismatchError for a wrong number of inputs.
+    """
+    try:
+        kind = lookup(operation.type)
+    except GraphError as error:
+        error.path = ("type",)
+        raise
+    least, most = kind.arity
+    if not least <= len(operation.inputs) <= most:
+        raise ShapeMismatchError(
+            f"Operation {operation.id!r} ({operation.type}) takes {least} to {most} inputs, not"
+            f" {len(operation.inputs)}.",
+            path=("inputs",),
+        )
+    return Node(
+        operation=operation,
+        inputs=tuple(operands[name].type if name else None for name in operation.inputs),
+        outputs=tuple(operands[name].type for name in operation.outputs if name in operands),
+        constants=tuple(
+            _constant(operation, k, operands[name], must=k in kind.constant_inputs) if name else None
+            for k, name in enumerate(operation.inputs)
+        ),
+        attributes=kind.normalise(operation),
+        scratch_budget=scratch_budget,
+    )
+
+
+def _constant(operation: Operation, position: int, operand: Operand, *, must: bool) -> tuple[int, ...] | None:
+    values = operand.initializer.data if operand.initializer else None
+    known = operand.role is Role.CONSTANT and values is not None and not operand.dtype.is_floating
+    if known and values is not None:
+        return tuple(int(v) for v in np.frombuffer(values, operand.dtype.numpy))
+    if must:
+        raise ShapeMismatchError(
+            f"Input {position} of operation {operation.id!r} ({operation.type}), {operand.id!r}, must be an"
+            " integer constant with inline values.",
+            remedy="Shapes are static here: give the values in the document.",
+            path=("inputs", position),
+        )
+    return None
+
+
+def graph_nodes(graph: Graph, scratch_budget: int = DEFAULT_SCRATCH_BUDGET) -> dict[str, Node]:
+    """Nodes of all operations of a verified graph, by operation, in its order."""
+    return {op.id: resolve(op, graph.operands, scratch_budget) for op in graph.operations}

@@ -1,0 +1,228 @@
+"""What every operation family must say about its operators: one class an operator.
+
+A family file `graph/ops/<family>.py` holds subclasses of `OperationType`; the kernels of the same
+operators live in `executor/kernels/<family>.py`. The class answers four questions and does no
+arithmetic on tensors:
+
+* which attributes exist, and which values they may take (`attributes`),
+* the types of the outputs (`infer`),
+* which scratch the kernels need, forward and backward, and what must survive from one to the other,
+* which of X, W (inputs) and Y (outputs) the backward kernels read (`backward`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.graph.types import AttributeValue, DType, Operation, TensorType
+
+__all__ = [
+    "ACTIVATIONS",
+    "DEFAULT_SCRATCH_BUDGET",
+    "Attribute",
+    "BackwardNeeds",
+    "Node",
+    "OperationType",
+    "ScratchRequest",
+    "scratch",
+]
+
+#: Activations that an operator may apply to its own output; all invertible from Y alone.
+ACTIVATIONS = ("None", "Relu", "Relu6", "Sigmoid", "Tanh")
+
+#: Bytes one step may use for scratch that grows with the number of examples treated at a time.
+#: 2 MiB keeps a chunk of columns in the second-level cache of common CPUs; a kernel takes at
+#: least one example at a time, so a single example may exceed it.
+DEFAULT_SCRATCH_BUDGET = 2 * 1024 * 1024
+
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Rule for one attribute. `choices` and `minimum` bound scalars and each element of lists."""
+
+    kind: Literal["int", "ints", "float", "string"]
+    default: AttributeValue | None = None
+    choices: tuple[str | int, ...] | None = None
+    minimum: float | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchRequest:
+    """Memory that a kernel needs beside its operands: `name` is unique within the operation."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardNeeds:
+    """What one backward step reads, beside the derivatives of all outputs.
+
+    `inputs` and `outputs` are positions of X and Y; `saved` names what the forward step saved;
+    `scratch` lives for this step only.
+    """
+
+    inputs: frozenset[int] = frozenset()
+    outputs: frozenset[int] = frozenset()
+    saved: frozenset[str] = frozenset()
+    scratch: tuple[ScratchRequest, ...] = ()
+    reads_output_derivatives: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation with the types of its operands resolved: all that a family needs to know.
+
+    `inputs[i]` is ``None`` where an optional input is left out; `constants[i]` holds the elements,
+    in C order, of a constant integer input (shape, axes, pads), else ``None``. `outputs` is empty
+    while they are being inferred. `attributes` has every default filled in.
+    """
+
+    operation: Operation
+    inputs: tuple[TensorType | None, ...]
+    outputs: tuple[TensorType, ...]
+    constants: tuple[tuple[int, ...] | None, ...]
+    attributes: Mapping[str, Any]
+    scratch_budget: int = DEFAULT_SCRATCH_BUDGET
+
+    def input(self, position: int) -> TensorType:
+        """Type of an input that must be there."""
+        found = self.inputs[position] if position < len(self.inputs) else None
+        if found is None:
+            raise ShapeMismatchError(
+                f"Operation {self.operation.id!r} ({self.operation.type}) lacks input {position}.",
+                remedy="Give it an operand.",
+            )
+        return found
+
+    def has_input(self, position: int) -> bool:
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def mismatch(self, expected: str) -> ShapeMismatchError:
+        """Error that names the operation, its operands and all their shapes."""
+        operands = ", ".join(
+            f"{name} is {type_}"
+            for name, type_ in zip(self.operation.inputs, self.inputs, strict=True)
+            if type_ is not None
+        )
+        return ShapeMismatchError(
+            f"Operation {self.operation.id!r} ({self.operation.type}): {expected}; {operands}.",
+            remedy="Change the shapes or the attributes so that they agree.",
+        )
+
+
+class OperationType(ABC):
+    """One operator. Subclasses are stateless and registered in `solver.graph.ops`."""
+
+    name: ClassVar[str]
+    #: Smallest and largest number of inputs.
+    arity: ClassVar[tuple[int, int]]
+    outputs: ClassVar[int] = 1
+    #: Own attributes. `activation` is added to those of operators with `fuses_activation`.
+    attributes: ClassVar[Mapping[str, Attribute]] = {}
+    fuses_activation: ClassVar[bool] = False
+    #: True for operators whose output is a loss to be minimised.
+    is_loss: ClassVar[bool] = False
+    #: Inputs that must be integer constants known when the graph is built.
+    constant_inputs: ClassVar[frozenset[int]] = frozenset()
+
+    @abstractmethod
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        """Types of the outputs. Raises ShapeMismatchError (through `node.mismatch`)."""
+
+    def differentiable(self, node: Node) -> frozenset[int]:
+        """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones."""
+        return frozenset(
+            i
+            for i, type_ in enumerate(node.inputs)
+            if type_ is not None and type_.dtype.is_floating and i not in self.constant_inputs
+        )
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        """Scratch of the forward step; lives for that step only."""
+        return ()
+
+    def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
+        """What the forward step leaves for the backward one; lives until its last reader."""
+        return ()
+
+    @abstractmethod
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        """Needs of a backward step that defines the derivatives of the inputs in `wanted`.
+
+        `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
+        steps: calcGradient for its trainable parameters, calcDerivative for the rest.
+        """
+
+    # ------------------------------------------------------------------ attributes, once for all
+
+    def rules(self) -> dict[str, Attribute]:
+        rules = dict(self.attributes)
+        if self.fuses_activation:
+            rules["activation"] = Attribute("string", default="None", choices=ACTIVATIONS)
+        return rules
+
+    def normalise(self, operation: Operation) -> dict[str, Any]:
+        """Attributes with defaults filled in. Raises AttributeRuleError naming the attribute."""
+        rules = self.rules()
+        for key in operation.attributes:
+            if key not in rules:
+                raise AttributeRuleError(
+                    f"Operation {operation.id!r} ({self.name}) has no attribute {key!r}.",
+                    remedy=f"Known attributes: {', '.join(sorted(rules)) or 'none'}.",
+                    path=("attributes", key),
+                )
+        return {key: _checked(operation, key, rule) for key, rule in rules.items()}
+
+
+def _checked(operation: Operation, key: str, rule: Attribute) -> Any:
+    value = operation.attributes.get(key)
+    if value is None:
+        if rule.required:
+            raise _bad(operation, key, "is required")
+        return rule.default
+    if rule.kind == "ints":
+        if isinstance(value, str | int | float) or not all(_is_int(v) for v in value):
+            raise _bad(operation, key, f"must be a list of integers, not {value!r}")
+        elements: Sequence[Any] = value
+    else:
+        elements = (value,)
+        if not _has_kind(value, rule.kind):
+            raise _bad(operation, key, f"must be of kind {rule.kind}, not {value!r}")
+    for element in elements:
+        if rule.choices is not None and element not in rule.choices:
+            raise _bad(operation, key, f"must be one of {list(rule.choices)}, not {element!r}")
+        if rule.minimum is not None and element < rule.minimum:
+            raise _bad(operation, key, f"must be at least {rule.minimum}, not {element!r}")
+    return tuple(value) if rule.kind == "ints" else value  # type: ignore[arg-type]  # an iterable, checked above
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _has_kind(value: object, kind: str) -> bool:
+    if kind == "int":
+        return _is_int(value)
+    if kind == "float":
+        return isinstance(value, float) or _is_int(value)
+    return isinstance(value, str)
+
+
+def _bad(operation: Operation, key: str, what: str) -> AttributeRuleError:
+    return AttributeRuleError(
+        f"Attribute {key!r} of operation {operation.id!r} ({operation.type}) {what}.",
+        remedy="See the list of operators for what it takes.",
+        path=("attributes", key),
+    )
+
+
+def scratch(name: str, shape: Sequence[int], dtype: DType) -> ScratchRequest:
+    """Shorthand for a scratch request."""
+    return ScratchRequest(name, TensorType(tuple(shape), dtype))

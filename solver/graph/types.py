@@ -1,0 +1,175 @@
+"""The trainable graph: operands, operations, loss, optimizer. Immutable, and nothing derived in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Array",
+    "AttributeValue",
+    "DType",
+    "Graph",
+    "Initializer",
+    "Operand",
+    "Operation",
+    "OptimizerSpec",
+    "Role",
+    "TensorType",
+]
+
+Array = npt.NDArray[Any]
+AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
+class DType(Enum):
+    """Element types; the value is both the document's word and NumPy's."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    BOOL = "bool"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def is_floating(self) -> bool:
+        return self in (DType.FLOAT32, DType.FLOAT64)
+
+
+class Role(Enum):
+    """What an operand is to the graph.
+
+    `INPUT` and `LABEL` are written by the caller before every training step, `PARAMETER` is state
+    that the optimizer may update, `CONSTANT` never changes, `INTERMEDIATE` is defined by an operation.
+    """
+
+    INPUT = "input"
+    LABEL = "label"
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+    INTERMEDIATE = "intermediate"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape and element type. Shape () is a scalar; every dimension is positive."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Exact size in bytes."""
+        return self.elements * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Initializer:
+    """How a parameter or constant gets its first value.
+
+    `kind` is ``values`` (raw little-endian bytes in `data`, C order) or a named scheme: ``zeros``,
+    ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation, half
+    width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout`
+    of the consumer are not known here, so the last axis convention of `solver.executor` applies).
+    `seed` makes it repeatable.
+    """
+
+    kind: str
+    data: bytes | None = None
+    value: float = 0.0
+    scale: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A named tensor of the graph."""
+
+    id: str
+    type: TensorType
+    role: Role
+    initializer: Initializer | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+
+def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(mapping))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One use of an operator. An optional input that is left out is the empty string, as in ONNX.
+
+    `attributes` holds what the document gave; defaults are filled in by `solver.graph.ops`.
+    """
+
+    id: str
+    type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", _frozen(self.attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerSpec:
+    """Optimizer by name (``SGD``, ``Adam``, ``AdamW``) with its hyper-parameters."""
+
+    type: str
+    attributes: Mapping[str, float | bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", _frozen(self.attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A verified trainable graph, as `build_graph` returns it.
+
+    `operations` stand in a topological order. `loss` names the scalar operand that training
+    minimises. `trainable` names the parameters that the optimizer updates, in graph order.
+    `outputs` names values that the caller reads after a step, beside the loss.
+    """
+
+    name: str
+    operands: Mapping[str, Operand]
+    operations: tuple[Operation, ...]
+    loss: str
+    optimizer: OptimizerSpec
+    trainable: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operands", _frozen(self.operands))

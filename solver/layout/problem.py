@@ -1,0 +1,134 @@
+"""What a layout solver is asked and what it answers: buffers in, offsets out.
+
+Sizes, offsets and peaks are exact Python integers in bytes. Lifespans are half-open
+``[start, end)`` over integer steps, never empty. Nothing here knows a neural network.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+__all__ = [
+    "MAX_BYTES",
+    "Buffer",
+    "Deadline",
+    "Layout",
+    "LayoutSolver",
+    "Lifespan",
+    "Outcome",
+    "Problem",
+    "Proof",
+    "Status",
+]
+
+#: Sizes and ends beyond this do not fit the signed 64-bit offsets of any runtime.
+MAX_BYTES = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lifespan:
+    """Half-open interval of steps ``[start, end)``; ``start < end``."""
+
+    start: int
+    end: int
+
+    def overlaps(self, other: Lifespan) -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """`size` bytes that must stay put during `lifespan`; an `offset` given here is pinned."""
+
+    id: str
+    size: int
+    lifespan: Lifespan
+    alignment: int = 1
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Buffers to place in one arena of at most `capacity` bytes (``None``: as small as possible)."""
+
+    buffers: tuple[Buffer, ...]
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets in the order of `Problem.buffers`; `peak` is the largest offset + size, in bytes."""
+
+    offsets: tuple[int, ...]
+    peak: int
+
+
+class Status(Enum):
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Proof(Enum):
+    """Why no smaller arena exists. Never conflate the two.
+
+    `MAX_LOAD`: the peak equals the bytes live at the witness step; anyone can add them up.
+    `SOLVER`: a complete search closed the gap; one has to trust, or rerun, the solver.
+    """
+
+    MAX_LOAD = "max-load"
+    SOLVER = "solver"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A solver's answer. `layout` is present for OPTIMAL and FEASIBLE, `proof` for OPTIMAL.
+
+    `lower_bound` (bytes) holds for every layout of the problem; `witness_step` is a step at which
+    the max-load bound is attained (``None`` for an empty problem). An INFEASIBLE answer means no
+    layout fits `Problem.capacity`; its proof says which argument rules it out.
+    `deterministic` is false when wall time, not work, decided the answer.
+    """
+
+    status: Status
+    layout: Layout | None
+    lower_bound: int
+    witness_step: int | None
+    proof: Proof | None
+    solver: str
+    seconds: float
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When to stop: `at` is a `time.monotonic` instant, ``None`` for no limit by wall time."""
+
+    at: float | None = None
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Deadline:
+        return cls(None if seconds is None else time.monotonic() + seconds)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never negative; infinity without a limit."""
+        return float("inf") if self.at is None else max(0.0, self.at - time.monotonic())
+
+    @property
+    def expired(self) -> bool:
+        return self.remaining <= 0.0
+
+
+class LayoutSolver(Protocol):
+    """One way of finding offsets. Never raises for infeasible or out of time: says so in `Status`."""
+
+    name: str
+
+    def solve(
+        self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None
+    ) -> Outcome: ...
