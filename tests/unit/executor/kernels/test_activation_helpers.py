@@ -1,0 +1,91 @@
+"""Fused-activation helpers: values, derivatives read from the output, and no allocation."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from solver.executor.kernels._activation import activation_derivative, apply_activation
+from solver.graph.ops.base import ACTIVATIONS
+
+REFERENCE = {
+    "None": lambda x: x,
+    "Relu": lambda x: np.maximum(x, 0),
+    "Relu6": lambda x: np.minimum(np.maximum(x, 0), 6),
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "Tanh": np.tanh,
+}
+
+
+def test_every_activation_has_a_reference() -> None:
+    assert set(REFERENCE) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_forward_in_place(name: str, dtype: str) -> None:
+    x = (np.random.default_rng(0).standard_normal(1000) * 5).astype(dtype)
+    y = x.copy()
+    apply_activation(name, y)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y, REFERENCE[name](x), rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_derivative_is_the_central_difference(name: str) -> None:
+    generator = np.random.default_rng(1)
+    x = generator.uniform(-8, 8, 500)
+    x = x[(np.abs(x) > 1e-3) & (np.abs(x - 6) > 1e-3)]  # away from the kinks
+    dy = generator.standard_normal(x.size)
+    step = 1e-5
+    expected = dy * (REFERENCE[name](x + step) - REFERENCE[name](x - step)) / (2 * step)
+    out = np.full_like(x, np.nan)
+    activation_derivative(name, REFERENCE[name](x), dy, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["Relu", "Relu6"])
+def test_derivative_is_zero_at_the_kinks(name: str) -> None:
+    y = np.array([0.0, -0.0] + ([6.0] if name == "Relu6" else []))
+    out = np.full_like(y, np.nan)
+    activation_derivative(name, y, np.ones_like(y), out)
+    assert not out.any()
+
+
+def test_relu6_mask_survives_the_smallest_numbers() -> None:
+    tiny = np.finfo(np.float32).smallest_subnormal
+    y = np.array([tiny, np.nextafter(np.float32(6), np.float32(0))], np.float32)
+    out = np.empty_like(y)
+    activation_derivative("Relu6", y, np.ones_like(y), out)
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_sigmoid_saturates_without_warnings() -> None:
+    y = np.array([-1e30, -1000.0, 0.0, 1000.0, 1e30], np.float32)
+    apply_activation("Sigmoid", y)
+    np.testing.assert_array_equal(y, np.array([0, 0, 0.5, 1, 1], np.float32))
+
+
+def test_none_derivative_may_alias() -> None:
+    dy = np.arange(4.0)
+    activation_derivative("None", np.zeros(4), dy, dy)
+    np.testing.assert_array_equal(dy, np.arange(4.0))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("strided", [False, True])
+def test_nothing_of_tensor_size_is_allocated(name: str, strided: bool) -> None:
+    whole = np.ones((512, 1024), np.float32)
+    dy = np.ones((512, 1024), np.float32)
+    out = np.empty((512, 1024), np.float32)
+    y, dy, out = (a[:, 8:1000] if strided else a for a in (whole, dy, out))
+    tracemalloc.start()
+    try:
+        apply_activation(name, y)
+        activation_derivative(name, y, dy, out)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * 1024
