@@ -1,0 +1,204 @@
+"""Is this a problem, and is this a layout of it? Shares no code with the solvers.
+
+Comparing neighbours in the order of offsets is not enough to find every overlap: a long buffer may
+cover several others. The sweep below asks every live interval, through a segment tree over the
+offsets, and reports each conflicting pair once::
+
+    offsets   |0      |10     |30     |70        elementary intervals between distinct offsets
+    tree      [      0..3     ]                  an interval hangs on O(log n) nodes that tile it,
+              [ 0..1 ][  2..3 ]                  a point is covered by the intervals that hang on
+              [0][1]   [2][3]                    the path from its leaf to the root
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from solver.errors import ProblemError
+from solver.layout.problem import MAX_BYTES, Buffer, Layout, Problem
+
+__all__ = ["Violation", "check_problem", "find_violations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`rule` is one of count, offset, pin, alignment, overlap, peak, capacity; `buffers` are ids."""
+
+    rule: str
+    buffers: tuple[str, ...]
+    detail: str
+
+
+def check_problem(problem: Problem) -> None:
+    """Raise `ProblemError` naming the first buffer that no layout solver can take. O(n log n).
+
+    A buffer larger than the capacity is no error: the answer to such a problem is infeasible.
+    """
+    if problem.capacity is not None and (not _is_int(problem.capacity) or problem.capacity < 0):
+        raise ProblemError(
+            f"The capacity {problem.capacity!r} is not a whole number of bytes.",
+            remedy="Give zero or more bytes, or leave it out.",
+            path=("capacity",),
+        )
+    seen: set[str] = set()
+    for index, buffer in enumerate(problem.buffers):
+        if buffer.id in seen:
+            raise _bad(index, buffer, "has the id of another buffer", "Give every buffer its own id.", "id")
+        seen.add(buffer.id)
+        _check_buffer(index, buffer)
+    _check_sum(problem)
+    _check_pins(problem)
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int
+
+
+def _bad(index: int, buffer: Buffer, what: str, remedy: str, field: str) -> ProblemError:
+    return ProblemError(f"Buffer {buffer.id!r} {what}.", remedy=remedy, path=("buffers", index, field))
+
+
+def _check_buffer(index: int, buffer: Buffer) -> None:
+    size, span, alignment = buffer.size, buffer.lifespan, buffer.alignment
+    if not _is_int(size) or not 1 <= size <= MAX_BYTES:
+        raise _bad(index, buffer, f"has size {size!r}", "A size is 1 to 2**63 - 1 bytes.", "size")
+    if not _is_int(span.start) or not _is_int(span.end) or span.start < 0:
+        what = f"has lifespan [{span.start!r}, {span.end!r})"
+        raise _bad(index, buffer, what, "Steps are whole numbers from 0.", "lifespan")
+    if span.end <= span.start:
+        what = f"has the empty lifespan [{span.start}, {span.end})"
+        raise _bad(index, buffer, what, "A lifespan ends after its start.", "lifespan")
+    if not _is_int(alignment) or alignment < 1 or alignment & (alignment - 1):
+        what = f"has alignment {alignment!r}"
+        raise _bad(index, buffer, what, "An alignment is a power of two.", "alignment")
+    if buffer.offset is not None:
+        _check_pin(index, buffer, buffer.offset)
+
+
+def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
+    if not _is_int(offset) or offset < 0:
+        raise _bad(index, buffer, f"is pinned at {offset!r}", "An offset is 0 or more bytes.", "offset")
+    if offset % buffer.alignment:
+        what = f"is pinned at {offset}, not a multiple of its alignment {buffer.alignment}"
+        raise _bad(index, buffer, what, "Pin it at an aligned offset.", "offset")
+
+
+def _check_sum(problem: Problem) -> None:
+    """With this, every offset that any solver may try fits 63 bits."""
+    total = max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+    for index, buffer in enumerate(problem.buffers):
+        total += buffer.size + buffer.alignment - 1
+        if total > MAX_BYTES:
+            what = "brings the sum of sizes, padding and pins beyond 2**63 - 1 bytes"
+            raise _bad(index, buffer, what, "No runtime addresses that much; check the sizes.", "size")
+
+
+def _check_pins(problem: Problem) -> None:
+    pinned = [(index, buffer) for index, buffer in enumerate(problem.buffers) if buffer.offset is not None]
+    offsets = [buffer.offset or 0 for _, buffer in pinned]
+    for i, j in _overlaps([buffer for _, buffer in pinned], offsets):
+        index, buffer = pinned[max(i, j)]
+        what = f"is pinned where buffer {pinned[min(i, j)][1].id!r} is pinned at the same time"
+        raise _bad(index, buffer, what, "Pin one of the two elsewhere.", "offset")
+
+
+def find_violations(problem: Problem, layout: Layout, *, limit: int | None = None) -> tuple[Violation, ...]:
+    """Every rule that the layout breaks (the first `limit` of them); empty when it is right.
+
+    O((n + output) log n). The problem must have passed `check_problem`.
+    """
+    if len(layout.offsets) != len(problem.buffers):
+        detail = f"{len(layout.offsets)} offsets for {len(problem.buffers)} buffers"
+        return (Violation("count", (), detail),)
+    return tuple(islice(_violations(problem, layout), limit))
+
+
+def _violations(problem: Problem, layout: Layout) -> Iterator[Violation]:
+    for buffer, offset in zip(problem.buffers, layout.offsets, strict=True):
+        yield from _misplaced(buffer, offset)
+    for i, j in _overlaps(problem.buffers, layout.offsets):
+        yield _overlap(problem.buffers[i], layout.offsets[i], problem.buffers[j], layout.offsets[j])
+    tops = [o + b.size for b, o in zip(problem.buffers, layout.offsets, strict=True)]
+    if layout.peak != max(tops, default=0):
+        yield Violation("peak", (), f"peak {layout.peak} stated, {max(tops, default=0)} needed")
+    for buffer, top in zip(problem.buffers, tops, strict=True):
+        if problem.capacity is not None and top > problem.capacity:
+            yield Violation("capacity", (buffer.id,), f"ends at {top}, the capacity is {problem.capacity}")
+
+
+def _misplaced(buffer: Buffer, offset: int) -> Iterator[Violation]:
+    if not _is_int(offset) or offset < 0:
+        yield Violation("offset", (buffer.id,), f"offset {offset!r} is not a whole number of bytes")
+    elif offset % buffer.alignment:
+        yield Violation("alignment", (buffer.id,), f"offset {offset}, alignment {buffer.alignment}")
+    if buffer.offset is not None and offset != buffer.offset:
+        yield Violation("pin", (buffer.id,), f"offset {offset}, pinned at {buffer.offset}")
+
+
+def _overlap(a: Buffer, at_a: int, b: Buffer, at_b: int) -> Violation:
+    bytes_ = f"bytes [{max(at_a, at_b)}, {min(at_a + a.size, at_b + b.size)})"
+    steps = f"[{max(a.lifespan.start, b.lifespan.start)}, {min(a.lifespan.end, b.lifespan.end)})"
+    return Violation("overlap", (a.id, b.id), f"both hold {bytes_} during steps {steps}")
+
+
+def _overlaps(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of positions (earlier born first) that share bytes at some step, each pair once."""
+    events = [(b.lifespan.start, 1, i) for i, b in enumerate(buffers)]
+    events += [(b.lifespan.end, 0, i) for i, b in enumerate(buffers)]
+    live = _LiveIntervals(offsets, [o + b.size for b, o in zip(buffers, offsets, strict=True)])
+    for _, is_start, i in sorted(events):
+        if is_start:
+            for j in live.sharing(i):
+                yield j, i
+            live.add(i)
+        else:
+            live.remove(i)
+
+
+class _LiveIntervals:
+    """A changing set of the intervals ``[bottoms[i], tops[i])``, asked which of them share a byte with one."""
+
+    def __init__(self, bottoms: Sequence[int], tops: Sequence[int]) -> None:
+        self._bottoms, self._tops = bottoms, tops
+        self._points = sorted(set(bottoms))
+        self._covering: list[set[int]] = [set() for _ in range(2 * len(self._points))]
+        self._by_bottom: list[tuple[int, int]] = []
+
+    def sharing(self, i: int) -> list[int]:
+        """Those that cover the bottom of `i`, and those whose bottom lies inside `i`."""
+        found: list[int] = []
+        node = len(self._points) + bisect_left(self._points, self._bottoms[i])
+        while node:
+            found.extend(self._covering[node])
+            node >>= 1
+        first = bisect_right(self._by_bottom, (self._bottoms[i], len(self._tops)))
+        last = bisect_left(self._by_bottom, (self._tops[i], -1))
+        found.extend(j for _, j in self._by_bottom[first:last])
+        return sorted(found)
+
+    def add(self, i: int) -> None:
+        for node in self._nodes(i):
+            self._covering[node].add(i)
+        insort(self._by_bottom, (self._bottoms[i], i))
+
+    def remove(self, i: int) -> None:
+        for node in self._nodes(i):
+            self._covering[node].remove(i)
+        del self._by_bottom[bisect_left(self._by_bottom, (self._bottoms[i], i))]
+
+    def _nodes(self, i: int) -> Iterator[int]:
+        """The nodes that tile the interval, bottom up."""
+        low = len(self._points) + bisect_left(self._points, self._bottoms[i])
+        high = len(self._points) + bisect_left(self._points, self._tops[i])
+        while low < high:
+            if low & 1:
+                yield low
+                low += 1
+            if high & 1:
+                high -= 1
+                yield high
+            low >>= 1
+            high >>= 1

@@ -1,0 +1,91 @@
+"""The one way in: preconditions, a solver, postconditions. No solver can hand out a wrong layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from solver.errors import InternalError, OptionsError, ProblemError
+from solver.layout.baselines import WIC, Bump, FirstFit
+from solver.layout.check import Violation, check_problem, find_violations
+from solver.layout.greedy import Greedy
+from solver.layout.load import max_load
+from solver.layout.portfolio import Portfolio
+from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
+
+__all__ = ["SOLVERS", "solve"]
+
+#: Solvers by name. Each keeps no state between calls.
+SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
+    {solver.name: solver for solver in (Portfolio(), Greedy(), Bump(), FirstFit(), WIC())}
+)
+
+
+def solve(
+    problem: Problem,
+    *,
+    solver: str = "portfolio",
+    deadline: Deadline | None = None,
+    incumbent: Layout | None = None,
+) -> Outcome:
+    """Place every buffer; see `Outcome` for what the answer claims.
+
+    With a capacity: INFEASIBLE when a proof says that nothing fits, UNKNOWN when the best layout
+    found does not fit and no proof rules out a better one. Both keep that best layout (None if
+    the max-load bound alone settled it), whose peak is the smallest arena known to work.
+
+    Raises `ProblemError` for a bad problem or an incumbent that is no layout of it, `OptionsError`
+    for an unknown solver, `InternalError` when a solver breaks its word.
+    """
+    if solver not in SOLVERS:
+        raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
+    check_problem(problem)
+    if incumbent is not None and (wrong := _broken(problem, incumbent)):
+        raise ProblemError(f"The incumbent is no layout of this problem: {wrong[0].rule}, {wrong[0].detail}.")
+    impossible = _trivial(problem)
+    if impossible is not None:
+        return impossible
+    outcome = SOLVERS[solver].solve(problem, deadline or Deadline(), incumbent)
+    return _within_capacity(problem, _checked(problem, outcome))
+
+
+def _trivial(problem: Problem) -> Outcome | None:
+    """The answer where nothing needs placing, or where the bound alone rules everything out."""
+    bound = max_load(problem)
+    if not problem.buffers:
+        return Outcome(Status.OPTIMAL, Layout((), 0), 0, None, Proof.MAX_LOAD, "none", 0.0)
+    if problem.capacity is not None and bound.bytes > problem.capacity:
+        return Outcome(
+            Status.INFEASIBLE, None, bound.bytes, bound.witness_step, Proof.MAX_LOAD, "max-load", 0.0
+        )
+    return None
+
+
+def _broken(problem: Problem, layout: Layout) -> tuple[Violation, ...]:
+    """Violations apart from the capacity, which is judged by the status."""
+    return find_violations(replace(problem, capacity=None), layout, limit=3)
+
+
+def _checked(problem: Problem, outcome: Outcome) -> Outcome:
+    if outcome.layout is None:
+        return outcome
+    wrong = _broken(problem, outcome.layout)
+    if wrong:
+        named = "; ".join(f"{v.rule} {', '.join(v.buffers)}: {v.detail}" for v in wrong)
+        raise InternalError(f"Solver {outcome.solver!r} made a wrong layout ({named}).")
+    if outcome.layout.peak < outcome.lower_bound:
+        raise InternalError(
+            f"Solver {outcome.solver!r} claims the lower bound {outcome.lower_bound}, "
+            f"yet its layout ends at {outcome.layout.peak}."
+        )
+    return outcome
+
+
+def _within_capacity(problem: Problem, outcome: Outcome) -> Outcome:
+    if problem.capacity is None or (outcome.layout and outcome.layout.peak <= problem.capacity):
+        return outcome
+    if outcome.lower_bound > problem.capacity:
+        return replace(outcome, status=Status.INFEASIBLE, proof=Proof.SOLVER)
+    return replace(outcome, status=Status.UNKNOWN, proof=None)

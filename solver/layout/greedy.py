@@ -1,0 +1,179 @@
+"""Greedy layouts: place the buffers one by one in some order, each into a gap that is free.
+
+Large first with first fit is the classic (Pisarchyk & Lee, 2020, arXiv 2001.03288); no single
+order wins everywhere, so a portfolio of them is tried until one meets the max-load bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from solver.layout.instance import FREE, Instance, Integers, layout_of
+from solver.layout.load import max_load
+from solver.layout.outcome import settle
+from solver.layout.problem import MAX_BYTES, Deadline, Layout, Outcome, Problem
+from solver.layout.skyline import lowest_plateau
+
+__all__ = ["Fit", "Greedy", "GreedyResult", "best_fit", "first_fit", "greedy_portfolio", "orders", "place"]
+
+#: Chooses among gaps: (room in bytes of each gap, lowest first; size needed) -> index of the gap.
+#: The last gap is the unlimited one above everything.
+Fit = Callable[[Integers, int], int]
+
+#: The skyline costs sections times buffers; beyond this it no longer pays for itself.
+SKYLINE_WORK: Final = 4_000_000
+
+
+def first_fit(room: Integers, size: int) -> int:
+    """The lowest gap that is large enough."""
+    return int((room >= size).argmax())
+
+
+def best_fit(room: Integers, size: int) -> int:
+    """The gap that leaves the least over; the lowest of these."""
+    return int(np.where(room >= size, room, MAX_BYTES).argmin())
+
+
+class _Shelf:
+    """Buffers placed so far, by offset, between the ground and the sky (both live at all times).
+
+    Rows: first section, one past the last, bottom, top.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._rows = np.zeros((4, capacity + 2), dtype=np.int64)
+        self._rows[:, 0] = (-1, MAX_BYTES, -1, 0)
+        self._rows[:, 1] = (-1, MAX_BYTES, MAX_BYTES, MAX_BYTES)
+        self._count = 2
+
+    def insert(self, start: int, end: int, bottom: int, top: int) -> None:
+        rows, count = self._rows, self._count
+        at = int(rows[2, :count].searchsorted(bottom))
+        rows[:, at + 1 : count + 1] = rows[:, at:count]
+        rows[:, at] = (start, end, bottom, top)
+        self._count = count + 1
+
+    def gaps(self, start: int, end: int) -> tuple[Integers, Integers]:
+        """Floor and ceiling of every gap free throughout sections [start, end), lowest first."""
+        starts, ends, bottoms, tops = self._rows[:, : self._count]
+        live = (starts < end) & (ends > start)
+        return np.maximum.accumulate(tops[live])[:-1], bottoms[live][1:]
+
+
+def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES) -> Integers | None:
+    """Offsets from placing in this order, or None as soon as one would end beyond `limit`.
+
+    Pinned buffers are placed before all others, wherever they stand in the order. O(n) per
+    placement, as a handful of NumPy calls.
+    """
+    offsets = instance.offset.copy()
+    shelf = _Shelf(len(instance))
+    start, end = instance.start.tolist(), instance.end.tolist()
+    size, alignment = instance.size.tolist(), instance.alignment.tolist()
+    for i in np.flatnonzero(offsets != FREE).tolist():
+        shelf.insert(start[i], end[i], int(offsets[i]), int(offsets[i]) + size[i])
+    for i in order.tolist():
+        if instance.offset[i] != FREE:
+            continue
+        floors, ceilings = shelf.gaps(start[i], end[i])
+        if alignment[i] > 1:
+            floors = (floors + (alignment[i] - 1)) & -alignment[i]
+        offset = int(floors[fit(ceilings - floors, size[i])])
+        if offset + size[i] > limit:
+            return None
+        offsets[i] = offset
+        shelf.insert(start[i], end[i], offset, offset + size[i])
+    return offsets
+
+
+def orders(instance: Instance) -> Iterator[tuple[str, Integers]]:
+    """Named placement orders, the most promising first. Ties fall back on the problem's order."""
+    size, width = instance.size, instance.end - instance.start
+    area = size.astype(np.float64) * width
+    crowd = _peak_load_seen(instance)
+    keys: dict[str, tuple[np.ndarray, ...]] = {
+        "size": (-size, -width),
+        "area": (-area, -size),
+        "lifetime": (-width, -size),
+        "crowd-size": (-crowd, -size),
+        "crowd-area": (-crowd, -area),
+        "degree": (-instance.degree(), -size),
+        "start-size": (instance.start, -size),
+        "start-lifetime": (instance.start, -width),
+        "end-size": (-instance.end, -size),
+    }
+    for name, key in keys.items():
+        yield name, np.lexsort(key[::-1])
+
+
+def _peak_load_seen(instance: Instance) -> Integers:
+    """The largest load that each buffer lives through: sparse table of running maxima, O(S log S)."""
+    if not len(instance):
+        return np.zeros(0, dtype=np.int64)
+    tables = [instance.load()]
+    while 2 ** len(tables) <= instance.sections:
+        half, last = 2 ** (len(tables) - 1), tables[-1]
+        tables.append(np.maximum(last[:-half], last[half:]))
+    width = instance.end - instance.start
+    level = np.frexp(width.astype(np.float64))[1] - 1
+    crowd = np.zeros(len(instance), dtype=np.int64)
+    for k in np.unique(level).tolist():
+        chosen = level == k
+        left, right = instance.start[chosen], instance.end[chosen] - 2**k
+        crowd[chosen] = np.maximum(tables[k][left], tables[k][right])
+    return crowd
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyResult:
+    """The best layout, the order that gave it, and whether the deadline cut the portfolio short."""
+
+    layout: Layout
+    order: str
+    cut: bool
+
+
+def greedy_portfolio(instance: Instance, bound: int, deadline: Deadline) -> GreedyResult:
+    """The best of all orders and fits; stops at the bound. At least one layout is always made."""
+    best: GreedyResult | None = None
+    for name, attempt in _attempts(instance):
+        if best is not None and deadline.expired:
+            return GreedyResult(best.layout, best.order, cut=True)
+        limit = MAX_BYTES if best is None else best.layout.peak - 1
+        offsets = attempt(limit)
+        if offsets is not None:
+            best = GreedyResult(layout_of(instance, offsets), name, cut=False)
+            if best.layout.peak <= bound:
+                break
+    if best is None:
+        raise ValueError("no attempt was made")
+    return best
+
+
+def _attempts(instance: Instance) -> Iterator[tuple[str, Callable[[int], Integers | None]]]:
+    """Attempts by name: each gives offsets that end within a limit, or None."""
+    for name, order in orders(instance):
+        yield f"{name}, first fit", lambda limit, order=order: place(instance, order, first_fit, limit)
+    if not instance.pinned and not instance.aligned and len(instance) * instance.sections <= SKYLINE_WORK:
+        for rule in ("lifetime", "size", "area"):
+            yield f"skyline by {rule}", lambda limit, rule=rule: lowest_plateau(instance, rule, limit)
+    for name, order in orders(instance):
+        yield f"{name}, best fit", lambda limit, order=order: place(instance, order, best_fit, limit)
+
+
+class Greedy:
+    """The portfolio as a solver by itself."""
+
+    name = "greedy"
+
+    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+        began = time.perf_counter()
+        bound = max_load(problem)
+        result = greedy_portfolio(Instance.of(problem), bound.bytes, deadline)
+        layout = min((x for x in (incumbent, result.layout) if x is not None), key=lambda x: x.peak)
+        return settle(problem, layout, bound, self.name, began, deterministic=not result.cut)

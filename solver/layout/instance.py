@@ -1,0 +1,124 @@
+"""A problem as NumPy arrays over sections of time: what the solvers compute with.
+
+A section is a stretch of steps that ends where some buffer dies and a later one is born. Steps of
+one section see the same conflicts, so a section stands for the set of all buffers that touch it::
+
+    steps      0   1   2   3   4   5   6
+    a          |=======|                        a: sections [0, 1)
+    b              |===========|                b: sections [0, 2)
+    c                      |===========|        c: sections [1, 2)
+    sections   |-----0-----|-----1-----|
+
+Two buffers conflict over steps exactly when they conflict over sections, and the load of a section
+is the largest load of its steps. There are at most as many sections as buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.layout.problem import Layout, Problem
+
+__all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+#: The offset of a buffer that no pin holds.
+FREE = -1
+
+
+def round_up(value: int, granule: int) -> int:
+    """The smallest multiple of `granule` that is at least `value`."""
+    return -(-value // granule) * granule
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections."""
+
+    start: Integers
+    end: Integers
+    size: Integers
+    alignment: Integers
+    offset: Integers
+    sections: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> Instance:
+        """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
+        buffers = problem.buffers
+        start, end, sections = _sections(problem)
+        return cls(
+            start=start,
+            end=end,
+            size=np.array([buffer.size for buffer in buffers], dtype=np.int64),
+            alignment=np.array([buffer.alignment for buffer in buffers], dtype=np.int64),
+            offset=np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64),
+            sections=sections,
+        )
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @property
+    def pinned(self) -> bool:
+        return bool((self.offset != FREE).any())
+
+    @property
+    def aligned(self) -> bool:
+        """Whether alignment restricts anything beyond what sums of sizes satisfy by themselves."""
+        return len(self) > 0 and bool((self.size % self.alignment.max()).any())
+
+    def load(self) -> Integers:
+        """Bytes live in each section."""
+        change = np.zeros(self.sections + 1, dtype=np.int64)
+        np.add.at(change, self.start, self.size)
+        np.subtract.at(change, self.end, self.size)
+        return change.cumsum()[: self.sections]
+
+    def degree(self) -> Integers:
+        """How many buffers each one conflicts with."""
+        born_before = np.sort(self.start).searchsorted(self.end, side="left")
+        dead_before = np.sort(self.end).searchsorted(self.start, side="right")
+        return (born_before - dead_before - 1).astype(np.int64)
+
+    def subset(self, members: Integers) -> Instance:
+        """The same sections, fewer buffers."""
+        return Instance(
+            self.start[members],
+            self.end[members],
+            self.size[members],
+            self.alignment[members],
+            self.offset[members],
+            self.sections,
+        )
+
+
+def _sections(problem: Problem) -> tuple[Integers, Integers, int]:
+    """First section and one past the last of each buffer, and the number of sections."""
+    events = [(b.lifespan.start, 1, i) for i, b in enumerate(problem.buffers)]
+    events += [(b.lifespan.end, 0, i) for i, b in enumerate(problem.buffers)]
+    events.sort()
+    start = np.zeros(len(problem.buffers), dtype=np.int64)
+    end = np.zeros(len(problem.buffers), dtype=np.int64)
+    section, somebody_died = 0, False
+    for _, is_start, i in events:
+        if not is_start:
+            end[i] = section + 1
+        elif somebody_died:
+            section += 1
+            start[i] = section
+        else:
+            start[i] = section
+        somebody_died = not is_start
+    return start, end, section + 1 if events else 0
+
+
+def layout_of(instance: Instance, offsets: Integers) -> Layout:
+    """The layout with these offsets, as exact Python integers."""
+    peak = int((offsets + instance.size).max()) if len(instance) else 0
+    return Layout(tuple(offsets.tolist()), peak)

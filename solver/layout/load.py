@@ -1,0 +1,58 @@
+"""The max-load lower bound: no arena is smaller than what is live at one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from solver.layout.problem import Buffer, Problem
+
+__all__ = ["LowerBound", "live_at", "max_load", "pinned_top"]
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """`bytes` that every layout needs, and the earliest step that needs them."""
+
+    bytes: int
+    witness_step: int | None
+
+
+def live_at(problem: Problem, step: int) -> tuple[Buffer, ...]:
+    """The buffers whose lifespan covers `step`, in the order of the problem."""
+    return tuple(b for b in problem.buffers if b.lifespan.start <= step < b.lifespan.end)
+
+
+def pinned_top(problem: Problem) -> int:
+    """The highest byte (exclusive) that a pin claims; 0 without pins. A lower bound by itself."""
+    return max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+
+
+def max_load(problem: Problem) -> LowerBound:
+    """Largest load over all steps in exact integers, O(n log n); ``(0, None)`` without buffers.
+
+    Offsets are multiples of the smallest alignment, the granule. Whoever lies above a live buffer
+    thus starts at or beyond that buffer's size rounded up to the granule; only the topmost one
+    need not be padded, and in the best case it is the one with the most padding. So the load of a
+    step is the sum of the rounded sizes less the largest padding among the live buffers. It grows
+    with every birth (rounded size less any growth of that padding is positive), hence it is enough
+    to look right after each birth, and the first to attain the maximum is at the earliest step.
+    """
+    granule = min((buffer.alignment for buffer in problem.buffers), default=1)
+    dying: list[tuple[int, int]] = []
+    padding: list[tuple[int, int]] = [(0, -1)]
+    load, best, witness = 0, 0, None
+    for buffer in sorted(problem.buffers, key=lambda b: b.lifespan.start):
+        now, end = buffer.lifespan.start, buffer.lifespan.end
+        while dying and dying[0][0] <= now:
+            load -= heappop(dying)[1]
+        while padding[0][0] < 0 and padding[0][1] <= now:
+            heappop(padding)
+        pad = -buffer.size % granule
+        load += buffer.size + pad
+        heappush(dying, (end, buffer.size + pad))
+        if pad:
+            heappush(padding, (-pad, end))
+        if load + padding[0][0] > best:
+            best, witness = load + padding[0][0], now
+    return LowerBound(best, witness)
