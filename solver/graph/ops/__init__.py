@@ -1,0 +1,62 @@
+"""The operators, found by looking: every module of this package that ends with ``OPERATORS``.
+
+Adding a family means adding a file here and one of the same name in `solver.executor.kernels`;
+nothing else changes. Modules whose name starts with ``_`` hold helpers, `base` the interface.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from solver.errors import InternalError, UnknownOperatorError
+from solver.graph.ops.base import OperationType
+
+__all__ = ["FAMILIES", "OPERATOR_NAMES", "lookup"]
+
+
+def _families() -> dict[str, tuple[OperationType, ...]]:
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return {
+        name: tuple(importlib.import_module(f"{__name__}.{name}").OPERATORS)
+        for name in names
+        if name != "base" and not name.startswith("_")
+    }
+
+
+def _by_name(families: Mapping[str, tuple[OperationType, ...]]) -> dict[str, OperationType]:
+    found: dict[str, OperationType] = {}
+    for family, operators in families.items():
+        for operator in operators:
+            if operator.name in found:
+                raise InternalError(f"Family {family!r} defines operator {operator.name!r} a second time.")
+            found[operator.name] = operator
+    return found
+
+
+_FOUND = _families()
+_OPERATORS = _by_name(_FOUND)
+
+#: Family word -> names of its operators, both in a fixed order.
+FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {family: tuple(operator.name for operator in operators) for family, operators in _FOUND.items()}
+)
+
+#: Every known operator, sorted.
+OPERATOR_NAMES: tuple[str, ...] = tuple(sorted(_OPERATORS))
+
+
+def lookup(name: str) -> OperationType:
+    """The operator called `name`. Raises UnknownOperatorError with close matches and all names."""
+    found = _OPERATORS.get(name)
+    if found is not None:
+        return found
+    lowered = {known.lower(): known for known in OPERATOR_NAMES}
+    close = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3)]
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    raise UnknownOperatorError(
+        f"There is no operator {name!r}.", remedy=f"{hint}Known operators: {', '.join(OPERATOR_NAMES)}."
+    )

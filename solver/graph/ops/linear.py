@@ -1,0 +1,175 @@
+"""Matrix products. dA reads B, dB reads A, the bias reads neither; a fused activation adds Y."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from solver.graph.ops._shared import BLOCK_ELEMENTS, block, same_floating
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
+from solver.graph.types import TensorType
+
+__all__ = ["OPERATORS", "Product", "gemm_product", "inner_rows", "matmul_product"]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sizes of Y = A B: matrices [rows, inner] and [inner, columns] in batches that broadcast."""
+
+    rows: int
+    inner: int
+    columns: int
+    batch: tuple[int, ...] = ()
+    left_batch: tuple[int, ...] = ()
+    right_batch: tuple[int, ...] = ()
+
+    @property
+    def sums_left(self) -> bool:
+        """Whether several matrices of the batch share a left operand."""
+        return math.prod(self.left_batch) < math.prod(self.batch)
+
+    @property
+    def sums_right(self) -> bool:
+        return math.prod(self.right_batch) < math.prod(self.batch)
+
+
+def gemm_product(node: Node) -> Product:
+    """Sizes of a Gemm. Raises ShapeMismatchError."""
+    left, right = node.input(0).shape, node.input(1).shape
+    if len(left) != 2 or len(right) != 2:
+        raise node.mismatch("expected two matrices")
+    rows, inner = left[::-1] if node.attributes["transA"] else left
+    inner_right, columns = right[::-1] if node.attributes["transB"] else right
+    if inner != inner_right:
+        raise node.mismatch(
+            f"the inner dimensions {inner} and {inner_right} differ"
+            f" (transA={node.attributes['transA']}, transB={node.attributes['transB']})"
+        )
+    return Product(rows, inner, columns)
+
+
+def _batches(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Batches of the output, the left and the right operand, all of one rank."""
+    left, right = node.input(0).shape[:-2], node.input(1).shape[:-2]
+    rank = max(len(left), len(right))
+    left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
+    if any(a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)):
+        raise node.mismatch("the batches do not broadcast against each other")
+    return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True)), left, right
+
+
+def matmul_product(node: Node) -> Product:
+    """Sizes of a MatMul, a vector counted as a matrix of one row (left) or one column (right).
+
+    When the right operand is one matrix for the whole batch, the batch joins the rows: one large
+    product instead of many. Raises ShapeMismatchError.
+    """
+    left, right = node.input(0).shape, node.input(1).shape
+    if not left or not right:
+        raise node.mismatch("a scalar cannot be multiplied as a matrix")
+    rows, inner = ((1, *left) if len(left) == 1 else left)[-2:]
+    inner_right, columns = ((*right, 1) if len(right) == 1 else right)[-2:]
+    if inner != inner_right:
+        raise node.mismatch(f"the inner dimensions {inner} and {inner_right} differ")
+    batch, left_batch, right_batch = _batches(node)
+    if math.prod(right_batch) == 1:
+        return Product(math.prod(left_batch) * rows, inner, columns)
+    return Product(rows, inner, columns, batch, left_batch, right_batch)
+
+
+def inner_rows(product: Product, wanted: frozenset[int]) -> int:
+    """Rows of dZ, the derivative behind the fused activation, staged at a time.
+
+    The derivative of the right operand sums over all rows, so staging fewer than all of them would
+    take a second array of its size; without it, a block of rows is enough.
+    """
+    if 1 in wanted:
+        return product.rows
+    return min(product.rows, max(1, BLOCK_ELEMENTS // product.columns))
+
+
+def _staged(node: Node, product: Product, wanted: frozenset[int]) -> tuple[ScratchRequest, ...]:
+    if node.attributes["activation"] == "None":
+        return ()
+    shape = (inner_rows(product, wanted), product.columns)
+    return (scratch("inner", shape, node.outputs[0].dtype),)
+
+
+def _reads(node: Node, wanted: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    inputs = frozenset(1 - i for i in wanted if i < 2)
+    fused = node.attributes["activation"] != "None"
+    return inputs, frozenset({0}) if fused else frozenset()
+
+
+class _Gemm(OperationType):
+    """Y = act(alpha A' B' + beta C) with A' and B' transposed on request and C broadcast to Y."""
+
+    name = "Gemm"
+    arity = (2, 3)
+    fuses_activation = True
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "alpha": Attribute("float", default=1.0),
+        "beta": Attribute("float", default=1.0),
+        "transA": Attribute("int", default=0, choices=(0, 1)),
+        "transB": Attribute("int", default=0, choices=(0, 1)),
+    }
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        dtype = same_floating(node, range(3))
+        product = gemm_product(node)
+        output = (product.rows, product.columns)
+        if node.has_input(2):
+            bias = node.input(2).shape
+            padded = (1,) * (2 - len(bias)) + bias
+            if len(padded) != 2 or any(b not in (1, y) for b, y in zip(padded, output, strict=True)):
+                raise node.mismatch(f"the bias does not broadcast to {list(output)}")
+        return (TensorType(output, dtype),)
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        if not node.has_input(2) or node.attributes["beta"] in (0, 1):
+            return ()
+        return (block("bias", node.outputs[0].elements, node.outputs[0].dtype),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        inputs, outputs = _reads(node, wanted)
+        requests = _staged(node, gemm_product(node), wanted)
+        if 2 in wanted and node.input(2).elements < node.outputs[0].elements:
+            requests += (block("partial", node.input(2).elements, node.outputs[0].dtype),)
+        return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
+
+
+class _MatMul(OperationType):
+    """Y = act(A B) with NumPy's rules for vectors and for batches that broadcast."""
+
+    name = "MatMul"
+    arity = (2, 2)
+    fuses_activation = True
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        dtype = same_floating(node, (0, 1))
+        matmul_product(node)
+        left, right = node.input(0).shape, node.input(1).shape
+        columns = right[-1:] if len(right) > 1 else ()
+        return (TensorType(_batches(node)[0] + left[-2:-1] + columns, dtype),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        product, dtype = matmul_product(node), node.outputs[0].dtype
+        inputs, outputs = _reads(node, wanted)
+        requests = _staged(node, product, wanted)
+        if 0 in wanted and product.sums_left:
+            requests += (scratch("partial_left", (product.rows, product.inner), dtype),)
+        if 1 in wanted and product.sums_right:
+            requests += (scratch("partial_right", (product.inner, product.columns), dtype),)
+        return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
+
+
+OPERATORS: tuple[OperationType, ...] = (_Gemm(), _MatMul())

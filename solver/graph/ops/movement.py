@@ -1,0 +1,147 @@
+"""Movement: operators that copy elements to other places. Their backward pass reads dY alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from solver.graph.ops._shared import bad_attribute
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType
+from solver.graph.types import TensorType
+
+__all__ = ["OPERATORS", "padding"]
+
+
+class _Movement(OperationType):
+    def differentiable(self, node: Node) -> frozenset[int]:
+        return frozenset({0}) if node.input(0).dtype.is_floating else frozenset()
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        return BackwardNeeds()
+
+
+def _constant(node: Node, position: int, what: str) -> tuple[int, ...]:
+    """Elements of a constant integer input. Raises ShapeMismatchError when it is not one."""
+    node.input(position)
+    found = node.constants[position]
+    if found is None:
+        raise node.mismatch(f"expected {what} (input {position}) to be a constant integer tensor")
+    return found
+
+
+class _Reshape(_Movement):
+    """`shape` is a constant input: -1 takes what is left, 0 keeps the input's dimension.
+
+    With `allowzero` a 0 is a dimension without elements, which no operand may have, so it is refused.
+    """
+
+    name = "Reshape"
+    arity = (2, 2)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"allowzero": Attribute("int", default=0, choices=(0, 1))}
+    constant_inputs = frozenset({1})
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data = node.input(0)
+        asked = _constant(node, 1, "the shape")
+        shape = tuple(self._dimension(node, i, size) for i, size in enumerate(asked))
+        if shape.count(-1) > 1:
+            raise node.mismatch(f"the shape {list(asked)} leaves more than one dimension open")
+        known = math.prod(size for size in shape if size != -1)
+        left = data.elements // known
+        shape = tuple(left if size == -1 else size for size in shape)
+        if math.prod(shape) != data.elements:
+            raise node.mismatch(f"the shape {list(asked)} does not hold {data.elements} elements")
+        return (TensorType(shape, data.dtype),)
+
+    def _dimension(self, node: Node, position: int, size: int) -> int:
+        data = node.input(0)
+        if size == 0 and not node.attributes["allowzero"]:
+            if position >= len(data.shape):
+                raise node.mismatch(f"dimension {position} of the shape is 0, but the input has no such axis")
+            return data.shape[position]
+        if size < -1 or size == 0:
+            raise node.mismatch(f"dimension {position} of the shape must be positive or -1, not {size}")
+        return size
+
+
+class _Flatten(_Movement):
+    """Two dimensions: the axes before `axis`, and the rest."""
+
+    name = "Flatten"
+    arity = (1, 1)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"axis": Attribute("int", default=1)}
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data, axis = node.input(0), node.attributes["axis"]
+        rank = len(data.shape)
+        if not -rank <= axis <= rank:
+            raise bad_attribute(node, "axis", f"must lie in [{-rank}, {rank}] for an input of rank {rank}")
+        split = axis + rank if axis < 0 else axis
+        shape = (math.prod(data.shape[:split]), math.prod(data.shape[split:]))
+        return (TensorType(shape, data.dtype),)
+
+
+class _Transpose(_Movement):
+    """Axis i of Y is axis perm[i] of X; without `perm` the axes are reversed."""
+
+    name = "Transpose"
+    arity = (1, 1)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"perm": Attribute("ints")}
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data, perm = node.input(0), node.attributes["perm"]
+        if perm is None:
+            return (TensorType(data.shape[::-1], data.dtype),)
+        if sorted(perm) != list(range(len(data.shape))):
+            raise bad_attribute(node, "perm", f"must be a permutation of the {len(data.shape)} axes")
+        return (TensorType(tuple(data.shape[i] for i in perm), data.dtype),)
+
+
+def padding(node: Node) -> tuple[tuple[int, int], ...]:
+    """(before, after) of every axis of the input of a Pad.
+
+    Raises ShapeMismatchError for negative pads, for a wrong number of them and for repeated axes.
+    """
+    rank = len(node.input(0).shape)
+    pads = _constant(node, 1, "pads")
+    named = _constant(node, 3, "axes") if node.has_input(3) else tuple(range(rank))
+    if any(not -rank <= axis < rank for axis in named):
+        raise node.mismatch(f"the axes {list(named)} must lie in [{-rank}, {rank - 1}]")
+    axes = [axis % rank for axis in named]
+    if len(set(axes)) != len(axes):
+        raise node.mismatch(f"the axes {list(named)} name an axis twice")
+    if len(pads) != 2 * len(axes):
+        raise node.mismatch(f"expected {2 * len(axes)} pads, two for each padded axis, not {len(pads)}")
+    if min(pads, default=0) < 0:
+        raise node.mismatch(f"the pads {list(pads)} must not be negative; this operator never crops")
+    given = {axis: (pads[i], pads[i + len(axes)]) for i, axis in enumerate(axes)}
+    return tuple(given.get(axis, (0, 0)) for axis in range(rank))
+
+
+class _Pad(_Movement):
+    """Constant padding; `pads` (input 1) and `axes` (input 3) are constants.
+
+    The value is input 2, read by the kernel and never differentiated, or the attribute `constant_value`.
+    """
+
+    name = "Pad"
+    arity = (2, 4)
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "mode": Attribute("string", default="constant", choices=("constant",)),
+        "constant_value": Attribute("float"),
+    }
+    constant_inputs = frozenset({1, 3})
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data = node.input(0)
+        if node.has_input(2):
+            if node.attributes["constant_value"] is not None:
+                raise bad_attribute(node, "constant_value", "is also given as input 2; give it once")
+            if node.input(2).elements != 1 or node.input(2).dtype is not data.dtype:
+                raise node.mismatch("expected the value (input 2) to be a scalar of the input's element type")
+        pairs = zip(data.shape, padding(node), strict=True)
+        return (TensorType(tuple(size + before + after for size, (before, after) in pairs), data.dtype),)
+
+
+OPERATORS: tuple[OperationType, ...] = (_Reshape(), _Flatten(), _Transpose(), _Pad())
