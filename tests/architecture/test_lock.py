@@ -1,0 +1,80 @@
+"""The lock files: hashed, complete, in agreement, and silent on where the packages came from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+LOCKS = ("requirements.lock", "requirements-runtime.lock", "requirements-build.lock")
+
+Pins = dict[str, list[Requirement]]
+
+
+def read(path: Path) -> Pins:
+    """Pinned requirements by name; several where the version depends on the Python."""
+    pins: Pins = {}
+    for line in path.read_text().replace("\\\n", " ").splitlines():
+        if line and not line.startswith("#"):
+            requirement, *hashes = re.split(r"\s+--hash=", line.strip())
+            assert hashes, f"{line} has no hash"
+            assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes)
+            parsed = Requirement(requirement)
+            pins.setdefault(canonicalize_name(parsed.name), []).append(parsed)
+    return pins
+
+
+@pytest.fixture(scope="module")
+def locks(root: Path) -> dict[str, Pins]:
+    return {name: read(root / name) for name in LOCKS}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_only_exact_pins(locks: dict[str, Pins], name: str) -> None:
+    pins = [pin for several in locks[name].values() for pin in several]
+    assert all([spec.operator for spec in pin.specifier] == ["=="] for pin in pins)
+    assert all(pin.url is None for pin in pins)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_no_address_and_no_path(root: Path, name: str) -> None:
+    text = (root / name).read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*-(?!-hash)", text, re.MULTILINE)
+
+
+def requirements(pyproject: dict[str, Any], *groups: str) -> list[Requirement]:
+    return [Requirement(text) for group in groups for text in pyproject["dependency-groups"][group]]
+
+
+def missing(wanted: list[Requirement], pins: Pins) -> set[str]:
+    """Names whose pins do not all satisfy what pyproject.toml asks for."""
+    return {
+        one.name
+        for one in wanted
+        for found in [pins.get(canonicalize_name(one.name), [])]
+        if not found or not all(one.specifier.contains(next(iter(pin.specifier)).version) for pin in found)
+    }
+
+
+def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, Any]) -> None:
+    runtime = [Requirement(text) for text in pyproject["project"]["dependencies"]]
+    build = requirements(pyproject, "build")
+    assert missing(runtime + requirements(pyproject, "test", "lint", "build"), locks[LOCKS[0]]) == set()
+    assert missing(runtime, locks[LOCKS[1]]) == set()
+    assert missing(build, locks[LOCKS[2]]) == set()
+
+
+@pytest.mark.parametrize("part", LOCKS[1:])
+def test_parts_agree_with_the_whole(locks: dict[str, Pins], part: str) -> None:
+    whole = locks[LOCKS[0]]
+    for name, pins in locks[part].items():
+        assert {str(pin.specifier) for pin in pins} <= {str(pin.specifier) for pin in whole[name]}
+
+
+def test_image_installs_no_test_tools(locks: dict[str, Pins]) -> None:
+    assert {"pytest", "mypy", "hypothesis", "onnx", "hatchling"} & set(locks[LOCKS[1]]) == set()

@@ -1,0 +1,95 @@
+"""`./run` as a new user meets it: help, mistakes, a machine without Python, an environment that is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+COMMANDS = ("setup", "demo", "serve", "test", "lint", "bench", "fuzz", "schema", "lock")
+TOOLS = ("bash", "cat", "cksum", "dirname", "env", "flock", "mkdir", "rm")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """Environment of a machine that has a shell and its basic tools, and no Python."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in TOOLS:
+        found = shutil.which(name)
+        if found is not None:
+            (tools / name).symlink_to(found)
+    return {"PATH": str(tools), "HOME": str(tmp_path), "ARENAPLAN_VENV": str(tmp_path / "venv")}
+
+
+def run(root: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(root / "run"), *arguments]
+    return subprocess.run(
+        command, cwd="/", env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def add_python(environment: dict[str, str], body: str) -> None:
+    """Puts a python3 that is a shell script on the path."""
+    script = Path(environment["PATH"]) / "python3"
+    script.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+    script.chmod(0o755)
+
+
+@pytest.mark.parametrize("arguments", [(), ("help",), ("--help",)])
+def test_help_lists_every_command(root: Path, bare: dict[str, str], arguments: tuple[str, ...]) -> None:
+    answer = run(root, bare, *arguments)
+    assert answer.returncode == 0
+    assert set(COMMANDS) <= set(re.findall(r"^  (\w+)", answer.stdout, re.MULTILINE))
+
+
+def test_unknown_command(root: Path, bare: dict[str, str]) -> None:
+    answer = run(root, bare, "destroy")
+    assert answer.returncode == 2
+    assert "usage" in answer.stderr
+
+
+@pytest.mark.parametrize("body", [None, "exit 127", "exit 1"], ids=["none", "shim", "old-or-no-venv"])
+@pytest.mark.parametrize("command", ["setup", "demo", "test"])
+def test_missing_python_is_one_line(root: Path, bare: dict[str, str], body: str | None, command: str) -> None:
+    if body is not None:
+        add_python(bare, body)
+    answer = run(root, bare, command)
+    assert answer.returncode == 1
+    complaint = answer.stderr.splitlines()[-1]
+    assert complaint.startswith("run: Python 3.11 or newer")
+    assert "apt-get install python3 python3-venv" in complaint
+
+
+def test_missing_uv_for_lock(root: Path, bare: dict[str, str]) -> None:
+    answer = run(root, bare, "lock")
+    assert answer.returncode == 1
+    assert "uv is needed" in answer.stderr
+
+
+def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
+    """The stamp that `setup` wrote is all it reads: no interpreter is started, nothing is installed."""
+    script = "cat requirements.lock pyproject.toml - | cksum"
+    paths = f"{root}\n{bare['ARENAPLAN_VENV']}\n"
+    stamp = subprocess.run(
+        ["bash", "-c", script], cwd=root, input=paths, capture_output=True, text=True, check=True
+    )
+    venv = Path(bare["ARENAPLAN_VENV"])
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin/python").symlink_to("/bin/false")
+    (venv / ".stamp").write_text(stamp.stdout)
+    answer = run(root, bare, "setup")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
+def test_scripts_are_executable(root: Path) -> None:
+    assert all(os.access(root / name, os.X_OK) for name in ("run", ".ci/run"))
+
+
+def test_ci_is_lint_then_test(root: Path) -> None:
+    lines = (root / ".ci/run").read_text().splitlines()
+    assert [line for line in lines if line.startswith("./")] == ["./run lint", "./run test"]

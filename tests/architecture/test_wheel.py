@@ -1,0 +1,44 @@
+"""The distribution holds exactly the three packages, whole."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = {"clients", "service", "solver"}
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_top_level_is_the_three_packages(names: set[str]) -> None:
+    assert {name.split("/")[0] for name in names} == PACKAGES | {"arenaplan-0.1.0.dist-info"}
+
+
+def test_every_tracked_file_of_the_packages_ships(names: set[str], tracked: tuple[Path, ...]) -> None:
+    wanted = {path.as_posix() for path in tracked if path.parts[0] in PACKAGES}
+    assert wanted - names == set()
+
+
+def test_packages_are_typed_and_initialised(names: set[str]) -> None:
+    folders = {name.rsplit("/", 1)[0] for name in names if name.endswith(".py")}
+    assert {f"{package}/py.typed" for package in PACKAGES} - names == set()
+    assert {f"{folder}/__init__.py" for folder in folders} - names == set()
+
+
+def test_command(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        entry_points = archive.read("arenaplan-0.1.0.dist-info/entry_points.txt").decode()
+    assert "arenaplan = service.cli:main" in entry_points
+
+
+def test_metadata(pyproject: dict[str, Any]) -> None:
+    project = pyproject["project"]
+    assert "Private :: Do Not Upload" in project["classifiers"]
+    assert project["requires-python"] == ">=3.11"
