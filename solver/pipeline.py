@@ -1,0 +1,135 @@
+"""The whole path on one screen: graph -> program -> order -> buffers -> layout -> plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from solver.documents import graph_digest, seal
+from solver.errors import CapacityError, InternalError, OptionsError
+from solver.graph import Graph
+from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
+from solver.liveness import analyze
+from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, verify
+from solver.schedule import UPDATE_MODES, training_program
+from solver.targets import Pool, TargetPlan, reference
+from solver.targets.onert import onert_target
+
+__all__ = ["TARGETS", "plan"]
+
+TARGETS = ("reference", "onert")
+
+#: Told the name of each stage and the seconds it took.
+Observer = Callable[[str, float], None]
+
+
+def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer | None = None) -> Plan:
+    """Plan the memory of one training iteration, prove it, and check the result independently.
+
+    Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
+    OptionsError for an option out of range, CapacityError when no arena within the capacity was found.
+    """
+    options = options or PlanOptions()
+    _check(options)
+    watch = _Stopwatch(observe)
+    deadline = Deadline.after(options.deadline_seconds)
+    with watch("analyze"):
+        target = _target(graph, options)
+    with watch("solve"):
+        arenas, deterministic = _place(target, options, deadline)
+    steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch) for s in target.steps)
+    made = Plan(graph.name, graph_digest(graph), options, steps, arenas, deterministic)
+    with watch("verify"):
+        violations = verify(made)
+    if violations:
+        raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
+    with watch("seal"):
+        return seal(made)
+
+
+def _check(options: PlanOptions) -> None:
+    """Options that no later stage checks itself."""
+    for name, value, known in (
+        ("target", options.target, TARGETS),
+        ("solver", options.solver, tuple(SOLVERS)),
+        ("update", options.update, UPDATE_MODES),
+    ):
+        if value not in known:
+            raise OptionsError(f"Unknown {name} {value!r}.", remedy=f"Choose one of {list(known)}.", path=(name,))
+    alignment = options.alignment
+    if alignment is not None and (alignment < 1 or alignment & (alignment - 1) or alignment > 2**20):
+        raise OptionsError(
+            f"Alignment {alignment} is no power of two up to 2**20.",
+            remedy="Give 16, 32, 64, ...; the target's own is used without one.",
+            path=("alignment",),
+        )
+    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
+        if number is not None and number < 0:
+            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
+
+
+def _target(graph: Graph, options: PlanOptions) -> TargetPlan:
+    if options.target == "onert":
+        return onert_target(graph, options.alignment)
+    program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
+    return analyze(program, options.alignment or reference.ALIGNMENT)
+
+
+def _place(target: TargetPlan, options: PlanOptions, deadline: Deadline) -> tuple[tuple[Arena, ...], bool]:
+    """Solve each pool. The capacity bounds their sum, so a pool may use what the others leave."""
+    bounds = [max_load(pool.problem()).bytes for pool in target.pools]
+    left = options.capacity
+    arenas, deterministic = [], True
+    for k, pool in enumerate(target.pools):
+        room = None if left is None else left - sum(bounds[k + 1 :])
+        outcome = solve(pool.problem(room), solver=pool.solver or options.solver, deadline=deadline)
+        if outcome.layout is None or (room is not None and outcome.layout.peak > room):
+            raise _does_not_fit(pool, outcome, room or 0, options.capacity or 0)
+        arenas.append(_arena(pool, outcome))
+        deterministic &= outcome.deterministic
+        left = None if left is None else left - outcome.layout.peak
+    return tuple(arenas), deterministic
+
+
+def _arena(pool: Pool, outcome: Outcome) -> Arena:
+    assert outcome.layout is not None
+    certificate = Certificate(
+        outcome.status, outcome.proof, outcome.lower_bound, outcome.witness_step, outcome.solver
+    )
+    buffers = tuple(
+        PlannedBuffer(
+            b.id, b.kind, b.lifetime, b.type.shape, b.type.dtype.value,
+            b.type.nbytes, b.size, b.alignment, b.lifespan, offset,
+        )
+        for b, offset in zip(pool.buffers, outcome.layout.offsets, strict=True)
+    )  # fmt: skip
+    return Arena(pool.name, outcome.layout.peak, certificate, buffers)
+
+
+def _does_not_fit(pool: Pool, outcome: Outcome, room: int, capacity: int) -> CapacityError:
+    required = capacity - room + (outcome.layout.peak if outcome.layout else outcome.lower_bound)
+    proved = outcome.layout is None or outcome.lower_bound > room
+    witness = outcome.witness_step or 0
+    live = [b for b in pool.buffers if b.lifespan.start <= witness < b.lifespan.end]
+    return CapacityError(
+        f"The plan needs {required} bytes{' at least' if proved else ' as far as the solver could find'};"
+        f" the capacity is {capacity}.",
+        remedy="Raise the capacity, reduce the batch, or train fewer parameters.",
+        required=required,
+        available=capacity,
+        live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),
+        path=("capacity",),
+    )
+
+
+class _Stopwatch:
+    def __init__(self, observe: Observer | None) -> None:
+        self._observe = observe
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        if self._observe:
+            self._observe(stage, time.perf_counter() - started)

@@ -1,0 +1,16 @@
+"""Plans: the execution order, every buffer at its offset, and what proves them right and good."""
+
+from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
+from solver.plan.verify import Violation, live_at, verify
+
+__all__ = [
+    "Arena",
+    "Certificate",
+    "Plan",
+    "PlanOptions",
+    "PlannedBuffer",
+    "PlannedStep",
+    "Violation",
+    "live_at",
+    "verify",
+]

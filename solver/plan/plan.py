@@ -1,0 +1,136 @@
+"""A memory plan: the execution order, every buffer at its offset, and the certificate.
+
+A plan stands on its own. Whoever has it can allocate one arena, know at which byte each operand
+lives during which steps, and check every claim without the planner (see `solver.plan.verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from solver.layout.problem import Lifespan, Proof, Status
+from solver.training.program import Lifetime, OperandKind
+
+__all__ = [
+    "Arena",
+    "Certificate",
+    "Plan",
+    "PlanOptions",
+    "PlannedBuffer",
+    "PlannedStep",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a caller may choose. Sizes are bytes, ``None`` leaves the choice to the target.
+
+    `capacity` makes an arena beyond it an error. `deadline_seconds` bounds the layout search by
+    wall time; without it budgets are counted in work and the plan is deterministic. `update` is
+    ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
+    the symbolic batch that the graph was read with.
+    """
+
+    target: str = "reference"
+    solver: str = "portfolio"
+    batch: int | None = None
+    alignment: int | None = None
+    capacity: int | None = None
+    deadline_seconds: float | None = None
+    scratch_budget: int = 2 * 1024 * 1024
+    update: str = "immediate"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBuffer:
+    """`nbytes` are needed, `size` are reserved (rounded up to the alignment)."""
+
+    id: str
+    kind: OperandKind
+    lifetime: Lifetime
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    size: int
+    alignment: int
+    lifespan: Lifespan
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """First byte behind the buffer."""
+        return self.offset + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step of the execution order; operands by buffer id, scratch in neither list of the two."""
+
+    id: str
+    kernel: str
+    uses: tuple[str, ...]
+    defs: tuple[str, ...]
+    scratch: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How good an arena is, and why that is known.
+
+    `lower_bound` bytes are needed by every layout; under the ``max-load`` proof they are live at
+    `witness_step`, which anyone can add up. ``solver`` means a complete search closed the gap.
+    """
+
+    status: Status
+    proof: Proof | None
+    lower_bound: int
+    witness_step: int | None
+    solver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """One contiguous block of `size` bytes. Most targets have one, onert has seven pools."""
+
+    name: str
+    size: int
+    certificate: Certificate
+    buffers: tuple[PlannedBuffer, ...]
+
+    @property
+    def gap(self) -> float:
+        """``size / lower_bound - 1``; 0.0 for an empty arena."""
+        bound = self.certificate.lower_bound
+        return self.size / bound - 1.0 if bound else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`digest` is SHA-256 over the plan's canonical JSON without the digest itself, in hexadecimal.
+
+    `graph_digest` ties the plan to the graph it was made for. `deterministic` is false when wall
+    time decided the result.
+    """
+
+    graph: str
+    graph_digest: str
+    options: PlanOptions
+    steps: tuple[PlannedStep, ...]
+    arenas: tuple[Arena, ...]
+    deterministic: bool
+    digest: str = ""
+
+    @property
+    def arena_bytes(self) -> int:
+        """Total size of all arenas, in bytes."""
+        return sum(arena.size for arena in self.arenas)
+
+    @property
+    def lower_bound(self) -> int:
+        return sum(arena.certificate.lower_bound for arena in self.arenas)
+
+    def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
+        for arena in self.arenas:
+            for buffer in arena.buffers:
+                yield arena, buffer

@@ -1,0 +1,38 @@
+"""From a graph to a verified program in its execution order."""
+
+from __future__ import annotations
+
+from solver.errors import OptionsError
+from solver.graph import Graph
+from solver.graph.nodes import graph_nodes
+from solver.liveness.use_def import verify_program, verify_reordering
+from solver.schedule.order import UPDATE_MODES, updates_when_legal
+from solver.training import TrainingProgram, derive
+
+__all__ = ["UPDATE_MODES", "training_program"]
+
+
+def training_program(graph: Graph, *, scratch_budget: int, update: str) -> TrainingProgram:
+    """Derive, order and verify. The same arguments give the same program.
+
+    `scratch_budget` is in bytes a step. Raises OptionsError for an unknown update mode, and a
+    GraphError when a check on the program fails.
+    """
+    if update not in UPDATE_MODES:
+        raise OptionsError(
+            f"Unknown update mode {update!r}.", remedy=f"Choose one of {list(UPDATE_MODES)}.", path=("update",)
+        )
+    if scratch_budget < 1:
+        raise OptionsError(
+            f"A scratch budget of {scratch_budget} bytes is not positive.",
+            remedy="Give at least 1 byte; a step takes one example at a time however small it is.",
+            path=("scratch_budget",),
+        )
+    program = derive(graph, graph_nodes(graph, scratch_budget))
+    verify_program(program)
+    if update == "end":
+        return program
+    ordered = updates_when_legal(program)
+    verify_program(ordered)
+    verify_reordering(program, ordered)
+    return ordered

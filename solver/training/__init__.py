@@ -1,0 +1,30 @@
+"""The training program of a graph: explicit steps, each with what it reads and writes."""
+
+from solver.training.derive import ACCUMULATE, SEED, UPDATE, derive
+from solver.training.program import (
+    Binding,
+    Lifetime,
+    OperandKind,
+    Phase,
+    TrainingOperand,
+    TrainingOperandIndex,
+    TrainingOperationIndex,
+    TrainingProgram,
+    TrainingStep,
+)
+
+__all__ = [
+    "ACCUMULATE",
+    "SEED",
+    "UPDATE",
+    "Binding",
+    "Lifetime",
+    "OperandKind",
+    "Phase",
+    "TrainingOperand",
+    "TrainingOperandIndex",
+    "TrainingOperationIndex",
+    "TrainingProgram",
+    "TrainingStep",
+    "derive",
+]
