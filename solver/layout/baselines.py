@@ -15,7 +15,7 @@ from solver.layout.load import max_load, pinned_top
 from solver.layout.outcome import settle
 from solver.layout.problem import Deadline, Layout, Outcome, Problem
 
-__all__ = ["Bump", "FirstFit", "WIC"]
+__all__ = ["WIC", "Bump", "FirstFit"]
 
 
 class Bump:

@@ -159,7 +159,7 @@ def _overlaps(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Iterator[tup
 
 
 class _LiveIntervals:
-    """A changing set of the intervals ``[bottoms[i], tops[i])``, asked which of them share a byte with one."""
+    """A changing set of the intervals ``[bottoms[i], tops[i])``, asked which share a byte with one."""
 
     def __init__(self, bottoms: Sequence[int], tops: Sequence[int]) -> None:
         self._bottoms, self._tops = bottoms, tops

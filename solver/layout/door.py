@@ -9,7 +9,9 @@ from typing import Final
 
 from solver.errors import InternalError, OptionsError, ProblemError
 from solver.layout.baselines import WIC, Bump, FirstFit
+from solver.layout.branch_and_bound import BranchAndBound
 from solver.layout.check import Violation, check_problem, find_violations
+from solver.layout.cp_sat import CpSat
 from solver.layout.greedy import Greedy
 from solver.layout.load import max_load
 from solver.layout.portfolio import Portfolio
@@ -19,7 +21,10 @@ __all__ = ["SOLVERS", "solve"]
 
 #: Solvers by name. Each keeps no state between calls.
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
-    {solver.name: solver for solver in (Portfolio(), Greedy(), Bump(), FirstFit(), WIC())}
+    {
+        solver.name: solver
+        for solver in (Portfolio(), Greedy(), BranchAndBound(), CpSat(), Bump(), FirstFit(), WIC())
+    }
 )
 
 

@@ -38,11 +38,17 @@ def round_up(value: int, granule: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections."""
+    """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections.
+
+    Every offset is a multiple of the smallest alignment, so a buffer takes its `exact` bytes
+    rounded up to that granule from whoever lies above: this is its `size` here. Only at the top of
+    the arena do the `exact` bytes count.
+    """
 
     start: Integers
     end: Integers
     size: Integers
+    exact: Integers
     alignment: Integers
     offset: Integers
     sections: int
@@ -52,29 +58,32 @@ class Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
         buffers = problem.buffers
         start, end, sections = _sections(problem)
-        return cls(
-            start=start,
-            end=end,
-            size=np.array([buffer.size for buffer in buffers], dtype=np.int64),
-            alignment=np.array([buffer.alignment for buffer in buffers], dtype=np.int64),
-            offset=np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64),
-            sections=sections,
-        )
+        exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
+        alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)
+        padding = -exact % alignment.min() if buffers else exact
+        offset = np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64)
+        return cls(start, end, exact + padding, exact, alignment, offset, sections)
 
     def __len__(self) -> int:
         return len(self.size)
 
     @property
     def pinned(self) -> bool:
+        """Whether any offset is given."""
         return bool((self.offset != FREE).any())
 
     @property
-    def aligned(self) -> bool:
-        """Whether alignment restricts anything beyond what sums of sizes satisfy by themselves."""
+    def misaligning(self) -> bool:
+        """Whether a sum of sizes can be an offset that some buffer's alignment forbids."""
         return len(self) > 0 and bool((self.size % self.alignment.max()).any())
 
+    @property
+    def unit(self) -> int:
+        """The greatest common divisor of all sizes, in bytes; 1 without buffers."""
+        return int(np.gcd.reduce(self.size)) if len(self) else 1
+
     def load(self) -> Integers:
-        """Bytes live in each section."""
+        """Bytes (of rounded sizes) live in each section."""
         change = np.zeros(self.sections + 1, dtype=np.int64)
         np.add.at(change, self.start, self.size)
         np.subtract.at(change, self.end, self.size)
@@ -87,14 +96,15 @@ class Instance:
         return (born_before - dead_before - 1).astype(np.int64)
 
     def subset(self, members: Integers) -> Instance:
-        """The same sections, fewer buffers."""
+        """Fewer buffers over the same sections."""
         return Instance(
-            self.start[members],
-            self.end[members],
-            self.size[members],
-            self.alignment[members],
-            self.offset[members],
-            self.sections,
+            start=self.start[members],
+            end=self.end[members],
+            size=self.size[members],
+            exact=self.exact[members],
+            alignment=self.alignment[members],
+            offset=self.offset[members],
+            sections=self.sections,
         )
 
 
@@ -120,5 +130,5 @@ def _sections(problem: Problem) -> tuple[Integers, Integers, int]:
 
 def layout_of(instance: Instance, offsets: Integers) -> Layout:
     """The layout with these offsets, as exact Python integers."""
-    peak = int((offsets + instance.size).max()) if len(instance) else 0
+    peak = int((offsets + instance.exact).max()) if len(instance) else 0
     return Layout(tuple(offsets.tolist()), peak)

@@ -19,7 +19,10 @@ import numpy as np
 
 from solver.layout.instance import FREE, Instance, Integers
 
-__all__ = ["lowest_plateau"]
+__all__ = ["RULES", "lowest_plateau"]
+
+#: What makes a buffer the first to go onto a plateau.
+RULES: Final = ("lifetime", "area", "size")
 
 _TALLER: Final = np.iinfo(np.int64).max
 
@@ -27,14 +30,14 @@ _TALLER: Final = np.iinfo(np.int64).max
 def lowest_plateau(instance: Instance, rule: str, limit: int) -> Integers | None:
     """Offsets, or None when one would end beyond `limit`. No pins; offsets are sums of sizes.
 
-    `rule` says which buffer goes first onto a plateau: lifetime, size or area. O(sections) per
+    `rule` is one of `RULES`. O(sections) per
     placement. An empty instance gives no offsets.
     """
     rank = _ranks(instance, rule)
     by_start = _by_start(instance, rank)
     floor = np.zeros(instance.sections, dtype=np.int64)
     offsets = np.full(len(instance), FREE, dtype=np.int64)
-    end, size = instance.end.tolist(), instance.size.tolist()
+    end, size, exact = instance.end.tolist(), instance.size.tolist(), instance.exact.tolist()
     left = len(instance)
     while left:
         begin, stop = _lowest(floor)
@@ -45,7 +48,7 @@ def lowest_plateau(instance: Instance, rule: str, limit: int) -> Integers | None
         by_start[int(instance.start[chosen])].remove(chosen)
         offsets[chosen] = floor[begin]
         floor[instance.start[chosen] : end[chosen]] += size[chosen]
-        if int(offsets[chosen]) + size[chosen] > limit:
+        if int(offsets[chosen]) + exact[chosen] > limit:
             return None
         left -= 1
     return offsets
@@ -55,7 +58,11 @@ def _ranks(instance: Instance, rule: str) -> list[int]:
     """Position of each buffer when the best comes first."""
     width = instance.end - instance.start
     area = instance.size.astype(np.float64) * width
-    keys = {"lifetime": (-instance.size, -width), "size": (-width, -instance.size), "area": (-width, -area)}
+    keys = {
+        "lifetime": (-instance.size, -width),
+        "area": (-width, -area),
+        "size": (-width, -instance.size),
+    }
     order = np.lexsort(keys[rule])
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -80,9 +87,7 @@ def _lowest(floor: Integers) -> tuple[int, int]:
 def _best_inside(
     by_start: list[list[int]], begin: int, stop: int, end: list[int], rank: list[int]
 ) -> int | None:
-    inside = (
-        next((i for i in by_start[section] if end[i] <= stop), None) for section in range(begin, stop)
-    )
+    inside = (next((i for i in by_start[section] if end[i] <= stop), None) for section in range(begin, stop))
     return min((i for i in inside if i is not None), key=rank.__getitem__, default=None)
 
 

@@ -1,0 +1,427 @@
+"""An exact skyline branch and bound on the question "do all buffers fit under C bytes?".
+
+The floor is the height, section by section, below which everything is settled. Take any plateau of
+the floor that is lower than both of its neighbours::
+
+         C ________________________________________
+                                                    slack[s]: how much of C - load[s] is not yet
+      floor    ______                               given away to gaps
+              |      |            ________
+         _____|      |           |                  g: the height at which a gap at s can end
+                     |   gap s   |
+                     |____[_]____|                  f: the plateau, sections [left, right)
+         ---------------------------------- sections
+
+Move every buffer of a layout down as far as it goes. Then section s of the plateau has either some
+unplaced buffer that lives wholly inside the plateau exactly on its floor, or a gap: whatever comes
+first above s rests on a neighbouring plateau, or on a buffer inside the plateau that does not
+cover s, so the gap reaches at least to ``g = min(neighbours, f + smallest such buffer)``. A gap
+costs ``g - f`` of slack[s]; when slack runs out, the branch is dead. A section that nobody inside
+the plateau covers has its gap forced. Branch on the section with the fewest alternatives for its
+weight, where sections that caused failures grow heavier (dom/wdeg, Boussemart et al., 2004).
+
+Where the sections fall apart into parts that no unplaced buffer joins, the parts are solved one by
+one, and a part without a solution refutes the choice that created it. Refuted parts are remembered
+exactly (floor and unplaced buffers), not by a hash. The skyline view follows MiniMalloc (ASPLOS
+2023) in spirit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import count
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from solver.layout.greedy import first_fit, greedy_portfolio, place
+from solver.layout.instance import FREE, Instance, Integers, layout_of
+from solver.layout.load import max_load
+from solver.layout.outcome import settle
+from solver.layout.problem import Deadline, Layout, Outcome, Problem
+from solver.layout.reduce import components, peel
+
+__all__ = ["Answer", "BranchAndBound", "Budget", "Climb", "climb", "fits"]
+
+_INFINITE: Final = 2**63
+
+#: Nodes of the first run; each later run, with another priority, may take a bit more. Runs are short
+#: because search times are heavy-tailed: another priority often succeeds at once.
+FIRST_RUN: Final = 300
+RUN_GROWTH: Final = 1.3
+
+#: Refuted parts kept; each holds tuples as long as its part, so this bounds memory.
+MEMORY_LIMIT: Final = 50_000
+
+#: How often the deadline is looked at, in nodes.
+POLL: Final = 32
+
+
+class Answer(Enum):
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Budget:
+    """Nodes left to spend, and the wall time that may cut in before (then `cut` is set)."""
+
+    nodes: int
+    deadline: Deadline = field(default_factory=Deadline)
+    cut: bool = False
+
+    def spend(self) -> bool:
+        """Take one node; false when there is none left."""
+        if self.cut or self.nodes <= 0:
+            return False
+        self.nodes -= 1
+        if self.nodes % POLL == 0 and self.deadline.expired:
+            self.cut = True
+        return not self.cut
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Sections [first, last) and the unplaced `items` in them; `parent` frames remain if it fails."""
+
+    first: int
+    last: int
+    items: tuple[int, ...]
+    parent: int
+
+
+_Parts: TypeAlias = "tuple[_Part, _Parts] | None"
+_Placed: TypeAlias = "tuple[int, int, _Placed] | None"
+_Key: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A node: nothing here is changed after it was made. `parts` and `placed` are linked lists."""
+
+    floor: list[int]
+    slack: list[int]
+    parts: _Parts
+    placed: _Placed
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A choice point: the alternatives not tried yet, and what is refuted when none is left."""
+
+    alternatives: Iterator[_State]
+    key: _Key
+    parent: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """The section to branch on, the plateau [left, right) it lies on, and where its gap would end."""
+
+    section: int
+    left: int
+    right: int
+    gap_end: int | None
+
+
+class _Search:
+    """One question "fits under `capacity`?", asked in several runs that share what was learnt."""
+
+    def __init__(self, instance: Instance, capacity: int) -> None:
+        self._capacity = capacity
+        self._start, self._end = instance.start.tolist(), instance.end.tolist()
+        self._size, self._exact = instance.size.tolist(), instance.exact.tolist()
+        self._slack = _slack(instance, capacity)
+        self._kind = _kinds(instance)
+        self._weight = [1] * instance.sections
+        self._refuted: set[_Key] = set()
+
+    def run(self, rank: list[int], nodes: int, budget: Budget) -> tuple[Answer, _Placed]:
+        """Depth first with `rank` (lowest first) as priority among buffers, at most `nodes` nodes."""
+        if min(self._slack, default=0) < 0:
+            return Answer.NO, None
+        stack: list[_Frame] = []
+        everything = components(self._start, self._end, list(range(len(self._start))))
+        state: _State | None = _State(
+            [0] * len(self._slack), list(self._slack), _linked(everything, 0, None), None
+        )
+        while state is not None:
+            if nodes <= 0 or not budget.spend():
+                return Answer.UNKNOWN, None
+            nodes -= 1
+            if state.parts is None:
+                return Answer.YES, state.placed
+            state = self._step(state, state.parts, stack, rank)
+        return Answer.NO, None
+
+    def _step(
+        self, state: _State, parts: tuple[_Part, _Parts], stack: list[_Frame], rank: list[int]
+    ) -> _State | None:
+        """The next node: the first alternative of this one, or the next of an earlier choice."""
+        part, rest = parts
+        floor, slack = list(state.floor), list(state.slack)
+        branch = self._propagate(part, floor, slack)
+        if branch is not None:
+            key = self._key(part, floor)
+            if key not in self._refuted:
+                here = _State(floor, slack, rest, state.placed)
+                alternatives = self._alternatives(here, part, branch, len(stack) + 1, rank)
+                stack.append(_Frame(alternatives, key, part.parent))
+                return self._backtrack(stack, len(stack))
+        return self._backtrack(stack, part.parent)
+
+    def _backtrack(self, stack: list[_Frame], height: int) -> _State | None:
+        """Drop the frames above `height`, then take the next alternative that is left."""
+        while True:
+            del stack[height:]
+            if not stack:
+                return None
+            state = next(stack[-1].alternatives, None)
+            if state is not None:
+                return state
+            if len(self._refuted) < MEMORY_LIMIT:
+                self._refuted.add(stack[-1].key)
+            height = stack[-1].parent
+
+    def _key(self, part: _Part, floor: list[int]) -> _Key:
+        """All that the fate of a part depends on: slack follows from floor, buffers and capacity."""
+        kinds = sorted(self._kind[i] for i in part.items)
+        return part.first, tuple(floor[part.first : part.last]), tuple(kinds)
+
+    def _alternatives(
+        self, state: _State, part: _Part, branch: _Branch, height: int, rank: list[int]
+    ) -> Iterator[_State]:
+        """Every buffer inside the plateau that covers the section, on its floor; then the gap."""
+        tried: set[int] = set()
+        for i in sorted(self._inside(part, branch), key=rank.__getitem__):
+            if self._kind[i] in tried:
+                continue
+            tried.add(self._kind[i])
+            placed = self._place(state, part, i, height)
+            if placed is not None:
+                yield placed
+        if branch.gap_end is not None:
+            yield self._leave_gap(state, part, branch.section, branch.gap_end, height)
+
+    def _inside(self, part: _Part, branch: _Branch) -> list[int]:
+        start, end, section = self._start, self._end, branch.section
+        return [
+            i
+            for i in part.items
+            if start[i] <= section < end[i] and start[i] >= branch.left and end[i] <= branch.right
+        ]
+
+    def _place(self, state: _State, part: _Part, i: int, height: int) -> _State | None:
+        start, end = self._start[i], self._end[i]
+        bottom = state.floor[start]
+        if bottom + self._exact[i] > self._capacity:
+            return None
+        floor = list(state.floor)
+        floor[start:end] = [bottom + self._size[i]] * (end - start)
+        left = components(self._start, self._end, [j for j in part.items if j != i])
+        parts = _linked(left, height, state.parts)
+        return _State(floor, state.slack, parts, (i, bottom, state.placed))
+
+    def _leave_gap(self, state: _State, part: _Part, section: int, top: int, height: int) -> _State:
+        floor, slack = list(state.floor), list(state.slack)
+        slack[section] -= top - floor[section]
+        floor[section] = top
+        same = _Part(part.first, part.last, part.items, height)
+        return _State(floor, slack, (same, state.parts), state.placed)
+
+    def _propagate(self, part: _Part, floor: list[int], slack: list[int]) -> _Branch | None:
+        """Force gaps, in place, until none is forced; None when some section has no way out."""
+        while True:
+            best, best_key, forced = None, (float("inf"), 0), False
+            for left, right, shore in _valleys(part, floor):
+                covers, other = self._survey(part, left, right)
+                for section in range(left, right):
+                    bottom = floor[section]
+                    top = min(shore, bottom + other[section - left])
+                    may_gap = top < _INFINITE and top - bottom <= slack[section]
+                    alternatives = covers[section - left] + may_gap
+                    if not alternatives:
+                        self._weight[section] += 1
+                        return None
+                    if not covers[section - left]:
+                        slack[section] -= top - bottom
+                        floor[section] = top
+                        forced = True
+                    key = (alternatives / self._weight[section], slack[section])
+                    if key < best_key:
+                        best, best_key = _Branch(section, left, right, top if may_gap else None), key
+            if not forced:
+                return best
+
+    def _survey(self, part: _Part, left: int, right: int) -> tuple[list[int], list[int]]:
+        """Per section of a plateau: how many buffers inside cover it; the smallest that does not."""
+        width = right - left
+        change, before, after = [0] * (width + 1), [_INFINITE] * (width + 1), [_INFINITE] * (width + 1)
+        for i in part.items:
+            first, last = self._start[i] - left, self._end[i] - left
+            if first >= 0 and last <= width:
+                size = self._size[i]
+                change[first] += 1
+                change[last] -= 1
+                before[last] = min(before[last], size)
+                after[first] = min(after[first], size)
+        for k in range(width):
+            change[k + 1] += change[k]
+            before[k + 1] = min(before[k + 1], before[k])
+        for k in range(width - 1, -1, -1):
+            after[k] = min(after[k], after[k + 1])
+        return change, [min(before[k], after[k + 1]) for k in range(width)]
+
+
+def _valleys(part: _Part, floor: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Plateaus lower than both neighbours, with the lower of these; part borders are infinitely high."""
+    left = part.first
+    while left < part.last:
+        right = left + 1
+        while right < part.last and floor[right] == floor[left]:
+            right += 1
+        before = floor[left - 1] if left > part.first else _INFINITE
+        after = floor[right] if right < part.last else _INFINITE
+        shore = min(before, after)
+        if shore > floor[left]:
+            yield left, right, shore
+        left = right
+
+
+def _linked(parts: list[tuple[int, int, list[int]]], parent: int, rest: _Parts) -> _Parts:
+    """The parts in front of `rest`, the smallest first: it is the quickest to fail."""
+    for first, last, items in sorted(parts, key=lambda part: -len(part[2])):
+        rest = (_Part(first, last, tuple(items), parent), rest)
+    return rest
+
+
+def _slack(instance: Instance, capacity: int) -> list[int]:
+    """What gaps may take from each section, in whole units.
+
+    The topmost buffer of a section may reach beyond the capacity by its padding, so a section is
+    allowed the largest padding live in it; `_place` holds each buffer to its exact bytes.
+    """
+    padding = np.zeros(instance.sections, dtype=np.int64)
+    for i in np.flatnonzero(instance.size > instance.exact).tolist():
+        live = slice(int(instance.start[i]), int(instance.end[i]))
+        padding[live] = np.maximum(padding[live], instance.size[i] - instance.exact[i])
+    room = (capacity + padding) // instance.unit * instance.unit
+    return [int(x) for x in room - instance.load()]
+
+
+def _kinds(instance: Instance) -> list[int]:
+    """Equal numbers for buffers that can take each other's place."""
+    numbers: dict[tuple[int, ...], int] = {}
+    rows = zip(
+        instance.start.tolist(),
+        instance.end.tolist(),
+        instance.size.tolist(),
+        instance.exact.tolist(),
+        strict=True,
+    )
+    return [numbers.setdefault(row, len(numbers)) for row in rows]
+
+
+def _priorities(instance: Instance) -> list[list[int]]:
+    """Ranks of the buffers, one per priority rule."""
+    width, size = instance.end - instance.start, instance.size
+    area = size.astype(np.float64) * width
+    ranks = []
+    for keys in ((-area, -width), (-width, -size), (-size, -width), (instance.start, -size)):
+        order = np.lexsort((keys[1], keys[0]))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        ranks.append([int(r) for r in rank])
+    return ranks
+
+
+def fits(instance: Instance, capacity: int, budget: Budget) -> tuple[Answer, Integers | None]:
+    """Whether everything fits under `capacity` bytes, with offsets if so.
+
+    NO only after the search has been exhausted. Pins and `misaligning` sizes are not supported.
+    """
+    core, peeled = peel(instance, capacity)
+    part = instance.subset(core)
+    search, priorities = _Search(part, capacity), _priorities(part)
+    for attempt in count():
+        nodes = int(FIRST_RUN * RUN_GROWTH**attempt)
+        answer, placed = search.run(priorities[attempt % len(priorities)], nodes, budget)
+        if answer is Answer.YES:
+            return answer, _with_peeled(instance, core, peeled, placed)
+        if answer is Answer.NO or budget.cut or budget.nodes <= 0:
+            return answer, None
+    raise AssertionError("unreachable")
+
+
+def _with_peeled(instance: Instance, core: Integers, peeled: Integers, placed: _Placed) -> Integers:
+    """All offsets: the core where the search put it, then the peeled buffers by first fit."""
+    offsets = np.full(len(instance), FREE, dtype=np.int64)
+    while placed is not None:
+        i, offset, placed = placed
+        offsets[core[i]] = offset
+    all_offsets = place(replace(instance, offset=offsets), peeled, first_fit)
+    assert all_offsets is not None  # no limit was set
+    return all_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """The best layout, and the bytes that the search has proved necessary (0: nothing proved)."""
+
+    layout: Layout
+    proved: int
+
+
+def climb(instance: Instance, layout: Layout, bound: int, budget: Budget) -> Climb:
+    """Narrow the range between bound and incumbent: ask at the bound first, then bisect.
+
+    Each YES is a new incumbent, each NO a new bound; where the budget ran out without an answer,
+    only larger capacities are asked, each with half of what is left.
+    """
+    # Offsets of some best layout are sums of sizes, so its peak is a multiple of this.
+    step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
+    low, proved, ask = bound, 0, bound
+    while low < layout.peak and budget.nodes > 0 and not budget.cut:
+        share = Budget((budget.nodes + 1) // 2, budget.deadline)
+        budget.nodes -= share.nodes
+        answer, offsets = fits(instance, ask, share)
+        budget.nodes += share.nodes
+        budget.cut = share.cut
+        if offsets is not None:
+            layout = layout_of(instance, offsets)
+        else:
+            low = ask // step * step + step
+            proved = low if answer is Answer.NO else proved
+        ask = low + (layout.peak - low) // 2
+    return Climb(layout, proved)
+
+
+class BranchAndBound:
+    """Proves optimality where the tree is small enough; otherwise keeps the best layout found."""
+
+    name = "branch-and-bound"
+
+    #: Roughly ten seconds on problems of a few hundred buffers.
+    nodes = 60_000
+
+    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+        began = time.perf_counter()
+        bound, instance = max_load(problem), Instance.of(problem)
+        if instance.pinned or instance.misaligning:
+            return settle(problem, None, bound, self.name, began)
+        layout = incumbent or greedy_portfolio(instance, bound.bytes, deadline).layout
+        budget = Budget(self.nodes, deadline)
+        result = climb(instance, layout, bound.bytes, budget)
+        return settle(
+            problem,
+            result.layout,
+            bound,
+            self.name,
+            began,
+            proved=result.proved,
+            deterministic=not budget.cut,
+        )

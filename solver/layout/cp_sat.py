@@ -1,0 +1,168 @@
+"""Exact placement as a constraint program: rectangles of time by offset that do not overlap.
+
+OR-Tools is imported where it is used: importing it takes about a second, and most problems are
+settled before they get here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from solver.layout.greedy import greedy_portfolio
+from solver.layout.instance import FREE, Instance, Integers, layout_of
+from solver.layout.load import max_load
+from solver.layout.outcome import settle
+from solver.layout.problem import Deadline, Layout, Outcome, Problem
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["CpSat", "Refinement", "refine", "representable"]
+
+#: CP-SAT works in signed 64 bits and multiplies extents; its bounds are read as doubles. Beyond this
+#: many units, times sections, it is not asked.
+MAX_EXTENT: Final = 2**50
+
+SEED: Final = 1
+
+#: The search interleaves this many strategies in one thread, which keeps it deterministic.
+WORKERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """The best layout, the bytes proved necessary (0: none), and whether wall time cut the search."""
+
+    layout: Layout
+    proved: int
+    cut: bool
+
+
+def _grid(instance: Instance) -> int:
+    """The bytes of which every offset of some best layout is a multiple.
+
+    Move all buffers down as far as they go: offsets become sums of sizes above the ground or a
+    pin, rounded up to alignments. An alignment that divides all sizes and pins rounds nothing.
+    """
+    pins = instance.offset[instance.offset != FREE]
+    grid = math.gcd(int(np.gcd.reduce(instance.size)), int(np.gcd.reduce(pins)) if len(pins) else 0)
+    return math.gcd(grid, *(a for a in set(instance.alignment.tolist()) if grid % a))
+
+
+def representable(instance: Instance, peak: int) -> bool:
+    """Whether CP-SAT can compute with numbers as large as this problem needs."""
+    return peak // math.gcd(_grid(instance), *instance.exact.tolist()) * instance.sections <= MAX_EXTENT
+
+
+class _Model:
+    """Minimise the peak. Offsets count in `grid` bytes, the peak in `unit` bytes."""
+
+    def __init__(self, instance: Instance, incumbent: Layout, bound: int) -> None:
+        from ortools.sat.python import cp_model
+
+        self._instance, self._incumbent = instance, incumbent
+        self._grid = _grid(instance)
+        self._unit = math.gcd(self._grid, *instance.exact.tolist())
+        self._model = cp_model.CpModel()
+        self._variables = [self._variable(i) for i in range(len(instance))]
+        self._offsets = [self._stride(i) * x for i, x in enumerate(self._variables)]
+        lowest, highest = -(-bound // self._unit), incumbent.peak // self._unit
+        self._peak = self._model.new_int_var(lowest, highest, "peak")
+        self._no_overlap()
+        self._below_peak()
+        self._model.minimize(self._peak)
+        self._hint()
+
+    def _variable(self, i: int) -> cp_model.IntVar:
+        """How many strides (see `_stride`) lie below the buffer; a constant where it is pinned."""
+        pin, stride = int(self._instance.offset[i]), self._stride(i) * self._grid
+        if pin != FREE:
+            return self._model.new_constant(pin // stride)
+        room = self._incumbent.peak - int(self._instance.exact[i])
+        return self._model.new_int_var(0, room // stride, f"strides below {i}")
+
+    def _stride(self, i: int) -> int:
+        """The alignment in grid units, where it asks for more than the grid gives."""
+        return max(1, int(self._instance.alignment[i]) // self._grid)
+
+    def _no_overlap(self) -> None:
+        model, instance = self._model, self._instance
+        spans, ranges = [], []
+        for i, offset in enumerate(self._offsets):
+            start, width = int(instance.start[i]), int(instance.end[i] - instance.start[i])
+            spans.append(model.new_fixed_size_interval_var(start, width, f"span {i}"))
+            size = int(instance.size[i]) // self._grid
+            ranges.append(model.new_fixed_size_interval_var(offset, size, f"range {i}"))
+        model.add_no_overlap_2d(spans, ranges)
+
+    def _below_peak(self) -> None:
+        scale = self._grid // self._unit
+        for offset, exact in zip(self._offsets, self._instance.exact.tolist(), strict=True):
+            self._model.add(offset * scale + exact // self._unit <= self._peak)
+
+    def _hint(self) -> None:
+        """Start from the incumbent, rounded down where it is off the grid."""
+        self._model.add_hint(self._peak, self._incumbent.peak // self._unit)
+        for i, offset in enumerate(self._incumbent.offsets):
+            if self._instance.offset[i] == FREE:
+                self._model.add_hint(self._variables[i], offset // (self._stride(i) * self._grid))
+
+    def solve(self, deadline: Deadline, work: float) -> Refinement:
+        """`work` is CP-SAT's deterministic time, about seconds on a fast core."""
+        from ortools.sat.python import cp_model
+
+        solver = cp_model.CpSolver()
+        solver.parameters.random_seed = SEED
+        solver.parameters.num_workers = WORKERS
+        solver.parameters.interleave_search = True
+        solver.parameters.max_deterministic_time = work
+        solver.parameters.max_time_in_seconds = min(deadline.remaining, 1e9)
+        status = solver.solve(self._model)
+        finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        layout = self._incumbent
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            found = layout_of(self._instance, self._offsets_of(solver))
+            layout = min(layout, found, key=lambda candidate: candidate.peak)
+        proved = layout.peak if status == cp_model.OPTIMAL else 0
+        return Refinement(layout, proved, cut=not finished and deadline.expired)
+
+    def _offsets_of(self, solver: cp_model.CpSolver) -> Integers:
+        return np.array([solver.value(offset) * self._grid for offset in self._offsets], dtype=np.int64)
+
+
+def refine(instance: Instance, incumbent: Layout, bound: int, deadline: Deadline, work: float) -> Refinement:
+    """Improve on the incumbent until proved optimal, or until work or wall time is spent."""
+    if deadline.expired or not representable(instance, incumbent.peak):
+        return Refinement(incumbent, 0, cut=deadline.expired)
+    return _Model(instance, incumbent, bound).solve(deadline, work)
+
+
+class CpSat:
+    """CP-SAT by itself, started from the greedy portfolio. Exact with pins and any alignment."""
+
+    name = "cp-sat"
+
+    #: Deterministic time; of the order of a minute.
+    work = 60.0
+
+    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+        began = time.perf_counter()
+        bound, instance = max_load(problem), Instance.of(problem)
+        layout = incumbent or greedy_portfolio(instance, bound.bytes, deadline).layout
+        result = Refinement(layout, 0, cut=False)
+        if layout.peak > bound.bytes:
+            result = refine(instance, layout, bound.bytes, deadline, self.work)
+        return settle(
+            problem,
+            result.layout,
+            bound,
+            self.name,
+            began,
+            proved=result.proved,
+            deterministic=not result.cut,
+        )
