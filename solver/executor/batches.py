@@ -1,0 +1,46 @@
+"""Synthetic batches for validation: values a loss accepts, repeatable from a seed."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from solver.graph.ops import lookup
+from solver.graph.types import Array, Graph, Operand, Operation, Role
+
+__all__ = ["synthetic_batch"]
+
+
+def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
+    """One array for each input and label of the graph.
+
+    Floats are standard normal. What a loss reads as dense class targets is one-hot; what it reads
+    as sparse labels is a class number. Other integers are small and non-negative.
+    """
+    return {
+        operand.id: _values(graph, operand, np.random.default_rng([seed, step, zlib.crc32(operand.id.encode())]))
+        for operand in graph.operands.values()
+        if operand.role in (Role.INPUT, Role.LABEL)
+    }
+
+
+def _values(graph: Graph, operand: Operand, rng: np.random.Generator) -> Array:
+    dtype = operand.dtype.numpy
+    loss = _loss_reading(graph, operand.id)
+    if loss is not None and loss.type == "CategoricalCrossEntropy":
+        classes = graph.operands[loss.inputs[0]].shape[-1]
+        if not operand.dtype.is_floating:
+            return rng.integers(0, classes, operand.shape).astype(dtype)
+        return np.eye(classes, dtype=dtype)[rng.integers(0, classes, operand.shape[:-1])]
+    if operand.dtype.is_floating:
+        return rng.standard_normal(operand.shape).astype(dtype)
+    return rng.integers(0, 2, operand.shape).astype(dtype)
+
+
+def _loss_reading(graph: Graph, name: str) -> Operation | None:
+    """The loss operation that takes `name` as its target, if any."""
+    for operation in graph.operations:
+        if lookup(operation.type).is_loss and name in operation.inputs[1:]:
+            return operation
+    return None

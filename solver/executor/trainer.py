@@ -1,0 +1,110 @@
+"""Training inside a planned arena, for callers who bring their own data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from solver.errors import PlanError
+from solver.executor.memory import Memory, in_arenas
+from solver.executor.run import Runner
+from solver.graph.types import Array, Graph, Role
+from solver.plan import Plan, verify
+from solver.schedule import training_program
+from solver.training import Lifetime, TrainingOperandIndex, TrainingProgram, TrainingStep
+
+__all__ = ["Trainer", "program_of"]
+
+
+def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
+    """The program that `plan` was made for. Raises PlanError when graph and plan do not belong together."""
+    if plan.options.target != "reference":
+        raise PlanError(
+            f"A plan for target {plan.options.target!r} describes another runtime's memory.",
+            remedy="Plan with target 'reference' to train here.",
+        )
+    options = plan.options
+    program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
+    theirs = {b.id: (b.shape, b.dtype) for _, b in plan.buffers()}
+    touched = {i for step in program.steps for i in step.touched()}
+    ours = {str(i): (program.operands[i].type.shape, program.operands[i].type.dtype.value) for i in touched}
+    if theirs != ours:
+        culprit = min(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+        raise PlanError(
+            f"Plan and graph do not belong together: buffer {culprit!r} is"
+            f" {theirs.get(culprit, 'missing')} in the plan and {ours.get(culprit, 'missing')} in the graph.",
+            remedy="Plan this graph again, with the batch that the plan was made for.",
+        )
+    if [(s.id, *map(sorted, (s.uses, s.defs, s.scratch))) for s in plan.steps] != [_key(s) for s in program.steps]:
+        raise PlanError(
+            "The plan's steps are not those of the graph.", remedy="Plan this graph again with this version."
+        )
+    return program
+
+
+def _key(step: TrainingStep) -> tuple[object, ...]:
+    names = (set(map(str, step.uses)), set(map(str, step.defs)), {str(b.operand) for b in step.scratch})
+    return (str(step.index), *map(sorted, names))
+
+
+class Trainer:
+    """Trains `graph` inside the arena of `plan`, from the graph's initial values.
+
+    The arena is allocated once; a step allocates nothing of tensor size. Raises PlanError when the
+    plan is wrong (see `solver.plan.verify`) or belongs to another graph.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        violations = verify(plan)
+        if violations:
+            raise PlanError(
+                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}", remedy="Plan again."
+            )
+        self._setup(graph, plan, in_arenas(plan.arenas))
+
+    def _setup(self, graph: Graph, plan: Plan, memory: Memory) -> None:
+        self.graph = graph
+        self.runner = Runner(graph, program_of(graph, plan), memory, scratch_budget=plan.options.scratch_budget)
+
+    def step(self, batch: Mapping[str, Array]) -> float:
+        """One training iteration on `batch` (an array for each input and label). Returns the loss.
+
+        Raises PlanError when an array is missing or has another shape or an incompatible dtype.
+        """
+        feed(self.runner, batch)
+        self.runner.run()
+        return float(self.runner.value(self.graph.loss))
+
+    def read(self, name: str) -> Array:
+        """Copy of a parameter, an output or the loss, as it stands after the last step.
+
+        Raises PlanError for operands whose memory is reused within the step.
+        """
+        operand = self.runner.program.operands.get(TrainingOperandIndex(name))
+        if operand is None or operand.lifetime not in (Lifetime.MAX, Lifetime.EPOCH):
+            raise PlanError(
+                f"{name!r} does not outlive the training step.",
+                remedy="Name it in the graph's `outputs` before planning.",
+            )
+        return self.runner.value(name).copy()
+
+
+def feed(runner: Runner, batch: Mapping[str, Array]) -> None:
+    """Write a batch into the input and label buffers."""
+    for operand in runner.graph.operands.values():
+        if operand.role not in (Role.INPUT, Role.LABEL):
+            continue
+        array = batch.get(operand.id)
+        if array is None or array.shape != operand.shape:
+            found = "missing" if array is None else f"of shape {list(array.shape)}"
+            raise PlanError(
+                f"The batch's {operand.id!r} is {found}; the graph takes {operand.type}.",
+                remedy="Give an array of exactly this shape for every input and label.",
+            )
+        if not np.can_cast(array.dtype, operand.dtype.numpy, "same_kind"):
+            raise PlanError(
+                f"The batch's {operand.id!r} is {array.dtype}; the graph takes {operand.type}.",
+                remedy="Convert it first.",
+            )
+        np.copyto(runner.value(operand.id), array, casting="same_kind")
