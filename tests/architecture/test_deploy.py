@@ -1,0 +1,134 @@
+"""What the Dockerfile, the compose file and the unit file promise."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.settings import Settings
+from tests.support.dockerfile import Stage, read_stages
+
+
+@pytest.fixture(scope="module")
+def stages(root: Path) -> list[Stage]:
+    return read_stages(root / "Dockerfile")
+
+
+@pytest.fixture(scope="module")
+def final(stages: list[Stage]) -> Stage:
+    return stages[-1]
+
+
+@pytest.fixture(scope="module")
+def compose(root: Path) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((root / "deploy/compose.yaml").read_text())
+    service: dict[str, Any] = document["services"]["arenaplan"]
+    return service
+
+
+class TestDockerfile:
+    def test_base_is_a_pinned_build_argument(self, stages: list[Stage]) -> None:
+        arguments = dict(one.arguments.split("=", 1) for one in stages[0].all("ARG"))
+        assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", arguments["PYTHON_IMAGE"])
+        assert arguments["PYTHON_DIGEST"] == ""
+        assert [stage.base.split()[0] for stage in stages[1:]] == ["${PYTHON_IMAGE}${PYTHON_DIGEST}"] * 2
+
+    def test_packages_come_from_hashed_locks_only(self, stages: list[Stage]) -> None:
+        commands = [command.strip() for run in stages[1].all("RUN") for command in run.arguments.split("&&")]
+        installs = [command for command in commands if "pip install" in command]
+        assert len(installs) == 3
+        assert all("--no-deps" in one for one in installs)
+        assert all("--require-hashes" in one or "--no-index" in one for one in installs)
+
+    def test_final_stage_installs_nothing(self, final: Stage) -> None:
+        commands = " ".join(run.arguments for run in final.all("RUN"))
+        assert not re.search(r"\b(pip|apt-get|curl|wget|compileall)\b", commands)
+        assert [copy.arguments for copy in final.all("COPY")] == ["--from=builder /opt/venv /opt/venv"]
+
+    def test_final_stage_is_not_root_and_writes_nothing(self, final: Stage) -> None:
+        assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final.only("USER").arguments)
+        assert final.environment()["PYTHONDONTWRITEBYTECODE"] == "1"
+        assert final.all("VOLUME") == []
+
+    def test_process(self, final: Stage) -> None:
+        assert final.only("ENTRYPOINT").command() == ["arenaplan"]
+        assert final.only("CMD").command() == ["serve"]
+        assert final.only("STOPSIGNAL").arguments == "SIGTERM"
+        assert final.only("EXPOSE").arguments == final.environment()["ARENAPLAN_PORT"]
+
+    def test_labels_state_the_version(self, final: Stage, pyproject: dict[str, Any]) -> None:
+        assert f'image.version="{pyproject["project"]["version"]}"' in final.only("LABEL").arguments
+
+    def test_every_copied_path_passes_dockerignore(self, root: Path, stages: list[Stage]) -> None:
+        passed = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
+        copied = {source for copy in stages[1].all("COPY") for source in copy.arguments.split()[:-1]}
+        assert copied == passed
+        assert all((root / source).exists() for source in copied)
+
+
+class TestCompose:
+    def test_hardened(self, compose: dict[str, Any]) -> None:
+        assert compose["read_only"] is True
+        assert compose["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in compose["security_opt"]
+        assert "privileged" not in compose
+        assert "volumes" not in compose
+        assert [mount.split(":")[0] for mount in compose["tmpfs"]] == ["/tmp"]
+
+    def test_bounded(self, compose: dict[str, Any]) -> None:
+        assert {"mem_limit", "memswap_limit", "cpus", "pids_limit"} <= set(compose)
+
+    def test_published_on_loopback_only(self, compose: dict[str, Any]) -> None:
+        assert all(port.startswith("127.0.0.1:") for port in compose["ports"])
+
+    def test_agrees_with_the_image(self, compose: dict[str, Any], final: Stage) -> None:
+        assert compose["healthcheck"]["test"] == ["CMD", *final.only("HEALTHCHECK").command()]
+        assert compose["user"] == final.only("USER").arguments
+        assert compose["ports"][0].endswith(":" + final.only("EXPOSE").arguments)
+
+    def test_base_defaults_agree(self, compose: dict[str, Any], stages: list[Stage]) -> None:
+        arguments = dict(one.arguments.split("=", 1) for one in stages[0].all("ARG"))
+        assert {name: default(text) for name, text in compose["build"]["args"].items()} == arguments
+
+    def test_waits_for_running_requests(self, compose: dict[str, Any]) -> None:
+        shutdown = float(default(compose["environment"]["ARENAPLAN_SHUTDOWN_SECONDS"]))
+        assert float(compose["stop_grace_period"].removesuffix("s")) > shutdown
+
+
+def default(text: str) -> str:
+    """The value of ``${NAME:-value}`` where NAME is not set."""
+    found = re.fullmatch(r"\$\{\w+:-(.*)\}", text)
+    assert found, text
+    return found[1]
+
+
+def names(settings: dict[str, str]) -> set[str]:
+    return {name.removeprefix("ARENAPLAN_").lower() for name in settings if name.startswith("ARENAPLAN_")}
+
+
+def test_settings_exist(compose: dict[str, Any], final: Stage) -> None:
+    """A misspelt variable would be ignored in silence."""
+    assert names(compose["environment"]) | names(final.environment()) <= set(Settings.model_fields)
+
+
+def test_settings_are_valid(compose: dict[str, Any], final: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {name: default(text) for name, text in compose["environment"].items()}
+    for name, value in (final.environment() | given).items():
+        if name.startswith("ARENAPLAN_"):
+            monkeypatch.setenv(name, value)
+    assert (Settings().host, Settings().port) == ("0.0.0.0", 8080)
+
+
+def test_unit(root: Path) -> None:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep capitals
+    parser.read(root / "deploy/systemd/arenaplan.service")
+    unit = parser["Service"]
+    assert unit["ExecStart"].endswith("/bin/arenaplan serve")
+    assert unit["DynamicUser"] == unit["NoNewPrivileges"] == "yes"
+    assert unit["ProtectSystem"] == "strict"

@@ -1,0 +1,52 @@
+"""The README names every setting, every command and every target of `./run`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from service.cli import app
+from service.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def readme(root: Path) -> str:
+    return (root / "README.md").read_text()
+
+
+def test_settings(readme: str) -> None:
+    wanted = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields}
+    assert wanted - set(re.findall(r"ARENAPLAN_[A-Z_]+", readme)) == set()
+
+
+def test_no_setting_is_made_up(root: Path, readme: str) -> None:
+    """Beside the service's settings there are those of `./run`."""
+    known = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields}
+    of_run = set(re.findall(r"ARENAPLAN_[A-Z]+", (root / "run").read_text()))
+    of_compose = set(re.findall(r"ARENAPLAN_[A-Z_]+", (root / "deploy/compose.yaml").read_text()))
+    assert set(re.findall(r"ARENAPLAN_[A-Z_]*[A-Z]", readme)) - known - of_run - of_compose == set()
+
+
+def test_commands(readme: str) -> None:
+    commands = get_command(app).list_commands(None)  # type: ignore[attr-defined,arg-type]  # a group, needs no context
+    assert {name for name in commands if f"arenaplan {name}" not in readme} == set()
+
+
+def test_run(root: Path, readme: str) -> None:
+    usage = (root / "run").read_text().split("TEXT")[1]
+    targets = re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE)
+    assert {name for name in targets if f"./run {name}" not in readme} == set()
+
+
+def test_links_lead_somewhere(root: Path) -> None:
+    pages = [path for path in root.rglob("*.md") if not any(part.startswith(".") for part in path.parts)]
+    broken = [
+        f"{page.relative_to(root)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
