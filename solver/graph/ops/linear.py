@@ -89,10 +89,10 @@ def matmul_product(node: Node) -> Product:
 def inner_rows(product: Product, wanted: frozenset[int]) -> int:
     """Rows of dZ, the derivative behind the fused activation, staged at a time.
 
-    The derivative of the right operand sums over all rows, so staging fewer than all of them would
-    take a second array of its size; without it, a block of rows is enough.
+    In a batch that is one matrix. The derivative of the right operand sums over all rows, so staging
+    fewer than all of them would take a second array of its size; without it a block of rows is enough.
     """
-    if 1 in wanted:
+    if 1 in wanted or product.batch:
         return product.rows
     return min(product.rows, max(1, BLOCK_ELEMENTS // product.columns))
 

@@ -91,27 +91,28 @@ class _CategoricalCrossEntropy(OperationType):
             raise node.mismatch("expected a target of the type and shape of the prediction")
         return (TensorType(shape[:-1] if node.attributes["reduction"] == "none" else (), dtype),)
 
-    def _scratch(self, node: Node, *names: str) -> tuple[ScratchRequest, ...]:
-        """Blocks of [rows, classes] called `names`, a value for each row, and indexes for sparse labels."""
+    def _scratch(self, node: Node, *blocks: str, columns: tuple[str, ...]) -> tuple[ScratchRequest, ...]:
+        """`blocks` of [rows, classes], `columns` of a value for each row, and room to index sparse labels."""
         _, classes, rows = block_rows(node.input(0))
         dtype = node.input(0).dtype
-        requests = [scratch(name, (rows, classes), dtype) for name in names]
-        requests.append(scratch("statistic", (rows, 1), dtype))
+        requests = [scratch(name, (rows, classes), dtype) for name in blocks]
+        requests += [scratch(name, (rows, 1), dtype) for name in columns]
         if node.attributes["sparse"]:
             requests.append(scratch("index", (rows,), DType.INT64))
         return tuple(requests)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         rows, _, step = block_rows(node.input(0))
-        requests = self._scratch(node, "logarithm", "smoothed")
+        columns = ("statistic", "total") if node.attributes["from_logits"] else ("statistic",)
+        requests = self._scratch(node, "logarithm", "smoothed", columns=columns)
         if node.attributes["reduction"] == "none":
             return requests
         return (*requests, scratch("partials", (_blocks(rows, step),), node.input(0).dtype))
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        if wanted == frozenset({1}):
-            return BackwardNeeds(inputs=frozenset({0}), scratch=self._scratch(node, "logarithm"))
-        return BackwardNeeds(inputs=frozenset({0, 1}), scratch=self._scratch(node, "logarithm"))
+        columns = ("statistic", "total") if node.attributes["from_logits"] else ()
+        inputs = frozenset({0, 1}) if 0 in wanted else frozenset({0})
+        return BackwardNeeds(inputs=inputs, scratch=self._scratch(node, "logarithm", columns=columns))
 
 
 OPERATORS: tuple[OperationType, ...] = (_MeanSquaredError(), _CategoricalCrossEntropy())

@@ -1,0 +1,262 @@
+"""Kernels of the losses. The scalar is summed by blocks, and the sums of the blocks by a last sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from solver.errors import GraphError
+from solver.executor.kernels._blocks import Step, block_views, bound, flat_blocks, present, run_all
+from solver.executor.kernels.base import Call, Kernels
+from solver.graph.ops.loss import PROBABILITY_EPSILON, block_rows
+from solver.graph.types import Array
+
+__all__ = ["KERNELS"]
+
+
+def _scale(call: Call, examples: int) -> float:
+    return 1 / examples if call.attributes["reduction"] == "mean" else 1.0
+
+
+def _total(partials: Array, y: Array, scale: float) -> Step:
+    def run() -> None:
+        np.add.reduce(partials, out=y)
+        np.multiply(y, scale, out=y)
+
+    return run
+
+
+# ------------------------------------------------------------------------------------- squared error
+
+
+def _squares(prediction: Array, target: Array, out: Array) -> None:
+    np.subtract(prediction, target, out=out)
+    np.multiply(out, out, out=out)
+
+
+def _squared_error_forward(call: Call) -> Step:
+    prediction, target, y = present(call.x[0], call.x[1], call.y[0])
+    if call.attributes["reduction"] == "none":
+        return bound(_squares, prediction, target, y)
+    difference, partials = call.scratch["difference"], call.scratch["partials"]
+    blocks = [
+        (p, t, difference[: p.size], partials[i : i + 1].reshape(()))
+        for i, (p, t) in enumerate(flat_blocks(prediction, target))
+    ]
+
+    def squares() -> None:
+        for p, t, out, partial in blocks:
+            _squares(p, t, out)
+            np.add.reduce(out, out=partial)
+
+    return run_all([squares, _total(partials, y, _scale(call, prediction.size))])
+
+
+def _squared_error_backward(call: Call) -> Step:
+    """dP = 2 (P - T) dY scale, and dT = -dP."""
+    prediction, target, dy = present(call.x[0], call.x[1], call.dy[0])
+    scale = 2 * _scale(call, prediction.size)
+    steps: list[Step] = []
+    for position, factor in ((0, scale), (1, -scale)):
+        dx = call.dx[position] if position < len(call.dx) else None
+        if dx is not None:
+            blocks = list(block_views(prediction.shape, (prediction, target, dy, dx)))
+            steps.append(_scaled_differences(blocks, factor))
+    return run_all(steps)
+
+
+def _scaled_differences(blocks: list[tuple[Array, ...]], factor: float) -> Step:
+    def run() -> None:
+        for prediction, target, dy, dx in blocks:
+            np.subtract(prediction, target, out=dx)
+            np.multiply(dx, factor, out=dx)
+            np.multiply(dx, dy, out=dx)
+
+    return run
+
+
+# ------------------------------------------------------------------------------------- cross-entropy
+
+
+class _Rows:
+    """A cross-entropy step seen as [rows, classes], in blocks of rows."""
+
+    def __init__(self, call: Call) -> None:
+        attributes = call.attributes
+        self.rows, self.classes, self.step = block_rows(call.node.input(0))
+        self.from_logits: bool = bool(attributes["from_logits"])
+        self.sparse: bool = bool(attributes["sparse"])
+        self.spread = attributes["label_smoothing"] / self.classes
+        self.kept = 1 - attributes["label_smoothing"]
+        self.scale = _scale(call, self.rows)
+        self.call = call
+
+    def blocks(self) -> list[slice]:
+        starts = range(0, self.rows, self.step)
+        return [slice(start, min(start + self.step, self.rows)) for start in starts]
+
+    def matrix(self, array: Array, rows: slice) -> Array:
+        return array.reshape(self.rows, self.classes)[rows]
+
+    def scratch(self, name: str, rows: slice) -> Array:
+        return self.call.scratch[name][: rows.stop - rows.start]
+
+    def smoothed_target(self, rows: slice, out: Array) -> Step:
+        """Write the smoothed target of these rows to the C-contiguous `out`."""
+        (target,) = present(self.call.x[1])
+        if self.sparse:
+            return _one_hot(self, target.reshape(-1)[rows], self.scratch("index", rows), out)
+        dense, kept, spread = self.matrix(target, rows), self.kept, self.spread
+
+        def run() -> None:
+            np.multiply(dense, kept, out=out)
+            np.add(out, spread, out=out)
+
+        return run
+
+    def logarithm(self, rows: slice) -> tuple[Array, Step]:
+        """(log p of these rows, step that computes it)."""
+        (prediction,) = present(self.call.x[0])
+        source, out = self.matrix(prediction, rows), self.scratch("logarithm", rows)
+        if self.from_logits:
+            return out, _log_softmax(
+                source, out, *(self.scratch(name, rows) for name in ("statistic", "total"))
+            )
+
+        def run() -> None:
+            np.maximum(source, PROBABILITY_EPSILON, out=out)
+            np.log(out, out=out)
+
+        return out, run
+
+    def incoming(self, rows: slice) -> Array:
+        """dY, for each row of these or once for all."""
+        (dy,) = present(self.call.dy[0])
+        return dy if dy.ndim == 0 else dy.reshape(-1, 1)[rows]
+
+
+def _one_hot(shape: _Rows, labels: Array, index: Array, out: Array) -> Step:
+    flat, classes = out.reshape(-1), shape.classes
+    on, off = shape.kept + shape.spread, shape.spread
+
+    def run() -> None:
+        low, high = np.minimum.reduce(labels), np.maximum.reduce(labels)
+        if low < 0 or high >= classes:
+            raise GraphError(
+                f"A class label of operation {shape.call.node.operation.id!r} is {low if low < 0 else high}.",
+                remedy=f"Labels must lie in [0, {classes - 1}].",
+            )
+        out.fill(off)
+        index.fill(classes)
+        index[0] = 0
+        np.add.accumulate(index, out=index)
+        np.add(index, labels, out=index)
+        np.put(flat, index, on, mode="clip")
+
+    return run
+
+
+def _log_softmax(source: Array, out: Array, statistic: Array, total: Array) -> Step:
+    """x - max - log sum exp(x - max). The differences are taken twice, as `out` holds their exp between."""
+
+    def run() -> None:
+        np.maximum.reduce(source, axis=1, out=statistic, keepdims=True)
+        np.subtract(source, statistic, out=out)
+        np.exp(out, out=out)
+        np.add.reduce(out, axis=1, out=total, keepdims=True)
+        np.log(total, out=total)
+        np.subtract(source, statistic, out=out)
+        np.subtract(out, total, out=out)
+
+    return run
+
+
+def _cross_entropy_forward(call: Call) -> Step:
+    (y,) = present(call.y[0])
+    shape = _Rows(call)
+    reduced = call.attributes["reduction"] != "none"
+    steps: list[Step] = []
+    for i, rows in enumerate(shape.blocks()):
+        logarithm, take_logarithm = shape.logarithm(rows)
+        smoothed = shape.scratch("smoothed", rows)
+        losses = shape.scratch("statistic", rows)[:, 0] if reduced else y.reshape(-1)[rows]
+        steps += [take_logarithm, shape.smoothed_target(rows, smoothed)]
+        steps.append(_cross(smoothed, logarithm, losses))
+        if reduced:
+            steps.append(bound(np.add.reduce, losses, out=call.scratch["partials"][i : i + 1].reshape(())))
+    if reduced:
+        steps.append(_total(call.scratch["partials"], y, shape.scale))
+    return run_all(steps)
+
+
+def _cross(target: Array, logarithm: Array, losses: Array) -> Step:
+    def run() -> None:
+        np.multiply(target, logarithm, out=target)
+        np.add.reduce(target, axis=1, out=losses)
+        np.negative(losses, out=losses)
+
+    return run
+
+
+def _cross_entropy_backward(call: Call) -> Step:
+    shape = _Rows(call)
+    steps: list[Step] = []
+    for rows in shape.blocks():
+        for position, prepare in enumerate((_prediction_steps, _target_steps)):
+            dx = call.dx[position] if position < len(call.dx) else None
+            if dx is not None:
+                steps += prepare(shape, rows, shape.matrix(dx, rows))
+    return run_all(steps)
+
+
+def _prediction_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
+    """dP = -t' / p, or (softmax(P) sum(t') - t') for logits, times dY and the scale."""
+    finish = _multiply(dx, shape.incoming(rows), shape.scale)
+    target = shape.smoothed_target(rows, dx)
+    (prediction,) = present(shape.call.x[0])
+    source, staged = shape.matrix(prediction, rows), shape.scratch("logarithm", rows)
+    if not shape.from_logits:
+        return [target, _quotient(source, staged, dx), finish]
+    logarithm, take_logarithm = shape.logarithm(rows)
+    return [take_logarithm, target, _softmax_minus(logarithm, shape.scratch("statistic", rows), dx), finish]
+
+
+def _quotient(prediction: Array, raised: Array, dx: Array) -> Step:
+    def run() -> None:
+        np.maximum(prediction, PROBABILITY_EPSILON, out=raised)
+        np.divide(dx, raised, out=dx)
+        np.negative(dx, out=dx)
+
+    return run
+
+
+def _softmax_minus(logarithm: Array, total: Array, dx: Array) -> Step:
+    def run() -> None:
+        np.exp(logarithm, out=logarithm)
+        np.add.reduce(dx, axis=1, out=total, keepdims=True)
+        np.multiply(logarithm, total, out=logarithm)
+        np.subtract(logarithm, dx, out=dx)
+
+    return run
+
+
+def _target_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
+    """dT = -(1 - smoothing) log p, times dY and the scale."""
+    logarithm, take_logarithm = shape.logarithm(rows)
+    copy = bound(np.copyto, dx, logarithm)
+    return [take_logarithm, copy, _multiply(dx, shape.incoming(rows), -shape.kept * shape.scale)]
+
+
+def _multiply(array: Array, incoming: Array, factor: float) -> Step:
+    def run() -> None:
+        np.multiply(array, incoming, out=array)
+        np.multiply(array, factor, out=array)
+
+    return run
+
+
+KERNELS: Mapping[str, Kernels] = {
+    "MeanSquaredError": Kernels(_squared_error_forward, _squared_error_backward),
+    "CategoricalCrossEntropy": Kernels(_cross_entropy_forward, _cross_entropy_backward),
+}

@@ -1,0 +1,130 @@
+"""Weight updates, in place and by blocks. The gradient is read only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.executor.kernels._blocks import Step, flat_blocks, run_all
+from solver.graph.types import Array, OptimizerSpec
+from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, state_names
+
+__all__ = ["prepare"]
+
+
+def prepare(
+    spec: OptimizerSpec,
+    weight: Array,
+    gradient: Array,
+    state: Mapping[str, Array],
+    scratch: Mapping[str, Array],
+    iteration: Callable[[], int],
+) -> Step:
+    """The step that updates `weight` and `state` with the gradient of one iteration.
+
+    Arrays are C-contiguous, those of `state` (`state_names`) of the weight's shape; `scratch` is what
+    `solver.training.optimizers.scratch` asks for. `iteration` counts from 1. The formulas are PyTorch's.
+    """
+    rules = {name: float(value) for name, value in optimizer_rules(spec).items()}
+    make = {"SGD": _sgd, "Adam": _adam, "AdamW": _adamw}[spec.type]
+    variables = [state[name] for name in state_names(spec)]
+    steps = []
+    for parts in flat_blocks(weight, gradient, *variables, size=UPDATE_BLOCK_ELEMENTS):
+        size = parts[0].size
+        decayed = scratch["decayed_gradient"][:size] if "decayed_gradient" in scratch else None
+        block = _Block(parts[0], parts[1], parts[2:], scratch["update"][:size], decayed)
+        steps.append(make(block, rules, iteration))
+    return run_all(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Flat views of one block."""
+
+    weight: Array
+    gradient: Array
+    state: tuple[Array, ...]
+    update: Array
+    decayed: Array | None
+
+    def decayed_gradient(self, weight_decay: float) -> Array:
+        """gradient + weight_decay weight, or the gradient itself without decay."""
+        if self.decayed is None:
+            return self.gradient
+        np.multiply(self.weight, weight_decay, out=self.decayed)
+        return np.add(self.decayed, self.gradient, out=self.decayed)
+
+
+_Rules = Mapping[str, float]
+_Iteration = Callable[[], int]
+
+
+def _sgd(block: _Block, rules: _Rules, iteration: _Iteration) -> Step:
+    """w -= rate d, with d the gradient, momentum' = m momentum + gradient, or gradient + m momentum'."""
+    rate, decay, update = rules["learning_rate"], rules["weight_decay"], block.update
+    factor, nesterov = rules["momentum"], bool(rules["nesterov"])
+
+    def run() -> None:
+        direction = block.decayed_gradient(decay)
+        if factor:
+            (momentum,) = block.state
+            np.multiply(momentum, factor, out=momentum)
+            np.add(momentum, direction, out=momentum)
+            if nesterov:
+                np.multiply(momentum, factor, out=update)
+                direction = np.add(update, direction, out=update)
+            else:
+                direction = momentum
+        np.multiply(direction, rate, out=update)
+        np.subtract(block.weight, update, out=block.weight)
+
+    return run
+
+
+def _adam(block: _Block, rules: _Rules, iteration: _Iteration) -> Step:
+    decay = rules["weight_decay"]
+
+    def run() -> None:
+        _moments(block, block.decayed_gradient(decay), rules)
+        _apply_moments(block, rules, iteration())
+
+    return run
+
+
+def _adamw(block: _Block, rules: _Rules, iteration: _Iteration) -> Step:
+    kept = 1 - rules["learning_rate"] * rules["weight_decay"]
+
+    def run() -> None:
+        np.multiply(block.weight, kept, out=block.weight)
+        _moments(block, block.gradient, rules)
+        _apply_moments(block, rules, iteration())
+
+    return run
+
+
+def _moments(block: _Block, gradient: Array, rules: _Rules) -> None:
+    """first' = b1 first + (1 - b1) g, second' = b2 second + (1 - b2) g^2."""
+    first, second = block.state
+    update, beta1, beta2 = block.update, rules["beta1"], rules["beta2"]
+    np.multiply(gradient, 1 - beta1, out=update)
+    np.multiply(first, beta1, out=first)
+    np.add(first, update, out=first)
+    np.multiply(gradient, gradient, out=update)
+    np.multiply(update, 1 - beta2, out=update)
+    np.multiply(second, beta2, out=second)
+    np.add(second, update, out=second)
+
+
+def _apply_moments(block: _Block, rules: _Rules, iteration: int) -> None:
+    """w -= rate / (1 - b1^t) first / (sqrt(second / (1 - b2^t)) + epsilon)."""
+    first, second = block.state
+    update, weight = block.update, block.weight
+    np.sqrt(second, out=update)
+    np.divide(update, math.sqrt(1 - rules["beta2"] ** iteration), out=update)
+    np.add(update, rules["epsilon"], out=update)
+    np.divide(first, update, out=update)
+    np.multiply(update, rules["learning_rate"] / (1 - rules["beta1"] ** iteration), out=update)
+    np.subtract(weight, update, out=weight)
