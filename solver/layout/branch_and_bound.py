@@ -28,7 +28,9 @@ exactly (floor and unplaced buffers), not by a hash. The skyline view follows Mi
 
 from __future__ import annotations
 
+import math
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -48,16 +50,16 @@ __all__ = ["Answer", "BranchAndBound", "Budget", "Climb", "climb", "fits"]
 
 _INFINITE: Final = 2**63
 
-#: Nodes of the first run; each later run, with another priority, may take a bit more. Runs are short
-#: because search times are heavy-tailed: another priority often succeeds at once.
-FIRST_RUN: Final = 300
+#: Nodes of the first run for each buffer; each later run, with another priority, may take a bit more.
+#: Runs are short because search times are heavy-tailed: another priority often succeeds at once.
+FIRST_RUN: Final = 2
 RUN_GROWTH: Final = 1.3
 
 #: Refuted parts kept; each holds tuples as long as its part, so this bounds memory.
 MEMORY_LIMIT: Final = 50_000
 
-#: How often the deadline is looked at, in nodes.
-POLL: Final = 32
+#: How often the deadline is looked at, in units of work; about a millisecond.
+POLL: Final = 4096
 
 
 class Answer(Enum):
@@ -68,25 +70,32 @@ class Answer(Enum):
 
 @dataclass(slots=True)
 class Budget:
-    """Nodes left to spend, and the wall time that may cut in before (then `cut` is set)."""
+    """Work left, in buffers and sections looked at, and the wall time that may cut in before."""
 
-    nodes: int
+    work: int
     deadline: Deadline = field(default_factory=Deadline)
     cut: bool = False
 
-    def spend(self) -> bool:
-        """Take one node; false when there is none left."""
-        if self.cut or self.nodes <= 0:
+    @property
+    def spent(self) -> bool:
+        return self.cut or self.work <= 0
+
+    def spend(self, work: int) -> bool:
+        """Take this much; false when nothing was left. `cut` is set when the deadline has passed."""
+        if self.spent:
             return False
-        self.nodes -= 1
-        if self.nodes % POLL == 0 and self.deadline.expired:
-            self.cut = True
+        if self.work // POLL != (self.work - work) // POLL:
+            self.cut = self.deadline.expired
+        self.work -= work
         return not self.cut
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Sections [first, last) and the unplaced `items` in them; `parent` frames remain if it fails."""
+    """Sections [first, last) and the unplaced `items` in them, by start and kind.
+
+    `parent` is how many frames remain on the stack if the part fails.
+    """
 
     first: int
     last: int
@@ -119,12 +128,20 @@ class _Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Branch:
-    """The section to branch on, the plateau [left, right) it lies on, and where its gap would end."""
+class _Valley:
+    """The plateau over sections [left, right) and the height of the lower of its two neighbours."""
 
-    section: int
     left: int
     right: int
+    shore: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """The section to branch on, the valley it lies in, and where its gap would end (None: no gap)."""
+
+    valley: _Valley
+    section: int
     gap_end: int | None
 
 
@@ -145,16 +162,18 @@ class _Search:
         if min(self._slack, default=0) < 0:
             return Answer.NO, None
         stack: list[_Frame] = []
-        everything = components(self._start, self._end, list(range(len(self._start))))
+        items = sorted(range(len(self._start)), key=lambda i: (self._start[i], self._kind[i]))
+        everything = components(self._start, self._end, items)
         state: _State | None = _State(
             [0] * len(self._slack), list(self._slack), _linked(everything, 0, None), None
         )
         while state is not None:
-            if nodes <= 0 or not budget.spend():
-                return Answer.UNKNOWN, None
-            nodes -= 1
             if state.parts is None:
                 return Answer.YES, state.placed
+            part = state.parts[0]
+            if nodes <= 0 or not budget.spend(len(part.items) + part.last - part.first):
+                return Answer.UNKNOWN, None
+            nodes -= 1
             state = self._step(state, state.parts, stack, rank)
         return Answer.NO, None
 
@@ -189,16 +208,16 @@ class _Search:
 
     def _key(self, part: _Part, floor: list[int]) -> _Key:
         """All that the fate of a part depends on: slack follows from floor, buffers and capacity."""
-        kinds = sorted(self._kind[i] for i in part.items)
-        return part.first, tuple(floor[part.first : part.last]), tuple(kinds)
+        kinds = tuple(self._kind[i] for i in part.items)
+        return part.first, tuple(floor[part.first : part.last]), kinds
 
     def _alternatives(
         self, state: _State, part: _Part, branch: _Branch, height: int, rank: list[int]
     ) -> Iterator[_State]:
         """Every buffer inside the plateau that covers the section, on its floor; then the gap."""
         tried: set[int] = set()
-        for i in sorted(self._inside(part, branch), key=rank.__getitem__):
-            if self._kind[i] in tried:
+        for i in sorted(self._inside(part, branch.valley), key=rank.__getitem__):
+            if self._kind[i] in tried or not self._start[i] <= branch.section < self._end[i]:
                 continue
             tried.add(self._kind[i])
             placed = self._place(state, part, i, height)
@@ -206,14 +225,6 @@ class _Search:
                 yield placed
         if branch.gap_end is not None:
             yield self._leave_gap(state, part, branch.section, branch.gap_end, height)
-
-    def _inside(self, part: _Part, branch: _Branch) -> list[int]:
-        start, end, section = self._start, self._end, branch.section
-        return [
-            i
-            for i in part.items
-            if start[i] <= section < end[i] and start[i] >= branch.left and end[i] <= branch.right
-        ]
 
     def _place(self, state: _State, part: _Part, i: int, height: int) -> _State | None:
         start, end = self._start[i], self._end[i]
@@ -236,39 +247,44 @@ class _Search:
     def _propagate(self, part: _Part, floor: list[int], slack: list[int]) -> _Branch | None:
         """Force gaps, in place, until none is forced; None when some section has no way out."""
         while True:
-            best, best_key, forced = None, (float("inf"), 0), False
-            for left, right, shore in _valleys(part, floor):
-                covers, other = self._survey(part, left, right)
-                for section in range(left, right):
+            best, best_key, forced = None, (math.inf, 0), False
+            for valley in _valleys(part, floor):
+                covers, other = self._survey(part, valley)
+                for section in range(valley.left, valley.right):
                     bottom = floor[section]
-                    top = min(shore, bottom + other[section - left])
+                    top = min(valley.shore, bottom + other[section - valley.left])
                     may_gap = top < _INFINITE and top - bottom <= slack[section]
-                    alternatives = covers[section - left] + may_gap
+                    alternatives = covers[section - valley.left] + may_gap
                     if not alternatives:
                         self._weight[section] += 1
                         return None
-                    if not covers[section - left]:
+                    if not covers[section - valley.left]:
                         slack[section] -= top - bottom
                         floor[section] = top
                         forced = True
                     key = (alternatives / self._weight[section], slack[section])
                     if key < best_key:
-                        best, best_key = _Branch(section, left, right, top if may_gap else None), key
+                        best, best_key = _Branch(valley, section, top if may_gap else None), key
             if not forced:
                 return best
 
-    def _survey(self, part: _Part, left: int, right: int) -> tuple[list[int], list[int]]:
-        """Per section of a plateau: how many buffers inside cover it; the smallest that does not."""
-        width = right - left
+    def _inside(self, part: _Part, valley: _Valley) -> list[int]:
+        """The buffers that live wholly inside the valley; items are sorted by start."""
+        start, end = self._start, self._end
+        first = bisect_left(part.items, valley.left, key=start.__getitem__)
+        last = bisect_left(part.items, valley.right, lo=first, key=start.__getitem__)
+        return [i for i in part.items[first:last] if end[i] <= valley.right]
+
+    def _survey(self, part: _Part, valley: _Valley) -> tuple[list[int], list[int]]:
+        """Per section of a valley: how many buffers inside cover it; the smallest that does not."""
+        left, width = valley.left, valley.right - valley.left
         change, before, after = [0] * (width + 1), [_INFINITE] * (width + 1), [_INFINITE] * (width + 1)
-        for i in part.items:
-            first, last = self._start[i] - left, self._end[i] - left
-            if first >= 0 and last <= width:
-                size = self._size[i]
-                change[first] += 1
-                change[last] -= 1
-                before[last] = min(before[last], size)
-                after[first] = min(after[first], size)
+        for i in self._inside(part, valley):
+            first, last, size = self._start[i] - left, self._end[i] - left, self._size[i]
+            change[first] += 1
+            change[last] -= 1
+            before[last] = min(before[last], size)
+            after[first] = min(after[first], size)
         for k in range(width):
             change[k + 1] += change[k]
             before[k + 1] = min(before[k + 1], before[k])
@@ -277,8 +293,8 @@ class _Search:
         return change, [min(before[k], after[k + 1]) for k in range(width)]
 
 
-def _valleys(part: _Part, floor: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Plateaus lower than both neighbours, with the lower of these; part borders are infinitely high."""
+def _valleys(part: _Part, floor: list[int]) -> Iterator[_Valley]:
+    """Plateaus lower than both neighbours; the borders of a part are infinitely high."""
     left = part.first
     while left < part.last:
         right = left + 1
@@ -288,7 +304,7 @@ def _valleys(part: _Part, floor: list[int]) -> Iterator[tuple[int, int, int]]:
         after = floor[right] if right < part.last else _INFINITE
         shore = min(before, after)
         if shore > floor[left]:
-            yield left, right, shore
+            yield _Valley(left, right, shore)
         left = right
 
 
@@ -348,11 +364,11 @@ def fits(instance: Instance, capacity: int, budget: Budget) -> tuple[Answer, Int
     part = instance.subset(core)
     search, priorities = _Search(part, capacity), _priorities(part)
     for attempt in count():
-        nodes = int(FIRST_RUN * RUN_GROWTH**attempt)
+        nodes = int(FIRST_RUN * (len(core) + 1) * RUN_GROWTH**attempt)
         answer, placed = search.run(priorities[attempt % len(priorities)], nodes, budget)
         if answer is Answer.YES:
             return answer, _with_peeled(instance, core, peeled, placed)
-        if answer is Answer.NO or budget.cut or budget.nodes <= 0:
+        if answer is Answer.NO or budget.spent:
             return answer, None
     raise AssertionError("unreachable")
 
@@ -385,11 +401,11 @@ def climb(instance: Instance, layout: Layout, bound: int, budget: Budget) -> Cli
     # Offsets of some best layout are sums of sizes, so its peak is a multiple of this.
     step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
     low, proved, ask = bound, 0, bound
-    while low < layout.peak and budget.nodes > 0 and not budget.cut:
-        share = Budget((budget.nodes + 1) // 2, budget.deadline)
-        budget.nodes -= share.nodes
+    while low < layout.peak and not budget.spent:
+        share = Budget((budget.work + 1) // 2, budget.deadline)
+        budget.work -= share.work
         answer, offsets = fits(instance, ask, share)
-        budget.nodes += share.nodes
+        budget.work += share.work
         budget.cut = share.cut
         if offsets is not None:
             layout = layout_of(instance, offsets)
@@ -405,8 +421,8 @@ class BranchAndBound:
 
     name = "branch-and-bound"
 
-    #: Roughly ten seconds on problems of a few hundred buffers.
-    nodes = 60_000
+    #: Of the order of ten seconds.
+    work = 40_000_000
 
     def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
@@ -414,7 +430,7 @@ class BranchAndBound:
         if instance.pinned or instance.misaligning:
             return settle(problem, None, bound, self.name, began)
         layout = incumbent or greedy_portfolio(instance, bound.bytes, deadline).layout
-        budget = Budget(self.nodes, deadline)
+        budget = Budget(self.work, deadline)
         result = climb(instance, layout, bound.bytes, budget)
         return settle(
             problem,

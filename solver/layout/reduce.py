@@ -50,13 +50,18 @@ def _neighbour_load(instance: Instance, size: Integers) -> Integers:
 
 
 def components(start: list[int], end: list[int], items: list[int]) -> list[tuple[int, int, list[int]]]:
-    """Maximal stretches of sections that the items cover without a break: (first, past the last, items)."""
+    """Maximal stretches of sections that items, sorted by start, cover without a break.
+
+    Each as (first section, past the last, its items in the given order). O(items).
+    """
     parts: list[tuple[int, int, list[int]]] = []
-    for i in sorted(items, key=start.__getitem__):
-        if parts and start[i] < parts[-1][1]:
-            first, last, members = parts[-1]
-            members.append(i)
-            parts[-1] = (first, max(last, end[i]), members)
-        else:
-            parts.append((start[i], end[i], [i]))
-    return parts
+    members: list[int] = []
+    first = last = -1
+    for i in items:
+        if start[i] >= last:
+            if members:
+                parts.append((first, last, members))
+            members, first, last = [], start[i], end[i]
+        members.append(i)
+        last = max(last, end[i])
+    return [*parts, (first, last, members)] if members else parts
