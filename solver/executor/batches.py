@@ -19,7 +19,9 @@ def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
     as sparse labels is a class number. Other integers are small and non-negative.
     """
     return {
-        operand.id: _values(graph, operand, np.random.default_rng([seed, step, zlib.crc32(operand.id.encode())]))
+        operand.id: _values(
+            graph, operand, np.random.default_rng([seed, step, zlib.crc32(operand.id.encode())])
+        )
         for operand in graph.operands.values()
         if operand.role in (Role.INPUT, Role.LABEL)
     }

@@ -71,7 +71,9 @@ def on_their_own(buffers: Iterable[PlannedBuffer]) -> Memory:
 def _allocate(size: int, residue: int, what: str) -> Array:
     """``uint8[size]`` whose address is `residue` modulo BASE_ALIGNMENT."""
     if size > _MAX_ALLOCATION:
-        raise PlanError(f"This machine cannot allocate the {size} bytes of {what}.", remedy="Train on a smaller batch.")
+        raise PlanError(
+            f"This machine cannot allocate the {size} bytes of {what}.", remedy="Train on a smaller batch."
+        )
     try:
         block = np.empty(size + 2 * BASE_ALIGNMENT, np.uint8)
     except MemoryError:

@@ -20,7 +20,15 @@ from solver.graph.nodes import graph_nodes
 from solver.graph.types import Array, Graph
 from solver.layout import Lifespan
 from solver.liveness import lifespans
-from solver.training import ACCUMULATE, SEED, UPDATE, Lifetime, TrainingOperandIndex, TrainingProgram, TrainingStep
+from solver.training import (
+    ACCUMULATE,
+    SEED,
+    UPDATE,
+    Lifetime,
+    TrainingOperandIndex,
+    TrainingProgram,
+    TrainingStep,
+)
 
 __all__ = ["Runner"]
 
@@ -35,7 +43,13 @@ class Runner:
     """
 
     def __init__(
-        self, graph: Graph, program: TrainingProgram, memory: Memory, *, scratch_budget: int, poison: bool = False
+        self,
+        graph: Graph,
+        program: TrainingProgram,
+        memory: Memory,
+        *,
+        scratch_budget: int,
+        poison: bool = False,
     ) -> None:
         self.graph = graph
         self.program = program
@@ -92,7 +106,9 @@ class Runner:
         ends = sorted(
             ((span.end - 1, str(i)) for i, span in spans.items() if self._is_temporary(i)),
         )
-        return {t: [self._memory.raw(name) for _, name in group] for t, group in groupby(ends, lambda e: e[0])}
+        return {
+            t: [self._memory.raw(name) for _, name in group] for t, group in groupby(ends, lambda e: e[0])
+        }
 
     def _is_temporary(self, index: TrainingOperandIndex) -> bool:
         return self.program.operands[index].lifetime not in (Lifetime.MAX, Lifetime.EPOCH)

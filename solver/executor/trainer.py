@@ -36,7 +36,9 @@ def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
             f" {theirs.get(culprit, 'missing')} in the plan and {ours.get(culprit, 'missing')} in the graph.",
             remedy="Plan this graph again, with the batch that the plan was made for.",
         )
-    if [(s.id, *map(sorted, (s.uses, s.defs, s.scratch))) for s in plan.steps] != [_key(s) for s in program.steps]:
+    if [(s.id, *map(sorted, (s.uses, s.defs, s.scratch))) for s in plan.steps] != [
+        _key(s) for s in program.steps
+    ]:
         raise PlanError(
             "The plan's steps are not those of the graph.", remedy="Plan this graph again with this version."
         )
@@ -59,13 +61,16 @@ class Trainer:
         violations = verify(plan)
         if violations:
             raise PlanError(
-                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}", remedy="Plan again."
+                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
+                remedy="Plan again.",
             )
         self._setup(graph, plan, in_arenas(plan.arenas))
 
     def _setup(self, graph: Graph, plan: Plan, memory: Memory) -> None:
         self.graph = graph
-        self.runner = Runner(graph, program_of(graph, plan), memory, scratch_budget=plan.options.scratch_budget)
+        self.runner = Runner(
+            graph, program_of(graph, plan), memory, scratch_budget=plan.options.scratch_budget
+        )
 
     def step(self, batch: Mapping[str, Array]) -> float:
         """One training iteration on `batch` (an array for each input and label). Returns the loss.

@@ -87,5 +87,5 @@ def _compare(step: int, planned: Runner, reference: Runner) -> StepReport:
     differing = tuple(
         name for name, raw in planned.persistent().items() if not np.array_equal(raw, theirs[name])
     )
-    losses = (float(runner.value(runner.graph.loss)) for runner in (planned, reference))
-    return StepReport(step, *losses, identical=not differing, differing=differing)
+    loss, reference_loss = (float(runner.value(runner.graph.loss)) for runner in (planned, reference))
+    return StepReport(step, loss, reference_loss, not differing, differing)

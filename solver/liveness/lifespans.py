@@ -21,9 +21,9 @@ def lifespans(program: TrainingProgram) -> dict[TrainingOperandIndex, Lifespan]:
     first: dict[TrainingOperandIndex, int] = {}
     last: dict[TrainingOperandIndex, int] = {}
     for t, step in enumerate(program.steps):
-        for operand in step.touched():
-            first.setdefault(operand, t)
-            last[operand] = t
+        for index in step.touched():
+            first.setdefault(index, t)
+            last[index] = t
     end = len(program.steps)
     found = {}
     for index, start in first.items():

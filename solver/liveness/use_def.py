@@ -139,9 +139,7 @@ def verify_reordering(before: TrainingProgram, after: TrainingProgram) -> None:
     (RAW, WAR and WAW dependencies). Linear. Raises UseBeforeDefError naming the operand.
     """
     if _epochs(before) != _epochs(after):
-        culprit = next(
-            (str(i) for i, e in _epochs(before).items() if _epochs(after).get(i) != e), "a step"
-        )
+        culprit = next((str(i) for i, e in _epochs(before).items() if _epochs(after).get(i) != e), "a step")
         raise UseBeforeDefError(
             f"The new execution order changes which definition of {culprit!r} a step reads.",
             remedy="Keep reads and writes of one operand in their order.",

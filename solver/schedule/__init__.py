@@ -20,7 +20,9 @@ def training_program(graph: Graph, *, scratch_budget: int, update: str) -> Train
     """
     if update not in UPDATE_MODES:
         raise OptionsError(
-            f"Unknown update mode {update!r}.", remedy=f"Choose one of {list(UPDATE_MODES)}.", path=("update",)
+            f"Unknown update mode {update!r}.",
+            remedy=f"Choose one of {list(UPDATE_MODES)}.",
+            path=("update",),
         )
     if scratch_budget < 1:
         raise OptionsError(

@@ -6,7 +6,7 @@ frees the gradient early: with all updates at the end, every gradient lives to t
 
 from __future__ import annotations
 
-from solver.training import UPDATE, TrainingProgram, TrainingStep
+from solver.training import ACCUMULATE, UPDATE, TrainingProgram, TrainingStep
 
 __all__ = ["UPDATE_MODES", "updates_when_legal"]
 
@@ -25,6 +25,8 @@ def updates_when_legal(program: TrainingProgram) -> TrainingProgram:
     after: dict[int, list[TrainingStep]] = {}
     for update in updates:
         ready = max(last.get(operand, -1) for operand in (*update.uses, *update.defs))
+        while ready + 1 < len(others) and others[ready + 1].kernel == ACCUMULATE:
+            ready += 1  # a partial is freed first: it lives over two neighbouring steps and no longer
         after.setdefault(ready, []).append(update)
     steps = [*after.get(-1, [])]
     for t, step in enumerate(others):

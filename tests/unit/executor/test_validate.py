@@ -1,0 +1,268 @@
+"""What the executor must prove: training in the arena equals training with memory of one's own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import tracemalloc
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from solver.errors import PlanError
+from solver.executor import Trainer, synthetic_batch, validate
+from solver.executor.memory import in_arenas, on_their_own
+from solver.executor.run import Runner
+from solver.executor.trainer import feed, program_of
+from solver.graph import Array, Graph
+from solver.pipeline import plan
+from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
+from tests.support.graphs import chain, convolutional, residual
+
+GRAPHS = {
+    "chain-sgd": chain(),
+    "chain-momentum": chain((7, 6, 5), optimizer="SGD", momentum=0.9, nesterov=True),
+    "residual-adam": residual(),
+    "residual-adamw": residual(optimizer="AdamW", weight_decay=0.01),
+    "convolutional": convolutional(),
+    "convolutional-nchw": convolutional(layout="NCHW"),
+    "last-layer": chain((6, 5, 4, 3), trainable=1),
+}
+
+
+def moved(plan: Plan, name: str, offset: int) -> Plan:
+    """`plan` with one buffer elsewhere; the arena grows if it has to."""
+    arena = plan.arenas[0]
+    buffers = tuple(replace(b, offset=offset) if b.id == name else b for b in arena.buffers)
+    size = max(arena.size, max(b.end for b in buffers))
+    return replace(plan, arenas=(replace(arena, buffers=buffers, size=size),))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("update", ["immediate", "end"])
+def test_training_in_the_arena_is_bit_identical(name: str, update: str) -> None:
+    graph = GRAPHS[name]
+    report = validate(graph, plan(graph, PlanOptions(update=update)), steps=4)
+    assert report.identical
+    assert not report.violations
+    assert [s.loss for s in report.steps] == [s.reference_loss for s in report.steps]
+    assert len({s.loss for s in report.steps}) > 1
+
+
+def test_what_is_compared_is_loss_outputs_parameters_and_optimizer_variables() -> None:
+    graph = GRAPHS["convolutional"]
+    report = validate(graph, plan(graph), steps=1)
+    parameters = len(graph.trainable)
+    assert report.compared == parameters * 3 + len(graph.outputs) + 1
+
+
+def test_when_updates_happen_changes_no_bit() -> None:
+    graph = residual()
+    losses = [
+        [s.loss for s in validate(graph, plan(graph, PlanOptions(update=mode)), steps=3).steps]
+        for mode in ("immediate", "end")
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_progress_is_reported_step_by_step() -> None:
+    seen: list[int] = []
+    validate(chain(), plan(chain()), steps=3, on_step=lambda report: seen.append(report.step))
+    assert seen == [1, 2, 3]
+
+
+def test_an_overlapping_plan_is_named_and_not_run() -> None:
+    graph = residual()
+    good = plan(graph)
+    report = validate(graph, moved(good, "h1", next(b.offset for _, b in good.buffers() if b.id == "w1")))
+    assert not report.identical
+    assert not report.steps
+    assert {"h1", "w1"} in [set(v.buffers) for v in report.violations if v.rule == "overlap"]
+
+
+def test_an_overlap_that_matters_makes_the_run_differ() -> None:
+    graph = residual()
+    good = plan(graph)
+    weight = next(b.offset for _, b in good.buffers() if b.id == "w1")
+    report = validate(graph, moved(good, "h1", weight), steps=1, run_wrong_plans=True)
+    assert not report.identical
+    assert "w1" in report.steps[0].differing
+
+
+def test_a_lifespan_cut_short_is_poisoned_and_noticed() -> None:
+    """The memory is right; only the plan's idea of time is wrong, and the run still shows it."""
+    graph = chain((6, 6, 6))
+    good = plan(graph)
+    program = program_of(graph, good)
+    runner = Runner(graph, program, in_arenas(good.arenas), scratch_budget=1 << 20, poison=True)
+    t = next(t for t, s in enumerate(program.steps) if str(s.index) == "fc2:forward")
+    runner._expired.setdefault(t, []).append(runner._memory.raw("h1"))  # ends two readers too early
+    feed(runner, synthetic_batch(graph, 0, 1))
+    runner.run()
+    assert np.isnan(runner.value("w1")).any()
+
+
+def conflicting_moves(found: Plan, count: int, seed: int) -> list[tuple[str, int]]:
+    """Random moves of one buffer to an aligned offset where it meets a live one."""
+    rng = random.Random(seed)
+    buffers = found.arenas[0].buffers
+    moves: list[tuple[str, int]] = []
+    while len(moves) < count:
+        buffer = rng.choice(buffers)
+        offset = rng.randrange(0, found.arenas[0].size - buffer.size + 1, buffer.alignment)
+        if any(_meets(buffer, offset, other) for other in buffers):
+            moves.append((buffer.id, offset))
+    return moves
+
+
+def _meets(buffer: PlannedBuffer, offset: int, other: PlannedBuffer) -> bool:
+    return (
+        other.id != buffer.id
+        and buffer.lifespan.overlaps(other.lifespan)
+        and offset < other.end
+        and other.offset < offset + buffer.size
+    )
+
+
+@pytest.mark.parametrize("name", ["residual-adam", "convolutional"])
+def test_every_one_of_a_thousand_corruptions_is_named(name: str) -> None:
+    good = plan(GRAPHS[name])
+    for buffer, offset in conflicting_moves(good, 500, seed=7):
+        named = [
+            v for v in verify(moved(good, buffer, offset)) if v.rule == "overlap" and buffer in v.buffers
+        ]
+        assert named, f"{buffer} at {offset} was missed"
+
+
+def test_most_corruptions_also_change_the_run() -> None:
+    """Not all: bytes that meet may hold dead halves or equal values. Verification misses none."""
+    graph = GRAPHS["residual-adam"]
+    good = plan(graph)
+    moves = conflicting_moves(good, 40, seed=3)
+    differing = sum(
+        not validate(graph, moved(good, *move), steps=2, run_wrong_plans=True).steps[-1].identical
+        for move in moves
+    )
+    assert differing > len(moves) // 2
+
+
+def test_a_step_allocates_nothing_of_tensor_size() -> None:
+    graph = convolutional(batch=64)
+    found = plan(graph, PlanOptions(scratch_budget=1 << 14))
+    trainer = Trainer(graph, found)
+    batches = [synthetic_batch(graph, 0, i) for i in range(3)]
+    trainer.step(batches[0])
+    tracemalloc.start()
+    try:
+        for batch in batches[1:]:
+            trainer.step(batch)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    largest = max(b.nbytes for _, b in found.buffers())
+    assert largest > 64 * 1024
+    assert peak < 64 * 1024
+
+
+def test_the_reference_run_keeps_addresses_modulo_64() -> None:
+    found = plan(residual(), PlanOptions(alignment=16))
+    planned, alone = in_arenas(found.arenas), on_their_own(b for _, b in found.buffers())
+    for _, buffer in found.buffers():
+        addresses = [memory.raw(buffer.id).ctypes.data % 64 for memory in (planned, alone)]
+        assert addresses[0] == addresses[1] == buffer.offset % 64
+
+
+def test_the_reference_run_shares_no_bytes() -> None:
+    found = plan(residual())
+    memory = on_their_own(b for _, b in found.buffers())
+    ranges = sorted(
+        (memory.raw(b.id).ctypes.data, memory.raw(b.id).ctypes.data + b.nbytes) for _, b in found.buffers()
+    )
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+
+
+def test_the_arena_begins_as_poison() -> None:
+    found = plan(chain())
+    memory = in_arenas(found.arenas)
+    assert all((memory.raw(b.id) == 0xFF).all() for _, b in found.buffers())
+
+
+def test_nothing_stale_survives_a_step() -> None:
+    graph = chain()
+    found = plan(graph)
+    runner = Runner(
+        graph, program_of(graph, found), in_arenas(found.arenas), scratch_budget=1 << 20, poison=True
+    )
+    feed(runner, synthetic_batch(graph, 0, 1))
+    runner.run()
+    for name in ("x", "h1", "h2"):
+        assert np.isnan(runner.value(name)).all()
+
+
+def test_a_plan_of_another_graph_is_refused() -> None:
+    with pytest.raises(PlanError, match="do not belong together"):
+        validate(chain((6, 5, 4)), plan(chain((6, 8, 4))))
+
+
+def test_a_plan_for_another_runtime_cannot_be_run_here() -> None:
+    graph = chain()
+    with pytest.raises(PlanError, match="another runtime"):
+        validate(graph, replace(plan(graph), options=PlanOptions(target="onert")))
+
+
+class TestTrainer:
+    """The trainer runs the caller's data."""
+
+    def batch(self, graph: Graph) -> Mapping[str, Array]:
+        return synthetic_batch(graph, 1, 1)
+
+    def test_the_loss_of_a_repeated_batch_falls(self) -> None:
+        graph = convolutional(learning_rate=0.01)
+        trainer = Trainer(graph, plan(graph))
+        losses = [trainer.step(self.batch(graph)) for _ in range(30)]
+        assert losses[-1] < losses[0] / 2
+
+    def test_parameters_and_outputs_can_be_read(self) -> None:
+        graph = convolutional()
+        trainer = Trainer(graph, plan(graph))
+        before = trainer.read("k1")
+        trainer.step(self.batch(graph))
+        assert not np.array_equal(before, trainer.read("k1"))
+        assert trainer.read("f").shape == (2, 5)
+
+    def test_operands_that_do_not_outlive_the_step_cannot_be_read(self) -> None:
+        graph = convolutional()
+        with pytest.raises(PlanError, match="does not outlive"):
+            Trainer(graph, plan(graph)).read("a")
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda b: b.pop("x"), "'x' is missing"),
+            (lambda b: b.update(x=b["x"][:1]), "'x' is of shape"),
+            (lambda b: b.update(x=b["x"].astype(complex)), "complex128"),
+        ],
+    )
+    def test_a_wrong_batch_is_named(self, change: object, message: str) -> None:
+        graph = convolutional()
+        batch = dict(self.batch(graph))
+        change(batch)  # type: ignore[operator]  # a callable, through parametrize
+        with pytest.raises(PlanError, match=message):
+            Trainer(graph, plan(graph)).step(batch)
+
+    def test_a_wrong_plan_is_refused(self) -> None:
+        graph = residual()
+        good = plan(graph)
+        with pytest.raises(PlanError, match="violations"):
+            Trainer(graph, moved(good, "h1", 0))
+
+
+def test_frozen_parameters_do_not_change() -> None:
+    graph = GRAPHS["last-layer"]
+    trainer = Trainer(graph, plan(graph))
+    before = {name: trainer.read(name) for name in ("w1", "b1", "w2", "b2", "w3")}
+    trainer.step(synthetic_batch(graph, 0, 1))
+    unchanged = {name for name, value in before.items() if np.array_equal(value, trainer.read(name))}
+    assert unchanged == {"w1", "b1", "w2", "b2"}

@@ -1,0 +1,150 @@
+"""The training program of a graph: which steps exist, what they read and write."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.liveness import verify_program
+from solver.training import (
+    ACCUMULATE,
+    UPDATE,
+    OperandKind,
+    Phase,
+    TrainingOperandIndex,
+    TrainingProgram,
+    TrainingStep,
+    derive,
+)
+from tests.support.graphs import Sketch, chain, residual
+
+
+def ids(program: TrainingProgram) -> list[str]:
+    return [str(step.index) for step in program.steps]
+
+
+def step(program: TrainingProgram, name: str) -> TrainingStep:
+    return next(s for s in program.steps if str(s.index) == name)
+
+
+def kinds(program: TrainingProgram, kind: OperandKind) -> set[str]:
+    return {o.id for o in program.operands.values() if o.kind is kind}
+
+
+def test_the_three_way_order_of_a_chain_and_its_updates() -> None:
+    program = derive(chain())
+    assert ids(program) == [
+        "fc1:forward", "fc2:forward", "mse:forward",
+        "loss:calc_derivative.seed", "mse:calc_derivative",
+        "fc2:calc_gradient", "fc2:calc_derivative", "fc1:calc_gradient",
+        "w1:apply_gradient", "b1:apply_gradient", "w2:apply_gradient", "b2:apply_gradient",
+    ]  # fmt: skip
+    verify_program(program)
+
+
+def test_backward_steps_read_only_what_the_operators_say() -> None:
+    program = derive(chain())
+    gradient, derivative = step(program, "fc2:calc_gradient"), step(program, "fc2:calc_derivative")
+    assert set(map(str, gradient.uses)) == {"h1", "h2@grad"}
+    assert set(map(str, gradient.defs)) == {"w2@grad", "b2@grad"}
+    assert set(map(str, derivative.uses)) == {"w2", "h2@grad"}
+    assert set(map(str, derivative.defs)) == {"h1@grad"}
+
+
+def test_a_fused_activation_makes_the_backward_read_its_output() -> None:
+    assert "h1" in set(map(str, step(derive(chain()), "fc1:calc_gradient").uses))
+
+
+def test_no_derivative_of_inputs_and_labels() -> None:
+    program = derive(chain())
+    assert TrainingOperandIndex("x", is_forward=False) not in program.operands
+    assert TrainingOperandIndex("t", is_forward=False) not in program.operands
+
+
+def test_a_branch_gets_one_def_and_explicit_accumulates() -> None:
+    program = derive(residual())
+    defs = [str(s.index) for s in program.steps if "h1@grad" in map(str, s.defs)]
+    assert defs == ["join:calc_derivative", "fc2:calc_derivative.accumulate0"]
+    partial = step(program, "fc2:calc_derivative")
+    assert [str(d) for d in partial.defs] == ["h1@fc2.0@grad"]
+    accumulate = step(program, "fc2:calc_derivative.accumulate0")
+    assert accumulate.kernel == ACCUMULATE
+    assert set(map(str, accumulate.uses)) == {"h1@grad", "h1@fc2.0@grad"}
+
+
+def test_an_operand_read_twice_by_one_operation_gets_both_derivatives() -> None:
+    program = derive(residual())
+    assert [str(d) for d in step(program, "square:calc_derivative").defs] == ["h4@grad", "h4@square.1@grad"]
+
+
+def test_tied_weights_stay_tied() -> None:
+    program = derive(residual())
+    assert [str(s.index) for s in program.steps if s.kernel == UPDATE and s.index.operation == "w2"] == [
+        "w2:apply_gradient"
+    ]
+    gradient_defs = [str(s.index) for s in program.steps if "w2@grad" in map(str, s.defs)]
+    assert gradient_defs == ["fc2b:calc_gradient", "fc2:calc_gradient.accumulate1"]
+
+
+def test_frozen_parameters_have_no_gradient_no_state_and_no_needless_steps() -> None:
+    program = derive(chain((6, 5, 4, 3), trainable=["w3", "b3"], optimizer="Adam"))
+    assert kinds(program, OperandKind.GRADIENT) == {"w3@grad", "b3@grad"}
+    assert kinds(program, OperandKind.OPTIMIZER_VARIABLE) == {
+        f"{w}@{v}" for w in ("w3", "b3") for v in ("first_moment", "second_moment")
+    }
+    backward = [s for s in program.steps if s.index.phase in (Phase.CALC_GRADIENT, Phase.CALC_DERIVATIVE)]
+    assert {s.index.operation for s in backward} == {"loss", "mse", "fc3"}
+    assert "fc3:calc_derivative" not in ids(program)
+
+
+def test_a_frozen_layer_in_the_middle_passes_derivatives_on() -> None:
+    program = derive(chain((6, 5, 4, 3), trainable=["w1"]))
+    assert "fc2:calc_derivative" in ids(program)
+    assert "fc2:calc_gradient" not in ids(program)
+
+
+def test_nothing_trainable_means_forward_only() -> None:
+    program = derive(chain(trainable=0))
+    assert all(s.index.phase is Phase.FORWARD for s in program.steps)
+
+
+@pytest.mark.parametrize(("count", "trained"), [(0, set()), (1, {"w3", "b3"}), (2, {"w2", "b2", "w3", "b3"})])
+def test_the_trainable_set_counted_from_the_back(count: int, trained: set[str]) -> None:
+    program = derive(chain((6, 5, 4, 3), trainable=count))
+    assert kinds(program, OperandKind.GRADIENT) == {f"{name}@grad" for name in trained}
+
+
+def test_all_is_minus_one() -> None:
+    assert ids(derive(chain(trainable=-1))) == ids(derive(chain()))
+
+
+def test_shape_operands_take_no_memory() -> None:
+    s = Sketch()
+    w = s.parameter("w", 4, 6)
+    h = s.op("Reshape", [s.input("x", 2, 2, 3), s.integers("shape", 2, 6)], "h")
+    y = s.op("Gemm", [h, w], "y", transB=1)
+    s.op("MeanSquaredError", [y, s.label("t", 2, 4)], "loss")
+    program = derive(s.graph())
+    assert TrainingOperandIndex("shape") not in program.operands
+    assert TrainingOperandIndex("h", is_forward=False) not in program.operands
+
+
+def test_a_side_branch_that_does_not_reach_the_loss_has_no_backward() -> None:
+    s = Sketch()
+    h = s.op("Gemm", [s.input("x", 2, 3), s.parameter("w", 4, 3)], "h", "fc", transB=1)
+    s.op("Softmax", [h], "probabilities", "softmax")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 4)], "loss", "mse")
+    program = derive(s.graph(outputs=("probabilities",)))
+    assert "softmax:forward" in ids(program)
+    assert "softmax:calc_derivative" not in ids(program)
+
+
+def test_several_losses_added_up_share_one_seed() -> None:
+    s = Sketch()
+    h = s.op("Gemm", [s.input("x", 2, 3), s.parameter("w", 4, 3)], "h", "fc", transB=1)
+    a = s.op("MeanSquaredError", [h, s.label("t", 2, 4)], "a")
+    b = s.op("MeanSquaredError", [h, s.label("u", 2, 4)], "b")
+    s.op("Add", [a, b], "loss", "sum")
+    program = derive(s.graph())
+    verify_program(program)
+    assert sum(s.index.part == "seed" for s in program.steps) == 1
+    assert "h@a.op.0@grad" in {o.id for o in program.operands.values()}
