@@ -73,15 +73,12 @@ def test_missing_uv_for_lock(root: Path, bare: dict[str, str]) -> None:
 
 def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
     """The stamp that `setup` wrote is all it reads: no interpreter is started, nothing is installed."""
-    script = "cat requirements.lock pyproject.toml - | cksum"
-    paths = f"{root}\n{bare['ARENAPLAN_VENV']}\n"
-    stamp = subprocess.run(
-        ["bash", "-c", script], cwd=root, input=paths, capture_output=True, text=True, check=True
-    )
+    locked = b"".join((root / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
+    sums = subprocess.run(["cksum"], input=locked, capture_output=True, check=True).stdout.decode().strip()
     venv = Path(bare["ARENAPLAN_VENV"])
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/python").symlink_to("/bin/false")
-    (venv / ".stamp").write_text(stamp.stdout)
+    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n")
     answer = run(root, bare, "setup")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
 
