@@ -56,7 +56,9 @@ def _check(options: PlanOptions) -> None:
         ("update", options.update, UPDATE_MODES),
     ):
         if value not in known:
-            raise OptionsError(f"Unknown {name} {value!r}.", remedy=f"Choose one of {list(known)}.", path=(name,))
+            raise OptionsError(
+                f"Unknown {name} {value!r}.", remedy=f"Choose one of {list(known)}.", path=(name,)
+            )
     alignment = options.alignment
     if alignment is not None and (alignment < 1 or alignment & (alignment - 1) or alignment > 2**20):
         raise OptionsError(

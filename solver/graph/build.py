@@ -7,14 +7,11 @@ cycles, shapes, loss, trainable set. Each failure names the culprit and where it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
-
-import numpy as np
 
 from solver.errors import (
     BatchError,
-    CyclicGraphError,
     DanglingOperandError,
     DimensionError,
     DuplicateDefError,
@@ -150,9 +147,7 @@ def _check_operation_names(operations: Sequence[Operation]) -> None:
         seen.add(operation.id)
 
 
-def _definitions(
-    declared: Mapping[str, DeclaredOperand], operations: Sequence[Operation]
-) -> dict[str, int]:
+def _definitions(declared: Mapping[str, DeclaredOperand], operations: Sequence[Operation]) -> dict[str, int]:
     """Which operation defines each intermediate operand."""
     defined_by: dict[str, int] = {}
     for i, operation in enumerate(operations):
@@ -188,9 +183,7 @@ def _check_references(
             if not name:
                 continue
             used.add(name)
-            known = name in defined_by or (
-                name in declared and declared[name].role is not Role.INTERMEDIATE
-            )
+            known = name in defined_by or (name in declared and declared[name].role is not Role.INTERMEDIATE)
             if not known:
                 raise DanglingOperandError(
                     f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which nothing defines.",

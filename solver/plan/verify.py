@@ -56,7 +56,9 @@ def _check_names(plan: Plan) -> Iterator[Violation]:
     for step in plan.steps:
         for name in (*step.uses, *step.defs, *step.scratch):
             if name not in counts:
-                yield Violation("declared", (name,), f"Step {step.id!r} touches {name!r}, which has no buffer.")
+                yield Violation(
+                    "declared", (name,), f"Step {step.id!r} touches {name!r}, which has no buffer."
+                )
 
 
 def _check_lifespans(plan: Plan) -> Iterator[Violation]:
@@ -75,13 +77,17 @@ def _check_lifespans(plan: Plan) -> Iterator[Violation]:
     for buffer in buffers.values():
         span = buffer.lifespan
         if not 0 <= span.start < span.end <= last:
-            yield Violation("lifespan", (buffer.id,), f"{buffer.id!r} lives [{span.start}, {span.end}) of {last}.")
+            yield Violation(
+                "lifespan", (buffer.id,), f"{buffer.id!r} lives [{span.start}, {span.end}) of {last}."
+            )
         elif buffer.lifetime is Lifetime.MAX and (span.start, span.end) != (0, last):
             yield Violation(
                 "lifespan", (buffer.id,), f"{buffer.id!r} carries over but lives [{span.start}, {span.end})."
             )
         elif buffer.lifetime is Lifetime.EPOCH and span.end != last:
-            yield Violation("lifespan", (buffer.id,), f"{buffer.id!r} is read by the caller but ends at {span.end}.")
+            yield Violation(
+                "lifespan", (buffer.id,), f"{buffer.id!r} is read by the caller but ends at {span.end}."
+            )
 
 
 def _check_buffer(arena: Arena, buffer: PlannedBuffer) -> Iterator[Violation]:
@@ -89,14 +95,20 @@ def _check_buffer(arena: Arena, buffer: PlannedBuffer) -> Iterator[Violation]:
     if buffer.size < buffer.nbytes or buffer.nbytes < 1:
         yield Violation("size", name, f"{buffer.id!r} needs {buffer.nbytes} bytes and has {buffer.size}.")
     if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
-        yield Violation("alignment", name, f"Alignment {buffer.alignment} of {buffer.id!r} is no power of two.")
+        yield Violation(
+            "alignment", name, f"Alignment {buffer.alignment} of {buffer.id!r} is no power of two."
+        )
     elif buffer.offset % buffer.alignment:
         yield Violation(
-            "alignment", name, f"{buffer.id!r} at offset {buffer.offset} is not aligned to {buffer.alignment}."
+            "alignment",
+            name,
+            f"{buffer.id!r} at offset {buffer.offset} is not aligned to {buffer.alignment}.",
         )
     if buffer.offset < 0 or buffer.end > arena.size:
         yield Violation(
-            "bounds", name, f"{buffer.id!r} takes [{buffer.offset}, {buffer.end}) of an arena of {arena.size} bytes."
+            "bounds",
+            name,
+            f"{buffer.id!r} takes [{buffer.offset}, {buffer.end}) of an arena of {arena.size} bytes.",
         )
 
 
@@ -129,7 +141,7 @@ def _disjoint(buffers: Sequence[PlannedBuffer]) -> bool:
         if not starts:
             del live[at]
             continue
-        if at > 0 and live[at - 1][1] > key[0] or at < len(live) and live[at][0] < key[1]:
+        if (at > 0 and live[at - 1][1] > key[0]) or (at < len(live) and live[at][0] < key[1]):
             return False
         live.insert(at, key)
     return True
@@ -156,7 +168,9 @@ def _check_certificate(arena: Arena) -> Iterator[Violation]:
     certificate = arena.certificate
     top = max((buffer.end for buffer in arena.buffers), default=0)
     if top != arena.size:
-        yield Violation("bound", (), f"Arena {arena.name!r} claims {arena.size} bytes; its buffers end at {top}.")
+        yield Violation(
+            "bound", (), f"Arena {arena.name!r} claims {arena.size} bytes; its buffers end at {top}."
+        )
     load, step = _max_load(arena.buffers)
     if certificate.lower_bound > arena.size or certificate.lower_bound < load:
         yield Violation(
@@ -168,7 +182,9 @@ def _check_certificate(arena: Arena) -> Iterator[Violation]:
     if certificate.proof is Proof.MAX_LOAD:
         yield from _check_witness(arena)
     if (certificate.status is Status.OPTIMAL) != (certificate.proof is not None):
-        yield Violation("proof", (), f"Arena {arena.name!r} is {certificate.status.value} with no matching proof.")
+        yield Violation(
+            "proof", (), f"Arena {arena.name!r} is {certificate.status.value} with no matching proof."
+        )
     elif certificate.status is Status.OPTIMAL and certificate.lower_bound != arena.size:
         yield Violation("proof", (), f"Arena {arena.name!r} is claimed optimal above its lower bound.")
 

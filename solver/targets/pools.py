@@ -47,9 +47,7 @@ class Pool:
     solver: str | None = None
 
     def problem(self, capacity: int | None = None) -> Problem:
-        return Problem(
-            tuple(Buffer(b.id, b.size, b.lifespan, b.alignment) for b in self.buffers), capacity
-        )
+        return Problem(tuple(Buffer(b.id, b.size, b.lifespan, b.alignment) for b in self.buffers), capacity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solver.targets.pools import TargetBuffer
 from solver.layout import Lifespan
+from solver.targets.pools import TargetBuffer
 from solver.training.program import TrainingOperand
 
 __all__ = ["ALIGNMENT", "POOL", "buffer"]
@@ -17,6 +17,4 @@ POOL = "arena"
 
 def buffer(operand: TrainingOperand, lifespan: Lifespan, alignment: int = ALIGNMENT) -> TargetBuffer:
     """The buffer of an operand: each operand of the program has exactly one."""
-    return TargetBuffer(
-        operand.id, operand.kind, operand.lifetime, operand.type, lifespan, alignment
-    )
+    return TargetBuffer(operand.id, operand.kind, operand.lifetime, operand.type, lifespan, alignment)

@@ -40,7 +40,6 @@ ACTIVATIONS = ("None", "Relu", "Relu6", "Sigmoid", "Tanh")
 DEFAULT_SCRATCH_BUDGET = 2 * 1024 * 1024
 
 
-
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """Rule for one attribute. `choices` and `minimum` bound scalars and each element of lists."""
