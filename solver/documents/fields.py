@@ -1,0 +1,130 @@
+"""What the models of all documents share: their base, and fields that need words of their own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from solver.graph.types import DType
+
+__all__ = [
+    "MAX_INTEGER",
+    "Attributes",
+    "DTypeName",
+    "DocumentModel",
+    "Int64",
+    "Name",
+    "Natural",
+    "Positive",
+    "Shape",
+    "fixed_list",
+]
+
+#: What signed 64-bit integers of runtimes hold; also the range of sizes and offsets.
+MAX_INTEGER = 2**63 - 1
+
+#: NumPy's arrays have at most 64 axes; half of that leaves room for what operators add.
+MAX_RANK = 32
+
+MAX_NAME = 1024
+
+
+class DocumentModel(BaseModel):
+    """Immutable, no unknown fields, no conversions: ``"1"``, ``1.0`` and ``true`` are no integers."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,
+        protected_namespaces=(),
+    )
+
+
+#: Names may be any text without control characters; `build_graph` adds its own rules.
+Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00-\x1f\x7f]*$")]
+DTypeName = Literal["float32", "float64", "int32", "int64", "uint8", "bool"]
+Int64 = Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
+Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+
+if set(DTypeName.__args__) != {dtype.value for dtype in DType}:  # type: ignore[attr-defined]  # a Literal
+    raise AssertionError("DTypeName lists what DType holds")
+
+
+def _tuple_of(value: Any) -> Any:
+    """JSON arrays become tuples; anything else goes on to strict validation, which refuses it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+#: Put into ``Annotated[tuple[X, ...], fixed_list]``: strict validation takes tuples only.
+fixed_list = BeforeValidator(_tuple_of)
+
+
+def _shape(value: Any) -> tuple[int | str, ...]:
+    if not isinstance(value, list | tuple):
+        raise PydanticCustomError("wanted", "a list of dimensions, [] for a scalar")
+    if len(value) > MAX_RANK:
+        raise PydanticCustomError("wanted", "a list of at most 32 dimensions")
+    for dimension in value:
+        if isinstance(dimension, bool) or not isinstance(dimension, int | str):
+            raise PydanticCustomError("wanted", 'a list of integers or "batch"')
+    return tuple(value)
+
+
+Shape = Annotated[
+    tuple[int | str, ...],
+    PlainValidator(_shape),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "maxItems": MAX_RANK,
+            "items": {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "batch"}]},
+        }
+    ),
+]
+
+_ATTRIBUTE_WORDS = "an integer, a number, a string or a list of numbers"
+
+
+def _attribute(value: Any) -> int | float | str | tuple[int, ...] | tuple[float, ...]:
+    if isinstance(value, bool):
+        raise PydanticCustomError("wanted", "a number or a string (write 1 or 0 for true or false)")
+    if isinstance(value, list | tuple):
+        return _numbers(value)
+    if isinstance(value, str):
+        return value
+    return _number(value)
+
+
+def _numbers(values: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | tuple[float, ...]:
+    return tuple(_number(value) for value in values)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PydanticCustomError("wanted", _ATTRIBUTE_WORDS)
+    if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+        raise PydanticCustomError("wanted", "numbers that fit 64 bits")
+    return value
+
+
+Attributes = dict[
+    str,
+    Annotated[
+        int | float | str | tuple[int, ...] | tuple[float, ...],
+        PlainValidator(_attribute),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "number"},
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "number"}},
+                ]
+            }
+        ),
+    ],
+]

@@ -1,0 +1,294 @@
+"""Graph documents: what a trainable graph looks like in JSON, and the way to and from `Graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from solver.documents.fields import (
+    MAX_INTEGER,
+    Attributes,
+    DocumentModel,
+    DTypeName,
+    Int64,
+    Name,
+    Natural,
+    Shape,
+    fixed_list,
+)
+from solver.documents.initializer import InitializerDocument, initializer_to_dict, to_initializer
+from solver.documents.parse import to_bytes
+from solver.documents.read import read
+from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
+from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph, with_batch
+from solver.graph.types import DType, Graph, Initializer, Operand, Operation, OptimizerSpec, Role, TensorType
+from solver.training.optimizers import optimizer_rules
+
+__all__ = ["FORMAT", "GraphDocument", "dump_graph", "graph_to_dict", "load_graph"]
+
+FORMAT = "arenaplan.graph"
+
+_Path = tuple[str | int, ...]
+
+
+class OperandDocument(DocumentModel):
+    """A tensor. Shape and dtype of intermediate operands may be left out: they are inferred."""
+
+    name: Name
+    role: Literal["input", "label", "parameter", "constant", "intermediate"]
+    shape: Shape | None = None
+    dtype: DTypeName | None = None
+    trainable: bool | None = Field(None, description="Of parameters; true unless said otherwise.")
+    initializer: InitializerDocument | None = None
+
+
+class OperationDocument(DocumentModel):
+    """One use of an ONNX operator. An optional input that is left out is the empty string."""
+
+    name: Name
+    type: Name
+    inputs: Annotated[tuple[Name, ...], fixed_list]
+    outputs: Annotated[tuple[Name, ...], fixed_list]
+    attributes: Attributes = Field(default_factory=dict)
+
+
+def _optimizer(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise PydanticCustomError("wanted", 'an object such as {"type": "Adam", "learning_rate": 0.001}')
+    if not isinstance(value.get("type"), str):
+        raise PydanticCustomError("wanted", 'an object with a "type", such as {"type": "Adam"}')
+    return dict(value)
+
+
+class LastOperations(DocumentModel):
+    """The last operations that own parameters."""
+
+    last: Natural
+
+
+def _trainable(value: Any) -> Any:
+    """``"all"``, names, or a model of ``{"last": n}``."""
+    if isinstance(value, Mapping) and set(value) == {"last"}:
+        return LastOperations.model_validate(dict(value))
+    names = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+    if value != "all" and not names:
+        raise PydanticCustomError("wanted", '"all", a list of names or {"last": count}')
+    return value
+
+
+def _loss(value: Any) -> Any:
+    names = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+    if value is not None and not isinstance(value, str) and not names:
+        raise PydanticCustomError("wanted", "the name of the scalar operand that training minimises")
+    return value
+
+
+class GraphDocument(DocumentModel):
+    """A trainable graph: operands, operations in any order, loss, optimizer, trainable set."""
+
+    format: Literal["arenaplan.graph"]
+    version: Literal[1]
+    name: Name
+    batch: Int64 | None = Field(None, description='Value of the symbolic dimension "batch".')
+    operands: Annotated[tuple[OperandDocument, ...], fixed_list]
+    operations: Annotated[tuple[OperationDocument, ...], fixed_list]
+    loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
+    optimizer: Annotated[
+        dict[str, Any],
+        PlainValidator(_optimizer),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "required": ["type"],
+                "properties": {"type": {"type": "string"}},
+                "additionalProperties": {"type": ["number", "boolean"]},
+            }
+        ),
+    ]
+    trainable: Annotated[
+        Any,
+        PlainValidator(_trainable),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"const": "all"},
+                    {"type": "array", "items": {"type": "string"}},
+                    {
+                        "type": "object",
+                        "properties": {"last": {"type": "integer", "minimum": 0}},
+                        "required": ["last"],
+                        "additionalProperties": False,
+                    },
+                ]
+            }
+        ),
+    ] = "all"
+    outputs: Annotated[tuple[Name, ...], fixed_list] = ()
+
+
+def load_graph(
+    data: bytes | Mapping[str, Any], *, batch: int | None = None, max_operations: int = MAX_OPERATIONS
+) -> Graph:
+    """The verified graph of a document, given as JSON text or as its parsed value.
+
+    `batch` takes the place of the document's own. Raises DocumentError or a GraphError with the
+    path of the culprit.
+    """
+    document = read(GraphDocument, data, format_=FORMAT)
+    value = _batch(document, batch)
+    return build_graph(
+        document.name,
+        [_declared(operand, value, ("operands", i)) for i, operand in enumerate(document.operands)],
+        [_operation(operation) for operation in document.operations],
+        loss=document.loss,
+        optimizer=_optimizer_spec(document.optimizer),
+        trainable=_trainable_set(document),
+        outputs=document.outputs,
+        max_operations=max_operations,
+    )
+
+
+def _batch(document: GraphDocument, override: int | None) -> int | None:
+    value = document.batch if override is None else override
+    if value is not None and not 1 <= value <= MAX_INTEGER:
+        raise BatchError(
+            f"The batch is {value}.", remedy="Give a positive number of examples.", path=("batch",)
+        )
+    symbolic = any("batch" in (operand.shape or ()) for operand in document.operands)
+    if override is not None and not symbolic:
+        raise BatchError(
+            f"A batch of {override} is asked for, but no shape of the graph is symbolic.",
+            remedy='Write "batch" for the dimension that counts examples, or ask for no batch.',
+            path=("batch",),
+        )
+    return value
+
+
+def _declared(operand: OperandDocument, batch: int | None, path: _Path) -> DeclaredOperand:
+    role = Role(operand.role)
+    if operand.trainable is not None and role is not Role.PARAMETER:
+        raise DocumentError(
+            f"Operand {operand.name!r} ({role.value}) says whether it is trainable; only parameters are.",
+            remedy="Leave trainable out.",
+            path=(*path, "trainable"),
+        )
+    shape = None if operand.shape is None else with_batch(operand.shape, batch, (*path, "shape"))
+    dtype = None if operand.dtype is None else DType(operand.dtype)
+    _check_dimensions(operand.name, shape or (), (*path, "shape"))
+    initializer = _initializer(operand, role, shape, dtype, (*path, "initializer"))
+    return DeclaredOperand(
+        operand.name, role, shape, dtype, initializer, operand.trainable is not False, path
+    )
+
+
+def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
+    """Before anything is multiplied: what fits no 64-bit integer is refused at the door."""
+    for axis, dimension in enumerate(shape):
+        if not 1 <= dimension <= MAX_INTEGER:
+            shown = dimension if abs(dimension) <= MAX_INTEGER else "beyond 2**63 - 1"
+            raise DimensionError(
+                f"Operand {name!r} has dimension {shown} at axis {axis}.",
+                remedy="Dimensions are integers from 1 to 2**63 - 1.",
+                path=(*path, axis),
+            )
+
+
+def _initializer(
+    operand: OperandDocument, role: Role, shape: tuple[int, ...] | None, dtype: DType | None, path: _Path
+) -> Initializer | None:
+    if operand.initializer is None:
+        return None
+    if role not in (Role.PARAMETER, Role.CONSTANT):
+        raise DocumentError(
+            f"Operand {operand.name!r} ({role.value}) has an initializer.",
+            remedy="Only parameters and constants have first values.",
+            path=path,
+        )
+    if shape is None or dtype is None:
+        return None  # build_graph refuses the operand
+    return to_initializer(operand.initializer, operand.name, TensorType(shape, dtype), path)
+
+
+def _operation(operation: OperationDocument) -> Operation:
+    return Operation(
+        operation.name, operation.type, operation.inputs, operation.outputs, operation.attributes
+    )
+
+
+def _optimizer_spec(document: Mapping[str, Any]) -> OptimizerSpec:
+    """Checked here, where paths into the document are known; the rules are the optimizers' own."""
+    spec = OptimizerSpec(document["type"], {key: document[key] for key in document if key != "type"})
+    try:
+        optimizer_rules(spec)
+    except GraphError as error:
+        error.path = tuple(part for part in error.path if part != "attributes")
+        raise
+    return spec
+
+
+def _trainable_set(document: GraphDocument) -> Trainable:
+    if isinstance(document.trainable, BaseModel):
+        last: int = document.trainable.last  # type: ignore[attr-defined]  # LastOperations
+        return last
+    if document.trainable == "all":
+        return "all"
+    frozen = {operand.name for operand in document.operands if operand.trainable is False}
+    for k, name in enumerate(document.trainable):
+        if name in frozen:
+            raise TrainableError(
+                f"{name!r} is in the trainable set, and its operand says that it is not trainable.",
+                remedy="Correct one of the two.",
+                path=("trainable", k),
+            )
+    return tuple(document.trainable)
+
+
+def dump_graph(graph: Graph, *, indent: int | None = None) -> bytes:
+    """The document of a graph, shapes concrete. `load_graph` gives the same graph back."""
+    return to_bytes(graph_to_dict(graph), indent=indent)
+
+
+def graph_to_dict(graph: Graph) -> dict[str, Any]:
+    """Intermediate operands are left out: their types follow from the operations."""
+    declared = [o for o in graph.operands.values() if o.role is not Role.INTERMEDIATE]
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "name": graph.name,
+        "operands": [_operand_to_dict(operand) for operand in declared],
+        "operations": [_operation_to_dict(operation) for operation in graph.operations],
+        "loss": graph.loss,
+        "optimizer": {"type": graph.optimizer.type, **graph.optimizer.attributes},
+        "trainable": list(graph.trainable),
+        "outputs": list(graph.outputs),
+    }
+
+
+def _operand_to_dict(operand: Operand) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": operand.id,
+        "role": operand.role.value,
+        "shape": list(operand.shape),
+        "dtype": operand.dtype.value,
+    }
+    if operand.initializer is not None:
+        found["initializer"] = initializer_to_dict(operand.initializer)
+    return found
+
+
+def _operation_to_dict(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": operation.id,
+        "type": operation.type,
+        "inputs": list(operation.inputs),
+        "outputs": list(operation.outputs),
+    }
+    if operation.attributes:
+        found["attributes"] = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in operation.attributes.items()
+        }
+    return found

@@ -1,0 +1,199 @@
+"""First values of parameters and constants: a named scheme with a seed, or inline values."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from solver.documents.fields import DocumentModel, Natural
+from solver.errors import DocumentError
+from solver.graph.types import DType, Initializer, TensorType
+
+__all__ = ["InitializerDocument", "initializer_to_dict", "to_initializer"]
+
+_Path = tuple[str | int, ...]
+
+#: Scheme -> fields that it takes, the required ones marked.
+_FIELDS: dict[str, dict[str, bool]] = {
+    "zeros": {},
+    "ones": {},
+    "constant": {"value": True},
+    "normal": {"scale": True, "seed": False},
+    "uniform": {"scale": True, "seed": False},
+    "he_normal": {"seed": False},
+    "glorot_uniform": {"seed": False},
+    "values": {"values": False, "base64": False},
+}
+
+_NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
+
+
+class InitializerDocument(DocumentModel):
+    """`values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes."""
+
+    kind: Literal["zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values"]
+    value: float | None = Field(None, description="Of kind constant: the value of every element.")
+    scale: float | None = Field(
+        None, gt=0, description="Of kind normal the standard deviation, of kind uniform the half width."
+    )
+    seed: Natural | None = Field(
+        None, description="Of random kinds; made from the operand's name without one."
+    )
+    values: list[Any] | None = Field(
+        None,
+        description="Of kind values: all elements, flat, in C order.",
+        json_schema_extra={"items": {"type": ["number", "boolean"]}},
+    )
+    base64: str | None = Field(
+        None, description="Of kind values, instead: raw little-endian elements in C order."
+    )
+
+
+def to_initializer(document: InitializerDocument, name: str, type_: TensorType, path: _Path) -> Initializer:
+    """Initializer of an operand. Raises DocumentError at fields that do not fit the kind or the type."""
+    _check_fields(document, path)
+    if document.kind == "values":
+        if document.base64 is not None:
+            return Initializer("values", data=_decode(document.base64, name, type_, (*path, "base64")))
+        return Initializer("values", data=_pack(document.values or [], name, type_, (*path, "values")))
+    if "seed" in _FIELDS[document.kind] and not type_.dtype.is_floating:
+        raise DocumentError(
+            f"Operand {name!r} is {type_}; {document.kind} draws floating numbers.",
+            remedy="Use zeros, ones, constant or values.",
+            path=(*path, "kind"),
+        )
+    value = 0.0 if document.value is None else document.value
+    _check_element(value, name, type_, (*path, "value"))
+    return Initializer(
+        document.kind,
+        value=value,
+        scale=1.0 if document.scale is None else document.scale,
+        seed=_seed(document, name),
+    )
+
+
+def _seed(document: InitializerDocument, name: str) -> int:
+    """Weights of one shape must not start alike, so the name decides where no seed is given."""
+    if document.seed is not None or "seed" not in _FIELDS[document.kind]:
+        return document.seed or 0
+    return zlib.crc32(name.encode())
+
+
+def _check_fields(document: InitializerDocument, path: _Path) -> None:
+    allowed = _FIELDS[document.kind]
+    given = {key for key in document.model_fields_set - {"kind"} if getattr(document, key) is not None}
+    takes = f"{document.kind} takes {' and '.join(allowed) or 'nothing else'}."
+    for key in sorted(given - set(allowed)):
+        raise DocumentError(
+            f"An initializer of kind {document.kind} has no {key}.", remedy=takes, path=(*path, key)
+        )
+    for key, required in allowed.items():
+        if required and key not in given:
+            raise DocumentError(f"The initializer lacks {key}.", remedy=takes, path=(*path, key))
+    if document.kind == "values" and len(given) != 1:
+        raise DocumentError(
+            f"The initializer has {'both values and base64' if given else 'no values'}.",
+            remedy="Give either values or base64.",
+            path=path,
+        )
+
+
+def _decode(text: str, name: str, type_: TensorType, path: _Path) -> bytes:
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DocumentError(
+            f"The values of operand {name!r} are not base64: {error}.",
+            remedy="Encode with the standard alphabet and padding, without line breaks.",
+            path=path,
+        ) from None
+    if len(data) != type_.nbytes:
+        raise DocumentError(
+            f"Operand {name!r} is {type_}, {type_.nbytes} bytes, but its values decode to {len(data)} bytes.",
+            remedy="Encode exactly the raw little-endian elements in C order.",
+            path=path,
+        )
+    if type_.dtype is DType.BOOL and data.translate(None, b"\0\1"):
+        raise DocumentError(
+            f"The values of operand {name!r} hold bytes other than 0 and 1.",
+            remedy="A bool is one byte, 0 or 1.",
+            path=path,
+        )
+    return data
+
+
+def _pack(values: list[Any], name: str, type_: TensorType, path: _Path) -> bytes:
+    if len(values) != type_.elements:
+        raise DocumentError(
+            f"Operand {name!r} is {type_}, {type_.elements} elements, but has {len(values)} values.",
+            remedy="List every element once, flat, in C order.",
+            path=path,
+        )
+    if not _all_fit(values, type_.dtype):
+        for i, value in enumerate(values):
+            _check_element(value, name, type_, (*path, i))
+    return np.array(values, _NUMPY_LITTLE_ENDIAN[type_.dtype]).tobytes()
+
+
+def _all_fit(values: list[Any], dtype: DType) -> bool:
+    """Whether all elements are of the right kind and within range, at the speed of C."""
+    kinds = set(map(type, values))
+    if not kinds <= _KINDS[dtype]:
+        return False
+    if dtype is DType.BOOL or not values:
+        return True
+    least, most = _range(dtype)
+    return bool(least <= min(values) and max(values) <= most)
+
+
+def _kinds(dtype: DType) -> set[type]:
+    if dtype is DType.BOOL:
+        return {bool}
+    return {int, float} if dtype.is_floating else {int}
+
+
+_KINDS = {dtype: _kinds(dtype) for dtype in DType}
+
+
+def _range(dtype: DType) -> tuple[float, float]:
+    """Least and greatest finite element."""
+    info: Any = np.finfo(dtype.numpy) if dtype.is_floating else np.iinfo(dtype.numpy)
+    number: Callable[[Any], float] = float if dtype.is_floating else int
+    return number(info.min), number(info.max)
+
+
+def _check_element(value: Any, name: str, type_: TensorType, path: _Path) -> None:
+    integral = isinstance(value, float) and value.is_integer() and path[-1] == "value"
+    whole = int(value) if integral and not type_.dtype.is_floating else value
+    if type_.dtype is DType.BOOL and path[-1] == "value":
+        fits = value in (0, 1)
+    else:
+        fits = _all_fit([whole], type_.dtype)
+    if not fits:
+        raise DocumentError(
+            f"{str(value)[:60]} is no {type_.dtype.value} element of operand {name!r}.",
+            remedy=_element_remedy(type_.dtype),
+            path=path,
+        )
+
+
+def _element_remedy(dtype: DType) -> str:
+    if dtype is DType.BOOL:
+        return "Give true or false."
+    least, most = _range(dtype)
+    kind = "numbers" if dtype.is_floating else "integers"
+    return f"Give {kind} from {least} to {most}, flat, in C order."
+
+
+def initializer_to_dict(initializer: Initializer) -> dict[str, Any]:
+    """The document of an initializer; inline values as base64."""
+    if initializer.data is not None:
+        return {"kind": "values", "base64": base64.b64encode(initializer.data).decode()}
+    fields = {key: getattr(initializer, key) for key in _FIELDS[initializer.kind]}
+    return {"kind": initializer.kind, **fields}

@@ -1,0 +1,68 @@
+"""Options documents. Format and version may be left out: options are typed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from solver.documents.fields import DocumentModel, Name, Natural, Positive
+from solver.documents.parse import to_bytes
+from solver.documents.read import read
+from solver.errors import OptionsError
+from solver.plan.plan import PlanOptions
+
+__all__ = ["FORMAT", "OptionFields", "OptionsDocument", "dump_options", "load_options", "options_to_dict"]
+
+FORMAT = "arenaplan.options"
+
+_DEFAULT = PlanOptions()
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise PydanticCustomError("power_of_two", "a power of two")
+    return value
+
+
+class OptionFields(DocumentModel):
+    """Sizes are bytes; what is left out or null is the target's or the planner's choice."""
+
+    target: Name = Field(_DEFAULT.target, description="Runtime whose allocations are planned.")
+    solver: Name = Field(_DEFAULT.solver, description="Layout solver.")
+    batch: Positive | None = Field(None, description="Takes the place of the graph's own batch.")
+    alignment: Annotated[Positive, AfterValidator(_power_of_two)] | None = None
+    capacity: Natural | None = Field(None, description="A plan beyond it is an error.")
+    deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Wall time for the search; without it the plan is the same on every machine."
+    )
+    scratch_budget: Natural = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
+    update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
+
+
+class OptionsDocument(OptionFields):
+    """What a caller may choose about a plan."""
+
+    format: Literal["arenaplan.options"]
+    version: Literal[1]
+
+
+def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
+    """Raises DocumentError for what is no options document, OptionsError for a value out of range."""
+    document = read(OptionsDocument, data, format_=FORMAT, header=False, range_error=OptionsError)
+    return to_options(document)
+
+
+def to_options(fields: OptionFields) -> PlanOptions:
+    return PlanOptions(**{name: getattr(fields, name) for name in OptionFields.model_fields})
+
+
+def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
+    """Every option, defaults included, in a fixed order."""
+    return to_bytes({"format": FORMAT, "version": 1, **options_to_dict(options)}, indent=indent)
+
+
+def options_to_dict(options: PlanOptions) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in OptionFields.model_fields}

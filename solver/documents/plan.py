@@ -1,0 +1,234 @@
+"""Plan documents: written once, sealed by a digest, refused when a byte of content was changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from solver.documents.fields import DocumentModel, DTypeName, Int64, Natural, fixed_list
+from solver.documents.options import OptionFields, options_to_dict, to_options
+from solver.documents.parse import canonical_json, to_bytes
+from solver.documents.read import read
+from solver.errors import PlanError
+from solver.layout.problem import Lifespan, Proof, Status
+from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep
+from solver.training.program import Lifetime, OperandKind
+
+__all__ = ["FORMAT", "PlanDocument", "dump_plan", "load_plan", "plan_to_dict", "seal"]
+
+FORMAT = "arenaplan.plan"
+
+_Path = tuple[str | int, ...]
+_Names = Annotated[tuple[str, ...], fixed_list]
+
+
+class BufferOfPlan(DocumentModel):
+    """A buffer at its `offset`, live during steps ``[start, end)``; sizes are bytes."""
+
+    id: str
+    kind: Literal[
+        "input", "label", "parameter", "constant", "activation", "loss", "derivative", "partial",
+        "gradient", "optimizer_variable", "saved", "scratch",
+    ]  # fmt: skip
+    lifetime: Literal["forward_function", "backward_function", "iteration", "epoch", "max"]
+    shape: Annotated[tuple[Int64, ...], fixed_list]
+    dtype: DTypeName
+    nbytes: Int64
+    size: Int64
+    alignment: Int64
+    start: Int64
+    end: Int64
+    offset: Int64
+
+
+class CertificateOfPlan(DocumentModel):
+    """How good an arena is, and why that is known."""
+
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    proof: Literal["max-load", "solver"] | None
+    lower_bound: Int64
+    witness_step: Int64 | None
+    solver: str
+
+
+class ArenaOfPlan(DocumentModel):
+    """One contiguous block of `size` bytes."""
+
+    name: str
+    size: Natural
+    certificate: CertificateOfPlan
+    buffers: Annotated[tuple[BufferOfPlan, ...], fixed_list]
+
+
+class StepOfPlan(DocumentModel):
+    """One step of the execution order; operands by buffer id."""
+
+    id: str
+    kernel: str
+    uses: _Names
+    defs: _Names
+    scratch: _Names
+
+
+class PlanDocument(DocumentModel):
+    """A memory plan. `arena_bytes` and `lower_bound` are the sums over the arenas."""
+
+    format: Literal["arenaplan.plan"]
+    version: Literal[1]
+    digest: str = Field(description="SHA-256 over the canonical JSON of everything else, in hexadecimal.")
+    graph: str
+    graph_digest: str
+    options: OptionFields
+    deterministic: bool
+    arena_bytes: Natural
+    lower_bound: Natural
+    arenas: Annotated[tuple[ArenaOfPlan, ...], fixed_list]
+    steps: Annotated[tuple[StepOfPlan, ...], fixed_list]
+
+
+def seal(plan: Plan) -> Plan:
+    """The plan with its digest: SHA-256 over its canonical JSON without the digest."""
+    content = plan_to_dict(plan)
+    del content["digest"]
+    return replace(plan, digest=hashlib.sha256(canonical_json(content)).hexdigest())
+
+
+def dump_plan(plan: Plan, *, indent: int | None = None) -> bytes:
+    """The document of a plan, field by field in a fixed order: equal plans give equal bytes."""
+    return to_bytes(plan_to_dict(plan), indent=indent)
+
+
+def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
+    """The plan of a document. Raises DocumentError, or PlanError when content and digest disagree.
+
+    Whether the plan is right is for `solver.plan.verify` to say.
+    """
+    document = read(PlanDocument, data, format_=FORMAT, range_error=PlanError)
+    plan = _to_plan(document)
+    _check_sums(document, plan)
+    if seal(plan).digest != plan.digest:
+        raise PlanError(
+            "The plan's content does not match its digest: it was changed after it was made.",
+            remedy="Take the plan as the planner wrote it, or make a new one.",
+            path=("digest",),
+        )
+    return plan
+
+
+def _check_sums(document: PlanDocument, plan: Plan) -> None:
+    for name in ("arena_bytes", "lower_bound"):
+        given, actual = getattr(document, name), getattr(plan, name)
+        if given != actual:
+            raise PlanError(
+                f"The plan says {name} {given}; its arenas add up to {actual}.",
+                remedy="Take the plan as the planner wrote it, or make a new one.",
+                path=(name,),
+            )
+
+
+def _to_plan(document: PlanDocument) -> Plan:
+    return Plan(
+        graph=document.graph,
+        graph_digest=document.graph_digest,
+        options=to_options(document.options),
+        steps=tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch) for s in document.steps),
+        arenas=tuple(_to_arena(arena, ("arenas", i)) for i, arena in enumerate(document.arenas)),
+        deterministic=document.deterministic,
+        digest=document.digest,
+    )
+
+
+def _to_arena(arena: ArenaOfPlan, path: _Path) -> Arena:
+    given = arena.certificate
+    certificate = Certificate(
+        status=Status(given.status),
+        proof=None if given.proof is None else Proof(given.proof),
+        lower_bound=given.lower_bound,
+        witness_step=given.witness_step,
+        solver=given.solver,
+    )
+    buffers = tuple(_to_buffer(b, (*path, "buffers", k)) for k, b in enumerate(arena.buffers))
+    return Arena(arena.name, arena.size, certificate, buffers)
+
+
+def _to_buffer(buffer: BufferOfPlan, path: _Path) -> PlannedBuffer:
+    if not 0 <= buffer.start < buffer.end:
+        raise PlanError(
+            f"Buffer {buffer.id!r} lives [{buffer.start}, {buffer.end}), which is no lifespan.",
+            remedy="Lifespans are half-open, start at 0 or later, and are not empty.",
+            path=(*path, "end"),
+        )
+    return PlannedBuffer(
+        id=buffer.id,
+        kind=OperandKind(buffer.kind),
+        lifetime=Lifetime(buffer.lifetime),
+        shape=buffer.shape,
+        dtype=buffer.dtype,
+        nbytes=buffer.nbytes,
+        size=buffer.size,
+        alignment=buffer.alignment,
+        lifespan=Lifespan(buffer.start, buffer.end),
+        offset=buffer.offset,
+    )
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "digest": plan.digest,
+        "graph": plan.graph,
+        "graph_digest": plan.graph_digest,
+        "options": options_to_dict(plan.options),
+        "deterministic": plan.deterministic,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound": plan.lower_bound,
+        "arenas": [_arena_to_dict(arena) for arena in plan.arenas],
+        "steps": [_step_to_dict(step) for step in plan.steps],
+    }
+
+
+def _arena_to_dict(arena: Arena) -> dict[str, Any]:
+    certificate = arena.certificate
+    return {
+        "name": arena.name,
+        "size": arena.size,
+        "certificate": {
+            "status": certificate.status.value,
+            "proof": certificate.proof.value if certificate.proof else None,
+            "lower_bound": certificate.lower_bound,
+            "witness_step": certificate.witness_step,
+            "solver": certificate.solver,
+        },
+        "buffers": [_buffer_to_dict(buffer) for buffer in arena.buffers],
+    }
+
+
+def _buffer_to_dict(buffer: PlannedBuffer) -> dict[str, Any]:
+    return {
+        "id": buffer.id,
+        "kind": buffer.kind.value,
+        "lifetime": buffer.lifetime.value,
+        "shape": list(buffer.shape),
+        "dtype": buffer.dtype,
+        "nbytes": buffer.nbytes,
+        "size": buffer.size,
+        "alignment": buffer.alignment,
+        "start": buffer.lifespan.start,
+        "end": buffer.lifespan.end,
+        "offset": buffer.offset,
+    }
+
+
+def _step_to_dict(step: PlannedStep) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "kernel": step.kernel,
+        "uses": list(step.uses),
+        "defs": list(step.defs),
+        "scratch": list(step.scratch),
+    }

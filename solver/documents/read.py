@@ -1,0 +1,200 @@
+"""The one way into every document: strict JSON, format and version, model; errors in plain words."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from solver.documents.fields import DocumentModel
+from solver.documents.parse import parse_json
+from solver.errors import ArenaplanError, DocumentError
+
+__all__ = ["VERSION", "read"]
+
+#: The version that every kind of document has today.
+VERSION = 1
+
+Model = TypeVar("Model", bound=DocumentModel)
+
+_Path = tuple[str | int, ...]
+
+
+def read(
+    model: type[Model],
+    data: bytes | Mapping[str, Any],
+    *,
+    format_: str,
+    header: bool = True,
+    range_error: type[ArenaplanError] = DocumentError,
+) -> Model:
+    """The model of a document, given as JSON text or as the value parsed from it.
+
+    With `header`, format and version must be there; else they may be left out. Raises
+    DocumentError, or `range_error` for a value of the right kind beyond its range.
+    """
+    value = parse_json(data) if isinstance(data, bytes) else data
+    if not isinstance(value, Mapping):
+        raise DocumentError(
+            f"The document is {_kind(value)}, not an object.",
+            remedy=f'Send an object with "format": "{format_}" and "version": {VERSION}.',
+        )
+    _check_header(value, format_, header)
+    try:
+        return model.model_validate({**value, "format": format_, "version": VERSION})
+    except ValidationError as error:
+        raise _translate(model, value, error, range_error) from None
+
+
+def _check_header(value: Mapping[str, Any], format_: str, required: bool) -> None:
+    if "format" not in value and required:
+        raise DocumentError(
+            "The document does not say what it is.", remedy=f'Add "format": "{format_}".', path=("format",)
+        )
+    found = value.get("format", format_)
+    if found != format_:
+        raise DocumentError(
+            f"The format is {_shown(found)}, not '{format_}'.",
+            remedy=f'Send a document whose format is "{format_}".',
+            path=("format",),
+        )
+    if "version" not in value and required:
+        raise DocumentError(
+            "The document has no version.", remedy=f'Add "version": {VERSION}.', path=("version",)
+        )
+    version = value.get("version", VERSION)
+    if version != VERSION or isinstance(version, bool | float):
+        raise DocumentError(
+            f"Version {_shown(version)} of '{format_}' is not known.",
+            remedy=f"Known versions: {VERSION}.",
+            path=("version",),
+        )
+
+
+def _translate(
+    model: type[BaseModel], value: Any, error: ValidationError, range_error: type[ArenaplanError]
+) -> ArenaplanError:
+    """The first error in words. An unknown field explains a missing one, so it goes first."""
+    details = error.errors(include_url=False)
+    first = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
+    path = tuple(part for part in first["loc"] if part != "[key]")
+    message, remedy = _words(model, path, first)
+    others = len(details) - 1
+    more = f" ({others} more place{'s' if others > 1 else ''} to correct.)" if others else ""
+    kind = range_error if first["type"] in _RANGE else DocumentError
+    return kind(message, remedy=remedy + more, path=path)
+
+
+def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[str, str]:
+    name, kind, context = _shown_path(path), detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{name} is an unknown field.", _known_fields(model, path)
+    if kind == "missing":
+        return f"{name} is missing.", "Add it."
+    given = _shown(detail["input"])
+    if kind == "literal_error":
+        close = _close(str(detail["input"]), _choices(context))
+        return f"{name} is {given}.", f"{close}It must be {context['expected']}."
+    wanted = detail["msg"] if kind == "wanted" else _WANTED.get(kind, "").format(**context)
+    if not wanted:
+        return f"{name} is {given}: {detail['msg']}.", "Correct it."
+    return f"{name} is {given}.", f"It must be {wanted}."
+
+
+_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
+
+_WANTED = {
+    "int_type": "an integer (no fraction, no true or false)",
+    "int_from_float": "an integer (no fraction, no true or false)",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "invalid_key": "a string",
+    "string_too_long": "a string of at most {max_length} characters",
+    "string_pattern_mismatch": "a string without control characters",
+    "greater_than": "a number greater than {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number less than {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+}
+
+
+def _shown_path(path: _Path) -> str:
+    """``operations[3].inputs[0]``, as a reader would write it."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
+    return text.lstrip(".") or "The document"
+
+
+def _cut(text: str, limit: int = 60) -> str:
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return _cut(repr(value))
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return _cut(str(value)) if isinstance(value, int | float) else _kind(value)
+
+
+def _kind(value: Any) -> str:
+    for type_, word in (
+        (Mapping, "an object"),
+        (str, "a string"),
+        (bool, "true or false"),
+        (int | float, "a number"),
+        (Sequence, "a list"),
+    ):
+        if isinstance(value, type_):
+            return word
+    return "null" if value is None else type(value).__name__
+
+
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    return [part.strip("'") for part in str(context["expected"]).replace(" or ", ", ").split(", ")]
+
+
+def _close(name: str, known: Sequence[str]) -> str:
+    lowered = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name.lower()[:100], lowered, n=2)
+    return f"Did you mean {' or '.join(repr(lowered[each]) for each in found)}? " if found else ""
+
+
+def _known_fields(model: type[BaseModel], path: _Path) -> str:
+    owner = _model_at(model, path[:-1])
+    known = sorted(owner.model_fields) if owner else []
+    return f"{_close(str(path[-1]), known)}Known fields: {', '.join(known)}."
+
+
+def _model_at(model: type[BaseModel], path: _Path) -> type[BaseModel] | None:
+    """The model that describes the value at `path`."""
+    current: Any = model
+    for part in path:
+        if isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(part)
+            current = field.annotation if field else None
+        models = list(_models_in(current))
+        current = models[0] if models else None
+    return current if isinstance(current, type) else None
+
+
+def _models_in(annotation: Any) -> typing.Iterator[type[BaseModel]]:
+    if isinstance(annotation, types.GenericAlias) or typing.get_args(annotation):
+        for argument in typing.get_args(annotation):
+            yield from _models_in(argument)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
