@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from solver.executor.kernels._activation import activation_derivative, apply_activation
-from solver.executor.kernels._blocks import Step, bound, flat_blocks, present, staging
+from solver.executor.kernels._blocks import Step, bound, flat_blocks, present, staging, with_small_buffers
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.activation import softmax_block
 from solver.graph.types import Array
@@ -115,7 +115,7 @@ def _softmax_forward(call: Call) -> Step:
             np.add.reduce(y_part, axis=1, out=row, keepdims=True)
             np.divide(y_part, row, out=y_part)
 
-    return run
+    return with_small_buffers(run)
 
 
 def _softmax_backward(call: Call) -> Step:
@@ -134,7 +134,7 @@ def _softmax_backward(call: Call) -> Step:
             np.subtract(dy_part, row, out=dx_part)
             np.multiply(dx_part, y_part, out=dx_part)
 
-    return run
+    return with_small_buffers(run)
 
 
 KERNELS: Mapping[str, Kernels] = {

@@ -16,6 +16,7 @@ from solver.executor.kernels._blocks import (
     run_all,
     staging,
     sum_into,
+    with_small_buffers,
 )
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.types import Array
@@ -63,7 +64,7 @@ def _forward(function: np.ufunc) -> Callable[[Call], Step]:
             function(a, b, out=y)
             apply_activation(activation, y)
 
-        return run
+        return with_small_buffers(run)
 
     return prepare
 
@@ -71,7 +72,9 @@ def _forward(function: np.ufunc) -> Callable[[Call], Step]:
 def _backward(terms: tuple[_Term, _Term]) -> Callable[[Call], Step]:
     def prepare(call: Call) -> Step:
         blocks = _Blocks(call)
-        return run_all([step for parts in blocks.views() for step in blocks.steps(parts, terms)])
+        return with_small_buffers(
+            run_all([step for parts in blocks.views() for step in blocks.steps(parts, terms)])
+        )
 
     return prepare
 

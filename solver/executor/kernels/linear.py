@@ -17,6 +17,7 @@ from solver.executor.kernels._blocks import (
     run_all,
     staging,
     sum_steps,
+    with_small_buffers,
 )
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.linear import Product, gemm_product, inner_rows, matmul_product
@@ -68,7 +69,7 @@ def _gemm_forward(call: Call) -> Step:
     left = a.T if call.attributes["transA"] else a
     right = b.T if call.attributes["transB"] else b
     product = _product(left, right, y, call.attributes["alpha"])
-    return run_all([product, *_bias_steps(call, y), *_activate(call, y)])
+    return with_small_buffers(run_all([product, *_bias_steps(call, y), *_activate(call, y)]))
 
 
 def _inner(call: Call, product: Product) -> Iterator[tuple[slice, Array, list[Step]]]:
@@ -82,7 +83,7 @@ def _inner(call: Call, product: Product) -> Iterator[tuple[slice, Array, list[St
     (y,) = present(call.y[0])
     y = y.reshape(dy.shape)
     wanted = frozenset(i for i, array in enumerate(call.dx) if array is not None)
-    step = inner_rows(product, wanted)
+    step = inner_rows(call.node, product, wanted)
     for start in range(0, product.rows, step):
         rows = slice(start, min(start + step, product.rows))
         dz = call.scratch["inner"][: rows.stop - rows.start]

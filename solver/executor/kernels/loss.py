@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from solver.errors import GraphError
-from solver.executor.kernels._blocks import Step, block_views, bound, flat_blocks, present, run_all
+from solver.executor.kernels._blocks import (
+    Step,
+    block_views,
+    bound,
+    flat_blocks,
+    present,
+    run_all,
+    with_small_buffers,
+)
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.loss import PROBABILITY_EPSILON, block_rows
 from solver.graph.types import Array
@@ -63,7 +71,7 @@ def _squared_error_backward(call: Call) -> Step:
         if dx is not None:
             blocks = list(block_views(prediction.shape, (prediction, target, dy, dx)))
             steps.append(_scaled_differences(blocks, factor))
-    return run_all(steps)
+    return with_small_buffers(run_all(steps))
 
 
 def _scaled_differences(blocks: list[tuple[Array, ...]], factor: float) -> Step:
@@ -187,7 +195,7 @@ def _cross_entropy_forward(call: Call) -> Step:
             steps.append(bound(np.add.reduce, losses, out=call.scratch["partials"][i : i + 1].reshape(())))
     if reduced:
         steps.append(_total(call.scratch["partials"], y, shape.scale))
-    return run_all(steps)
+    return with_small_buffers(run_all(steps))
 
 
 def _cross(target: Array, logarithm: Array, losses: Array) -> Step:
@@ -207,7 +215,7 @@ def _cross_entropy_backward(call: Call) -> Step:
             dx = call.dx[position] if position < len(call.dx) else None
             if dx is not None:
                 steps += prepare(shape, rows, shape.matrix(dx, rows))
-    return run_all(steps)
+    return with_small_buffers(run_all(steps))
 
 
 def _prediction_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all, sum_steps
+from solver.executor.kernels._blocks import Step, bound, present, run_all, sum_steps, with_small_buffers
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.reduction import kept_shape
 
@@ -17,13 +17,13 @@ def _mean_forward(call: Call) -> Step:
     x, y = present(call.x[0], call.y[0])
     steps = sum_steps(x, y.reshape(kept_shape(call.node)), call.scratch.get("partial"))
     count = x.size // y.size
-    return run_all([*steps, bound(np.divide, y, count, out=y)])
+    return with_small_buffers(run_all([*steps, bound(np.divide, y, count, out=y)]))
 
 
 def _mean_backward(call: Call) -> Step:
     dy, dx = present(call.dy[0], call.dx[0])
     spread, count = dy.reshape(kept_shape(call.node)), dx.size // dy.size
-    return bound(np.divide, spread, count, out=dx)
+    return with_small_buffers(bound(np.divide, spread, count, out=dx))
 
 
 KERNELS: Mapping[str, Kernels] = {"ReduceMean": Kernels(_mean_forward, _mean_backward)}

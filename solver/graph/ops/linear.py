@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import BLOCK_ELEMENTS, block, same_floating
+from solver.graph.ops._shared import block, same_floating
 from solver.graph.ops.base import (
     Attribute,
     BackwardNeeds,
@@ -86,21 +86,22 @@ def matmul_product(node: Node) -> Product:
     return Product(rows, inner, columns, batch, left_batch, right_batch)
 
 
-def inner_rows(product: Product, wanted: frozenset[int]) -> int:
+def inner_rows(node: Node, product: Product, wanted: frozenset[int]) -> int:
     """Rows of dZ, the derivative behind the fused activation, staged at a time.
 
     In a batch that is one matrix. The derivative of the right operand sums over all rows, so staging
-    fewer than all of them would take a second array of its size; without it a block of rows is enough.
+    fewer than all of them would take a second array of its size; without it the scratch budget decides.
     """
     if 1 in wanted or product.batch:
         return product.rows
-    return min(product.rows, max(1, BLOCK_ELEMENTS // product.columns))
+    row = product.columns * node.input(0).dtype.itemsize
+    return min(product.rows, max(1, node.scratch_budget // row))
 
 
 def _staged(node: Node, product: Product, wanted: frozenset[int]) -> tuple[ScratchRequest, ...]:
     if node.attributes["activation"] == "None":
         return ()
-    shape = (inner_rows(product, wanted), product.columns)
+    shape = (inner_rows(node, product, wanted), product.columns)
     return (scratch("inner", shape, node.outputs[0].dtype),)
 
 
