@@ -1,0 +1,29 @@
+"""``./run bench``: every figure of the README, as tables."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from tests.benchmarks import main_job
+from tests.benchmarks.measure import commit, machine
+
+SUITES = {"main": main_job.run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./run bench", description="Measure, and print tables.")
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[], help="default: all")
+    parser.add_argument("--output", type=argparse.FileType("w"), help="also write the tables to this file")
+    arguments = parser.parse_args()
+    consoles = [Console(width=200)]
+    if arguments.output:
+        consoles.append(Console(file=arguments.output, width=200))
+    consoles[0].print(f"{machine()}; commit {commit()}")
+    for name in arguments.suites or SUITES:
+        SUITES[name](consoles[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The main job: from a graph document to a proven plan, and a training step in its arena."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from solver.documents import load_graph
+from solver.executor import Trainer, synthetic_batch
+from solver.executor.memory import on_their_own
+from solver.executor.run import Runner
+from solver.executor.trainer import feed, program_of
+from solver.graph import Graph
+from solver.pipeline import plan
+from solver.plan import Plan
+from tests.benchmarks.eager import eager_step
+from tests.benchmarks.measure import ROOT, in_new_process, paired, repeated
+
+#: Document, seed's seven pools with the planned extras, what the released runtime holds (FIELD figures
+#: of onert 0.1.0, reproduced by the golden tests), and the bytes this project promises to stay under.
+MODELS = {
+    "mnist": (ROOT / "examples/mnist.json", 31_814_976, 48_375_616, 26_000_000),
+    "mobilenet v2": (ROOT / "examples/mobilenet_v2.json", 604_942_864, 953_516_912, 410_000_000),
+}
+
+_COLD = """
+import json, resource, sys, time
+started = time.perf_counter()
+from solver.documents import load_graph
+from solver.pipeline import plan
+imported = time.perf_counter()
+made = plan(load_graph(open(sys.argv[1], "rb").read()))
+done = time.perf_counter()
+rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"imports": imported - started, "plan": done - imported, "rss": rss}))
+"""
+
+
+def run(console: Console) -> None:
+    """Print both tables."""
+    graphs = {name: load_graph(row[0].read_bytes()) for name, row in MODELS.items()}
+    plans = {name: plan(graph) for name, graph in graphs.items()}
+    console.print(_arenas(plans))
+    console.print(_planning(graphs))
+    console.print(_steps(graphs, plans))
+
+
+def _arenas(plans: dict[str, Plan]) -> Table:
+    table = Table("model", "arena B", "max-load bound B", "proof", "buffers", "limit B", "onert, 7 pools + extras B",
+                  "onert 0.1.0 holds B", title="One joint arena, weights, Adam state and scratch included")  # fmt: skip
+    for name, made in plans.items():
+        arena, (_, seven, holds, limit) = made.arenas[0], MODELS[name]
+        proof = arena.certificate.proof.value if arena.certificate.proof else f"gap {arena.gap:.3%}"
+        table.add_row(
+            name, f"{arena.size:,}", f"{arena.certificate.lower_bound:,}", proof, str(len(arena.buffers)),
+            f"{limit:,}", f"{seven:,} ({seven / arena.size:.2f}x)", f"{holds:,} ({holds / arena.size:.2f}x)",
+        )  # fmt: skip
+    return table
+
+
+def _planning(graphs: dict[str, Graph]) -> Table:
+    stages = ("parse", "analyze", "solve", "verify", "seal")
+    table = Table("model", "cold process", "of it imports", "peak RSS MiB", "warm", *stages,
+                  title="Graph document to proven plan (median, low-high)")  # fmt: skip
+    for name, graph in graphs.items():
+        path = MODELS[name][0]
+        cold = [in_new_process(_COLD, str(path)) for _ in range(5)]
+        warm = repeated(lambda path=path: plan(load_graph(path.read_bytes())), 9)  # type: ignore[misc]  # binds now
+        table.add_row(
+            name,
+            f"{median(c['process_seconds'] for c in cold):.2f} s",
+            f"{median(c['imports'] for c in cold):.2f} s",
+            f"{max(c['rss'] for c in cold) / 2**20:.0f}",
+            str(warm),
+            *_stage_times(path, graph),
+        )
+    return table
+
+
+def _stage_times(path: Path, graph: Graph, runs: int = 9) -> list[str]:
+    seen: dict[str, list[float]] = {}
+    for _ in range(runs):
+        plan(graph, observe=lambda stage, seconds: seen.setdefault(stage, []).append(seconds))
+    parse = repeated(lambda: load_graph(path.read_bytes()), runs)
+    return [str(round(parse.middle * 1e3, 1)), *(f"{median(times) * 1e3:.1f}" for times in seen.values())]
+
+
+def _steps(graphs: dict[str, Graph], plans: dict[str, Plan]) -> Table:
+    table = Table("model", "step in the arena", "same kernels, own memory", "ratio", "fresh KiB a step",
+                  "PyTorch eager", "ratio", title="One training step")  # fmt: skip
+    for name, graph in graphs.items():
+        table.add_row(name, *_step_row(graph, plans[name], runs=21 if name == "mnist" else 7))
+    return table
+
+
+def _step_row(graph: Graph, made: Plan, runs: int) -> list[str]:
+    batch = synthetic_batch(graph, 0, 1)
+    inside, outside = _arena_step(graph, made), _own_memory_step(graph, made)
+    a, b, ratio = paired(inside, outside, runs)
+    fresh = _fresh_bytes(inside)
+    eager = eager_step(graph, batch)
+    against = ["not installed", "-"]
+    if eager is not None:
+        _, e, against_ratio = paired(inside, eager, max(3, runs // 3))
+        against = [str(e), f"{against_ratio:.2f}"]
+    return [str(a), str(b), f"{ratio:.3f}", f"{fresh / 1024:.1f}", *against]
+
+
+def _arena_step(graph: Graph, made: Plan) -> Callable[[], float]:
+    trainer, batch = Trainer(graph, made), synthetic_batch(graph, 0, 1)
+    return lambda: trainer.step(batch)
+
+
+def _own_memory_step(graph: Graph, made: Plan) -> Callable[[], None]:
+    budget = made.options.scratch_budget
+    memory = on_their_own(b for _, b in made.buffers())
+    runner = Runner(graph, program_of(graph, made), memory, scratch_budget=budget)
+    batch = synthetic_batch(graph, 0, 1)
+
+    def step() -> None:
+        feed(runner, batch)
+        runner.run()
+
+    return step
+
+
+def _fresh_bytes(step: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        step()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+

@@ -1,0 +1,99 @@
+"""Honest measuring on shared machines: medians, ratios within one run, whole processes for memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Seconds of several runs."""
+
+    low: float
+    middle: float
+    high: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Spread:
+        return cls(min(seconds), median(seconds), max(seconds))
+
+    def __str__(self) -> str:
+        scale, unit = (1e3, "ms") if self.middle < 1 else (1.0, "s")
+        return f"{self.middle * scale:.1f} {unit} ({self.low * scale:.1f}-{self.high * scale:.1f})"
+
+
+def timed(action: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def repeated(action: Callable[[], Any], runs: int, warmup: int = 1) -> Spread:
+    """Seconds of `runs` calls after `warmup` calls that do not count."""
+    for _ in range(warmup):
+        action()
+    return Spread.of([timed(action) for _ in range(runs)])
+
+
+def paired(a: Callable[[], Any], b: Callable[[], Any], runs: int) -> tuple[Spread, Spread, float]:
+    """Two actions in turn, A B B A ...: their seconds, and the median of A / B pair by pair.
+
+    The machine's speed drifts; neighbours in time see the same machine.
+    """
+    a(), b()
+    pairs = []
+    for k in range(runs):
+        if k % 2:
+            second, first = timed(b), timed(a)
+            pairs.append((first, second))
+        else:
+            pairs.append((timed(a), timed(b)))
+    return (
+        Spread.of([p[0] for p in pairs]),
+        Spread.of([p[1] for p in pairs]),
+        median(p[0] / p[1] for p in pairs),
+    )
+
+
+def in_new_process(code: str, *arguments: str) -> dict[str, Any]:
+    """Run `code` in a fresh interpreter; it prints one JSON object. Adds ``seconds`` of the process."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    return {**json.loads(done.stdout.splitlines()[-1]), "process_seconds": seconds}
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{platform.system()} {platform.machine()}, {_cpu()}, {cores} cores, Python {platform.python_version()}"
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    return done.stdout.strip() or "no commit"
