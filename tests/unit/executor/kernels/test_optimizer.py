@@ -1,0 +1,209 @@
+"""Weight updates against the formulas in float64, against PyTorch, and in what memory they touch."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.executor.kernels.optimizer import prepare
+from solver.graph.types import Array, DType, OptimizerSpec, TensorType
+from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, scratch, state_names
+
+SPECS = [
+    OptimizerSpec("SGD", {"learning_rate": 0.1}),
+    OptimizerSpec("SGD", {"learning_rate": 0.1, "weight_decay": 0.05}),
+    OptimizerSpec("SGD", {"learning_rate": 0.1, "momentum": 0.9}),
+    OptimizerSpec("SGD", {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.05}),
+    OptimizerSpec("SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.05}),
+    OptimizerSpec("Adam", {"learning_rate": 0.01}),
+    OptimizerSpec("Adam", {"learning_rate": 0.01, "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3}),
+    OptimizerSpec("Adam", {"learning_rate": 0.01, "weight_decay": 0.05}),
+    OptimizerSpec("AdamW", {"learning_rate": 0.01}),
+    OptimizerSpec("AdamW", {"learning_rate": 0.01, "weight_decay": 0.5}),
+    OptimizerSpec("AdamW", {"learning_rate": 0.01, "weight_decay": 0.0}),
+]
+
+
+def name_of(spec: OptimizerSpec) -> str:
+    return f"{spec.type}-" + "-".join(f"{key}={value}" for key, value in spec.attributes.items())
+
+
+class Trainer:
+    """One weight with its state and poisoned scratch."""
+
+    def __init__(self, spec: OptimizerSpec, weight: Array) -> None:
+        self.weight = weight.copy()
+        self.gradient = np.empty_like(weight)
+        self.state = {name: np.zeros_like(weight) for name in state_names(spec)}
+        self.iteration = 0
+        requests = scratch(spec, TensorType(weight.shape, DType(weight.dtype.name)))
+        self.scratch = {r.name: np.full(r.type.shape, np.nan, r.type.dtype.numpy) for r in requests}
+        self._step = prepare(
+            spec, self.weight, self.gradient, self.state, self.scratch, lambda: self.iteration
+        )
+
+    def step(self, gradient: Array) -> None:
+        self.iteration += 1
+        np.copyto(self.gradient, gradient)
+        self._step()
+
+
+def sgd(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+    g = g + rules["weight_decay"] * w
+    if not rules["momentum"]:
+        return w - rules["learning_rate"] * g
+    state["b"] = rules["momentum"] * state.get("b", np.zeros_like(w)) + g
+    direction = g + rules["momentum"] * state["b"] if rules["nesterov"] else state["b"]
+    return w - rules["learning_rate"] * direction
+
+
+def adam(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+    g = g + rules["weight_decay"] * w
+    return _adam_step(w, g, state, rules, t)
+
+
+def adamw(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+    w = w - rules["learning_rate"] * rules["weight_decay"] * w
+    return _adam_step(w, g, state, rules, t)
+
+
+def _adam_step(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+    b1, b2 = rules["beta1"], rules["beta2"]
+    state["m"] = b1 * state.get("m", np.zeros_like(w)) + (1 - b1) * g
+    state["v"] = b2 * state.get("v", np.zeros_like(w)) + (1 - b2) * g * g
+    m, v = state["m"] / (1 - b1**t), state["v"] / (1 - b2**t)
+    return w - rules["learning_rate"] * m / (np.sqrt(v) + rules["epsilon"])
+
+
+FORMULAS = {"SGD": sgd, "Adam": adam, "AdamW": adamw}
+
+
+def gradients(shape: tuple[int, ...], dtype: str, count: int = 6) -> list[Array]:
+    rng = np.random.default_rng(7)
+    return [rng.standard_normal(shape).astype(dtype) for _ in range(count)]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
+def test_several_iterations_follow_the_formula(spec: OptimizerSpec, dtype: str, tolerance: float) -> None:
+    weight = np.random.default_rng(1).standard_normal((7, 5)).astype(dtype)
+    trainer = Trainer(spec, weight)
+    expected, state = weight.astype(np.float64), dict[str, Array]()
+    rules = optimizer_rules(spec)
+    for t, gradient in enumerate(gradients((7, 5), dtype), start=1):
+        trainer.step(gradient)
+        expected = FORMULAS[spec.type](expected, gradient.astype(np.float64), state, rules, t)
+        np.testing.assert_allclose(trainer.weight, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_the_gradient_is_only_read(spec: OptimizerSpec) -> None:
+    trainer = Trainer(spec, np.ones(40, np.float32))
+    for gradient in gradients((40,), "float32", 3):
+        trainer.step(gradient)
+        assert np.array_equal(trainer.gradient, gradient)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_blocks_change_no_bit(spec: OptimizerSpec) -> None:
+    """Elements beyond the first block are updated as if they stood in a weight of their own."""
+    size = 2 * UPDATE_BLOCK_ELEMENTS + 5
+    weight = np.random.default_rng(1).standard_normal(size).astype(np.float32)
+    whole, tail = Trainer(spec, weight), Trainer(spec, weight[-100:])
+    for gradient in gradients((size,), "float32", 3):
+        whole.step(gradient)
+        tail.step(gradient[-100:])
+    assert whole.weight[-100:].tobytes() == tail.weight.tobytes()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_a_step_allocates_nothing_of_tensor_size(spec: OptimizerSpec) -> None:
+    trainer = Trainer(spec, np.ones((1000, 500), np.float32))
+    gradient = np.ones((1000, 500), np.float32)
+    trainer.step(gradient)
+    tracemalloc.start()
+    trainer.step(gradient)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 1024
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_runs_repeat_bit_for_bit(spec: OptimizerSpec) -> None:
+    runs = [Trainer(spec, np.linspace(-1, 1, 1001, dtype=np.float32)) for _ in range(2)]
+    for gradient in gradients((1001,), "float32"):
+        for run in runs:
+            run.step(gradient)
+    assert runs[0].weight.tobytes() == runs[1].weight.tobytes()
+    for name, variable in runs[0].state.items():
+        assert variable.tobytes() == runs[1].state[name].tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1, 2)])
+def test_any_shape_of_weight(shape: tuple[int, ...]) -> None:
+    trainer = Trainer(OptimizerSpec("SGD", {"learning_rate": 0.5}), np.ones(shape))
+    trainer.step(np.ones(shape))
+    assert np.array_equal(trainer.weight, np.full(shape, 0.5))
+
+
+def test_the_first_step_of_adam_has_the_size_of_the_rate() -> None:
+    """Bias correction: whatever the gradient, the first step is its sign times the learning rate."""
+    trainer = Trainer(OptimizerSpec("Adam", {"learning_rate": 0.25}), np.zeros(3))
+    trainer.step(np.array([1e-3, -7.0, 1e5]))
+    np.testing.assert_allclose(trainer.weight, [-0.25, 0.25, -0.25], rtol=1e-4)
+
+
+def test_adam_decays_the_gradient_and_adamw_the_weight() -> None:
+    """With a gradient of zero, L2 decay takes a step of the rate, decoupled decay one of rate times decay."""
+    hyper = {"learning_rate": 0.1, "weight_decay": 0.5}
+    coupled, decoupled = (Trainer(OptimizerSpec(name, hyper), np.full(2, 4.0)) for name in ("Adam", "AdamW"))
+    for trainer in (coupled, decoupled):
+        trainer.step(np.zeros(2))
+    np.testing.assert_allclose(coupled.weight, 4.0 - 0.1, rtol=1e-6)
+    assert np.array_equal(decoupled.weight, np.full(2, 4.0 * (1 - 0.1 * 0.5)))
+
+
+def test_momentum_without_gradient_coasts() -> None:
+    trainer = Trainer(OptimizerSpec("SGD", {"learning_rate": 1.0, "momentum": 0.5}), np.zeros(1))
+    positions = []
+    for gradient in (1.0, 0.0, 0.0):
+        trainer.step(np.array([gradient]))
+        positions.append(float(trainer.weight[0]))
+    assert positions == [-1.0, -1.5, -1.75]
+
+
+def _torch_optimizer(torch: Any, spec: OptimizerSpec, parameter: Any) -> Any:
+    rules = optimizer_rules(spec)
+    common = {"lr": rules["learning_rate"], "weight_decay": rules["weight_decay"]}
+    if spec.type == "SGD":
+        return torch.optim.SGD([parameter], momentum=rules["momentum"], nesterov=rules["nesterov"], **common)
+    make = getattr(torch.optim, spec.type)
+    return make([parameter], betas=(rules["beta1"], rules["beta2"]), eps=rules["epsilon"], **common)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_pytorch_agrees(spec: OptimizerSpec) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    weight = np.random.default_rng(1).standard_normal((7, 5))
+    trainer = Trainer(spec, weight)
+    parameter = torch.nn.Parameter(torch.tensor(weight))
+    optimizer = _torch_optimizer(torch, spec, parameter)
+    for gradient in gradients((7, 5), "float64"):
+        trainer.step(gradient)
+        parameter.grad = torch.tensor(gradient)
+        optimizer.step()
+        np.testing.assert_allclose(trainer.weight, parameter.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_small_gradients_do_not_vanish_in_float32() -> None:
+    """g^2 of 1e-30 is far below float32's epsilon but not below its range: the step is still the rate."""
+    trainer = Trainer(
+        OptimizerSpec("Adam", {"learning_rate": 0.1, "epsilon": 1e-20}), np.zeros(1, np.float32)
+    )
+    trainer.step(np.array([1e-15], np.float32))
+    assert math.isclose(float(trainer.weight[0]), -0.1, rel_tol=1e-4)
