@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 
+from solver.graph.ops import FAMILIES
 
-def families(folder: Path) -> set[str]:
+#: Kernels of the training program's own steps, which are no operations of a graph.
+PROGRAM_KERNELS = {"optimizer"}
+
+
+def modules(folder: Path) -> set[str]:
     """Public modules of a package of families; `base` is the contract they share."""
     return {path.stem for path in folder.glob("[!_]*.py")} - {"base"}
 
 
-@pytest.fixture(scope="module")
-def operators(root: Path) -> set[str]:
-    return families(root / "solver/graph/ops")
+def test_every_family_has_kernels(root: Path) -> None:
+    assert modules(root / "solver/graph/ops") == set(FAMILIES)
+    assert modules(root / "solver/executor/kernels") - PROGRAM_KERNELS == set(FAMILIES)
 
 
-def test_every_family_has_kernels(root: Path, operators: set[str]) -> None:
-    assert operators
-    assert operators == families(root / "solver/executor/kernels")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_operator_has_kernels(family: str) -> None:
+    kernels = importlib.import_module(f"solver.executor.kernels.{family}").KERNELS
+    assert set(FAMILIES[family]) == set(kernels)
 
 
 @pytest.mark.parametrize("side", ["graph/ops", "executor/kernels"])
-def test_every_family_has_tests(root: Path, operators: set[str], side: str) -> None:
+def test_every_family_has_tests(root: Path, side: str) -> None:
     tested = {path.stem.removeprefix("test_") for path in (root / "tests/unit" / side).glob("test_*.py")}
-    assert operators - tested == set()
+    assert set(FAMILIES) - tested == set()
