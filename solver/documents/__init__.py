@@ -8,24 +8,34 @@ Models say what JSON may look like and stay in this package; the rest of the cor
 types only. Every refusal is a DocumentError (or the core's own error) with the place and a remedy.
 """
 
+from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
 from solver.documents.digest import graph_digest
 from solver.documents.graph import GraphDocument, dump_graph, load_graph
 from solver.documents.options import OptionsDocument, dump_options, load_options
 from solver.documents.parse import canonical_json, parse_json
 from solver.documents.plan import PlanDocument, dump_plan, load_plan, seal
+from solver.documents.report import ReportDocument, dump_report, load_report
+from solver.documents.schemas import SCHEMAS
 
 __all__ = [
+    "SCHEMAS",
+    "BuffersDocument",
     "GraphDocument",
     "OptionsDocument",
     "PlanDocument",
+    "ReportDocument",
     "canonical_json",
+    "dump_buffers",
     "dump_graph",
     "dump_options",
     "dump_plan",
+    "dump_report",
     "graph_digest",
+    "load_buffers",
     "load_graph",
     "load_options",
     "load_plan",
+    "load_report",
     "parse_json",
     "seal",
 ]

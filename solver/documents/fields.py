@@ -104,7 +104,7 @@ def _numbers(values: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | tuple[flo
     return tuple(_number(value) for value in values)
 
 
-def _number(value: Any) -> Any:
+def _number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PydanticCustomError("wanted", _ATTRIBUTE_WORDS)
     if isinstance(value, int) and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:

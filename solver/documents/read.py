@@ -82,12 +82,26 @@ def _translate(
     """The first error in words. An unknown field explains a missing one, so it goes first."""
     details = error.errors(include_url=False)
     first = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
-    path = tuple(part for part in first["loc"] if part != "[key]")
+    path = _real_path(value, first)
     message, remedy = _words(model, path, first)
     others = len(details) - 1
     more = f" ({others} more place{'s' if others > 1 else ''} to correct.)" if others else ""
     kind = range_error if first["type"] in _RANGE else DocumentError
     return kind(message, remedy=remedy + more, path=path)
+
+
+def _real_path(value: Any, detail: ErrorDetails) -> _Path:
+    """The location without what names branches of unions, which are no part of the document."""
+    path: list[str | int] = []
+    for part in detail["loc"]:
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and isinstance(part, int):
+            value = value[part]
+        elif not (isinstance(value, Mapping) and detail["type"] == "missing"):
+            continue
+        path.append(part)
+    return tuple(path)
 
 
 def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[str, str]:

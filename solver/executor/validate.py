@@ -9,7 +9,6 @@ modulo 64 (SIMD reductions may round differently elsewhere).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,31 +17,9 @@ from solver.executor.memory import in_arenas, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of
 from solver.graph.types import Graph
-from solver.plan import Plan, Violation, verify
+from solver.plan import Plan, StepReport, ValidationReport, verify
 
 __all__ = ["StepReport", "ValidationReport", "validate"]
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """One step of both runs. `differing` names the tensors whose bits differ after it."""
-
-    step: int
-    loss: float
-    reference_loss: float
-    identical: bool
-    differing: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationReport:
-    """`identical` is true when no rule is violated and all `compared` tensors agreed after each step."""
-
-    steps: tuple[StepReport, ...]
-    violations: tuple[Violation, ...]
-    identical: bool
-    compared: int
-    arena_bytes: int
 
 
 def validate(

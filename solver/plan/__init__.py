@@ -1,6 +1,7 @@
 """Plans: the execution order, every buffer at its offset, and what proves them right and good."""
 
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
+from solver.plan.validation import StepReport, ValidationReport
 from solver.plan.verify import Violation, live_at, verify
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "PlanOptions",
     "PlannedBuffer",
     "PlannedStep",
+    "StepReport",
+    "ValidationReport",
     "Violation",
     "live_at",
     "verify",

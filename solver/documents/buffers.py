@@ -1,0 +1,86 @@
+"""Buffers documents: a bare layout problem, for those who bring sizes and lifespans of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from solver.documents.fields import DocumentModel, Int64, Name, Natural, Positive, fixed_list
+from solver.documents.parse import to_bytes
+from solver.documents.read import read
+from solver.errors import ProblemError
+from solver.layout.problem import Buffer, Lifespan, Problem
+
+__all__ = ["FORMAT", "BuffersDocument", "dump_buffers", "load_buffers"]
+
+FORMAT = "arenaplan.buffers"
+
+
+class BufferDocument(DocumentModel):
+    """`size` bytes during steps ``[start, end)``; an `offset` pins it."""
+
+    id: Name
+    size: Natural
+    start: Int64
+    end: Int64
+    alignment: Positive = 1
+    offset: Natural | None = None
+
+
+class BuffersDocument(DocumentModel):
+    """Buffers to place in one arena of at most `capacity` bytes."""
+
+    format: Literal["arenaplan.buffers"]
+    version: Literal[1]
+    capacity: Natural | None = Field(None, description="Without it the arena is as small as possible.")
+    buffers: Annotated[tuple[BufferDocument, ...], fixed_list]
+
+
+def load_buffers(data: bytes | Mapping[str, Any]) -> Problem:
+    """The layout problem of a document. Raises DocumentError, or ProblemError for a value out of range.
+
+    Whether the problem makes sense (names, alignments, pins) is for the door of `solver.layout` to say.
+    """
+    document = read(BuffersDocument, data, format_=FORMAT, range_error=ProblemError)
+    return Problem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
+
+
+def _to_buffer(i: int, document: BufferDocument) -> Buffer:
+    if document.end <= document.start:
+        raise ProblemError(
+            f"Buffer {document.id!r} lives [{document.start}, {document.end}), which is empty.",
+            remedy="Lifespans are half-open: the end is greater than the start.",
+            path=("buffers", i, "end"),
+        )
+    return Buffer(
+        document.id,
+        document.size,
+        Lifespan(document.start, document.end),
+        document.alignment,
+        document.offset,
+    )
+
+
+def dump_buffers(problem: Problem, *, indent: int | None = None) -> bytes:
+    """The document of a layout problem; what has its default is left out."""
+    document: dict[str, Any] = {"format": FORMAT, "version": 1}
+    if problem.capacity is not None:
+        document["capacity"] = problem.capacity
+    document["buffers"] = [_buffer_to_dict(buffer) for buffer in problem.buffers]
+    return to_bytes(document, indent=indent)
+
+
+def _buffer_to_dict(buffer: Buffer) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": buffer.id,
+        "size": buffer.size,
+        "start": buffer.lifespan.start,
+        "end": buffer.lifespan.end,
+    }
+    if buffer.alignment != 1:
+        found["alignment"] = buffer.alignment
+    if buffer.offset is not None:
+        found["offset"] = buffer.offset
+    return found

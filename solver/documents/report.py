@@ -1,0 +1,101 @@
+"""Report documents: what training in the arena showed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from solver.documents.fields import DocumentModel, Natural, fixed_list
+from solver.documents.parse import to_bytes
+from solver.documents.read import read
+from solver.plan.validation import StepReport, ValidationReport
+from solver.plan.verify import Violation
+
+__all__ = ["FORMAT", "ReportDocument", "dump_report", "load_report"]
+
+FORMAT = "arenaplan.report"
+
+#: JSON has no word for these, and a run that diverges has to be reported all the same.
+_NotFinite = Literal["NaN", "Infinity", "-Infinity"]
+_Loss = float | _NotFinite
+_Names = Annotated[tuple[str, ...], fixed_list]
+
+
+class StepOfReport(DocumentModel):
+    """One training step: both losses, and the tensors whose bits differ after it."""
+
+    step: Natural
+    loss: _Loss
+    reference_loss: _Loss
+    identical: bool
+    differing: _Names
+
+
+class ViolationOfReport(DocumentModel):
+    """One broken promise of the plan."""
+
+    rule: str
+    buffers: _Names
+    detail: str
+
+
+class ReportDocument(DocumentModel):
+    """`identical`: no rule is violated, and all `compared` tensors agreed bit for bit after each step."""
+
+    format: Literal["arenaplan.report"]
+    version: Literal[1]
+    identical: bool
+    compared: Natural = Field(description="Tensors compared after each step.")
+    arena_bytes: Natural
+    steps: Annotated[tuple[StepOfReport, ...], fixed_list]
+    violations: Annotated[tuple[ViolationOfReport, ...], fixed_list]
+
+
+def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
+    """The report of a document. Raises DocumentError."""
+    document = read(ReportDocument, data, format_=FORMAT)
+    return ValidationReport(
+        steps=tuple(
+            StepReport(s.step, float(s.loss), float(s.reference_loss), s.identical, s.differing)
+            for s in document.steps
+        ),
+        violations=tuple(Violation(v.rule, v.buffers, v.detail) for v in document.violations),
+        identical=document.identical,
+        compared=document.compared,
+        arena_bytes=document.arena_bytes,
+    )
+
+
+def dump_report(report: ValidationReport, *, indent: int | None = None) -> bytes:
+    """The document of a report; losses keep every bit, and those not finite are written as words."""
+    document = {
+        "format": FORMAT,
+        "version": 1,
+        "identical": report.identical,
+        "compared": report.compared,
+        "arena_bytes": report.arena_bytes,
+        "steps": [_step_to_dict(step) for step in report.steps],
+        "violations": [
+            {"rule": v.rule, "buffers": list(v.buffers), "detail": v.detail} for v in report.violations
+        ],
+    }
+    return to_bytes(document, indent=indent)
+
+
+def _step_to_dict(step: StepReport) -> dict[str, Any]:
+    return {
+        "step": step.step,
+        "loss": _loss(step.loss),
+        "reference_loss": _loss(step.reference_loss),
+        "identical": step.identical,
+        "differing": list(step.differing),
+    }
+
+
+def _loss(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

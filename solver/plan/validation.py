@@ -1,0 +1,31 @@
+"""What a validation found: plain facts, so that documents can carry them without an executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.plan.verify import Violation
+
+__all__ = ["StepReport", "ValidationReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step of both runs. `differing` names the tensors whose bits differ after it."""
+
+    step: int
+    loss: float
+    reference_loss: float
+    identical: bool
+    differing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """`identical` is true when no rule is violated and all `compared` tensors agreed after each step."""
+
+    steps: tuple[StepReport, ...]
+    violations: tuple[Violation, ...]
+    identical: bool
+    compared: int
+    arena_bytes: int
