@@ -1,0 +1,45 @@
+"""What the packages import is what pyproject.toml declares: nothing by accident, nothing unused."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+OWN = {"clients", "service", "solver"}
+#: Modules that are part of a declared package although they are distributed apart.
+PART_OF = {"pydantic-core": "pydantic"}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of all absolute imports of a file, at whatever depth."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.fixture(scope="module")
+def used(root: Path) -> set[str]:
+    files = (path for package in OWN for path in (root / package).rglob("*.py"))
+    foreign = set().union(*map(imported, files)) - OWN - set(sys.stdlib_module_names)
+    names = {canonicalize_name(name) for name in foreign}
+    return {PART_OF.get(name, name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def declared(pyproject: dict[str, Any]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in pyproject["project"]["dependencies"]}
+
+
+def test_every_import_is_declared(used: set[str], declared: set[str]) -> None:
+    assert used - declared == set()
+
+
+def test_every_dependency_is_imported(used: set[str], declared: set[str]) -> None:
+    assert declared - used == set()
