@@ -1,0 +1,149 @@
+"""Facts about a plan for people: bytes by kind, the worst step, how full the arena is, a map of it.
+
+Everything is recomputed from the plan's buffers. Sizes are bytes as reserved, alignment included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from solver.plan.plan import Arena, Plan, PlannedBuffer
+from solver.training.program import OperandKind
+
+__all__ = ["ArenaReport", "KindBytes", "MemoryMap", "PlanReport", "live_curve", "memory_map", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindBytes:
+    """`total` bytes without any reuse; `peak` bytes are live at once at the kind's own worst step."""
+
+    kind: OperandKind
+    buffers: int
+    total: int
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaReport:
+    """One arena at its worst step, the first at which most bytes are live.
+
+    `curve` has the live bytes of each step; `live` the buffers at `peak_step`, largest first.
+    """
+
+    name: str
+    size: int
+    peak_step: int | None
+    peak_step_id: str | None
+    live_bytes: int
+    live: tuple[PlannedBuffer, ...]
+    curve: tuple[int, ...]
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the arena in use at the worst step; 1.0 for an empty arena."""
+        return self.live_bytes / self.size if self.size else 1.0
+
+    @property
+    def fragmentation(self) -> float:
+        """Share of the arena that is free even at the worst step, yet cannot be given back."""
+        return 1.0 - self.utilisation
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """`total` is what the same buffers take without any reuse."""
+
+    kinds: tuple[KindBytes, ...]
+    arenas: tuple[ArenaReport, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMap:
+    """An arena as a grid, for printing: `rows[y][x]` is what fills most of that patch.
+
+    offset
+    end    +-----------------+     x: steps 0 .. steps, `columns` patches
+           | .  . DD .  .  . |     y: offsets, the last row lies at offset 0
+    0      | AA AA AA DD  .  |     None: most of the patch is free
+           +-----------------+
+           step 0       steps
+    """
+
+    size: int
+    steps: int
+    rows: tuple[tuple[OperandKind | None, ...], ...]
+
+
+def report(plan: Plan) -> PlanReport:
+    """All facts at once. O(n log n + steps) for n buffers."""
+    buffers = [buffer for _, buffer in plan.buffers()]
+    steps = len(plan.steps)
+    kinds = tuple(_kind(kind, buffers, steps) for kind in OperandKind)
+    return PlanReport(
+        kinds=tuple(row for row in kinds if row.buffers),
+        arenas=tuple(_arena(arena, plan) for arena in plan.arenas),
+        total=sum(buffer.size for buffer in buffers),
+    )
+
+
+def live_curve(buffers: Iterable[PlannedBuffer], steps: int) -> tuple[int, ...]:
+    """Bytes live at each of `steps` steps."""
+    change = [0] * (steps + 1)
+    for buffer in buffers:
+        change[min(buffer.lifespan.start, steps)] += buffer.size
+        change[min(buffer.lifespan.end, steps)] -= buffer.size
+    return tuple(accumulate(change))[:steps]
+
+
+def _kind(kind: OperandKind, buffers: Sequence[PlannedBuffer], steps: int) -> KindBytes:
+    mine = [buffer for buffer in buffers if buffer.kind is kind]
+    peak = max(live_curve(mine, steps), default=0)
+    return KindBytes(kind, len(mine), sum(buffer.size for buffer in mine), peak)
+
+
+def _arena(arena: Arena, plan: Plan) -> ArenaReport:
+    curve = live_curve(arena.buffers, len(plan.steps))
+    peak = max(curve, default=0)
+    step = curve.index(peak) if peak else None
+    live = [b for b in arena.buffers if step is not None and b.lifespan.start <= step < b.lifespan.end]
+    return ArenaReport(
+        name=arena.name,
+        size=arena.size,
+        peak_step=step,
+        peak_step_id=None if step is None else plan.steps[step].id,
+        live_bytes=peak,
+        live=tuple(sorted(live, key=lambda buffer: (-buffer.size, buffer.id))),
+        curve=curve,
+    )
+
+
+def memory_map(arena: Arena, steps: int, *, columns: int, rows: int) -> MemoryMap:
+    """The arena as a grid of at most `columns` x `rows` patches; O(buffers x patches)."""
+    columns, rows = min(columns, steps), min(rows, arena.size)
+    areas: list[list[dict[OperandKind, int]]] = [[{} for _ in range(columns)] for _ in range(rows)]
+    for buffer in arena.buffers:
+        across = tuple(_shares(buffer.lifespan.start, buffer.lifespan.end, steps, columns))
+        for y, height in _shares(buffer.offset, buffer.end, arena.size, rows):
+            for x, width in across:
+                cell = areas[y][x]
+                cell[buffer.kind] = cell.get(buffer.kind, 0) + width * height
+    # In units of 1 / (columns * rows) of a patch each patch has the same area.
+    whole = steps * arena.size
+    grid = (tuple(_dominant(cell, whole) for cell in row) for row in reversed(areas))
+    return MemoryMap(arena.size, steps, tuple(grid))
+
+
+def _shares(start: int, end: int, length: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Parts of ``[0, length)`` that ``[start, end)`` touches, with how much of each, times `parts`."""
+    start, end = start * parts, min(end, length) * parts
+    for part in range(start // length, -(-end // length)):
+        yield part, min(end, (part + 1) * length) - max(start, part * length)
+
+
+def _dominant(cell: dict[OperandKind, int], whole: int) -> OperandKind | None:
+    if 2 * sum(cell.values()) < whole:
+        return None
+    return max(cell, key=lambda kind: (cell[kind], kind.value), default=None)
