@@ -1,0 +1,72 @@
+"""Finished plans by digest, least recently used out first, bounded in bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["CachedPlan", "PlanCache"]
+
+#: Charged for the plan and for each request key beside the body: a generous guess of Python's part.
+OVERHEAD_BYTES: Final = 512
+#: Differently written requests remembered for one plan; the oldest is forgotten first.
+MOST_KEYS: Final = 16
+
+
+@dataclass(slots=True)
+class CachedPlan:
+    """The body of an answer and the keys of the requests that it answers."""
+
+    digest: str
+    body: bytes
+    keys: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    @property
+    def cost(self) -> int:
+        return len(self.body) + OVERHEAD_BYTES * (1 + len(self.keys))
+
+
+class PlanCache:
+    """At most `limit` bytes. Only deterministic plans belong here: their bytes never change."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._plans: OrderedDict[str, CachedPlan] = OrderedDict()
+        self._digests: dict[str, str] = {}
+        self.cost = 0
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def by_digest(self, digest: str) -> CachedPlan | None:
+        plan = self._plans.get(digest)
+        if plan is not None:
+            self._plans.move_to_end(digest)
+        return plan
+
+    def by_key(self, key: str) -> CachedPlan | None:
+        digest = self._digests.get(key)
+        return None if digest is None else self.by_digest(digest)
+
+    def put(self, digest: str, body: bytes, *keys: str) -> None:
+        """Keep the plan and let every key find it."""
+        plan = self._remove(digest) or CachedPlan(digest, body)
+        for key in keys:
+            plan.keys[key] = None
+            plan.keys.move_to_end(key)
+        while len(plan.keys) > MOST_KEYS:
+            plan.keys.popitem(last=False)
+        self._plans[digest] = plan
+        self._digests.update(dict.fromkeys(plan.keys, digest))
+        self.cost += plan.cost
+        while self.cost > self._limit:
+            self._remove(next(iter(self._plans)))
+
+    def _remove(self, digest: str) -> CachedPlan | None:
+        plan = self._plans.pop(digest, None)
+        if plan is not None:
+            self.cost -= plan.cost
+            for key in plan.keys:
+                self._digests.pop(key, None)
+        return plan

@@ -1,0 +1,189 @@
+"""The command line. Heavy imports wait inside the commands, so that help and errors are quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+from service.console import Exit, print_json, read_document, reporting, write_document
+from service.version import version
+
+if TYPE_CHECKING:
+    from solver.plan import PlanOptions
+
+__all__ = ["app", "main"]
+
+_EXIT_CODES = """
+Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 bad usage or input;
+3 the arena does not fit the capacity; 4 a bug of ours; 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="arenaplan",
+    help="Plan the memory of neural-network training, prove the plan, train inside it.\n\n" + _EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def _bytes(text: str) -> int:
+    """``4096``, ``256KiB``, ``1.5MB``; whole bytes only."""
+    number = text.rstrip("kKmMgGiIbB ")
+    unit = text[len(number) :].strip().lower()
+    try:
+        size = float(number) * _UNITS[unit] if "." in number else int(number) * _UNITS[unit]
+    except (KeyError, ValueError, OverflowError):
+        size = 0.5
+    if size != int(size) or size < 0:
+        raise typer.BadParameter("give bytes, or a number with KiB, MiB, GiB, kB, MB or GB.")
+    return int(size)
+
+
+Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input.")]
+PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"arenaplan {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=_EXIT_CODES)
+def plan(
+    graph: Graph,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
+    ] = Path("-"),
+    target: Annotated[str, typer.Option(help="Whose memory is planned: reference or onert.")] = "reference",
+    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
+    batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None,
+    alignment: Annotated[int | None, typer.Option(help="Bytes; a power of two.")] = None,
+    capacity: Annotated[
+        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Fail when the arena is larger.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
+    ] = None,
+    scratch_budget: Annotated[
+        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Scratch of one kernel.")
+    ] = None,
+    update: Annotated[str, typer.Option(help="When gradients are applied: immediate or end.")] = "immediate",
+    as_json: Json = False,
+) -> None:
+    """Plan the arena of a training graph."""
+    with reporting(as_json=as_json, document=str(graph)):
+        from service.planning import make_plan, print_summary
+
+        given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
+        given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update}
+        made = make_plan(read_document(graph), _options(given, scratch_budget))
+        from solver import documents
+
+        write_document(output, documents.dump_plan(made, indent=2) + b"\n")
+        print_summary(made, as_json=as_json, beside=str(output) == "-")
+
+
+def _options(given: dict[str, Any], scratch_budget: int | None) -> PlanOptions:
+    """Checked as in a document, so that every door has the same rules and messages."""
+    from solver import documents
+
+    if scratch_budget is not None:
+        given["scratch_budget"] = scratch_budget
+    return documents.load_options({name: value for name, value in given.items() if value is not None})
+
+
+@app.command(epilog=_EXIT_CODES)
+def validate(
+    graph: Graph,
+    plan: PlanFile,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
+    from service import training
+
+    with reporting(as_json=as_json, document=str(plan)):
+        made = training.read_plan(plan)
+    with reporting(as_json=as_json, document=str(graph)):
+        network = training.read_graph(graph, made)
+    with reporting(as_json=as_json, document=str(plan)):
+        right = training.run(network, made, steps=steps, seed=seed, as_json=as_json)
+    if not right:
+        raise typer.Exit(Exit.WRONG)
+
+
+@app.command(epilog=_EXIT_CODES)
+def show(
+    plan: PlanFile,
+    as_json: Json = False,
+    width: Annotated[
+        int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
+    ] = None,
+) -> None:
+    """Show a plan: bytes by kind, certificate, what lives at the peak, a map of the arena."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service import show as tables
+        from solver import documents
+
+        made = documents.load_plan(read_document(plan))
+        if as_json:
+            print_json(tables.facts(made))
+        else:
+            tables.render(made, width)
+
+
+@app.command(epilog=_EXIT_CODES)
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free port.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
+) -> None:
+    """Serve the same over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
+    from service import serving
+
+    given = {"host": host, "port": port, "workers": workers, "log_format": "json" if as_json else log_format}
+    settings = serving.settings({name: value for name, value in given.items() if value is not None})
+    with reporting(as_json=as_json):
+        serving.run(settings)
+
+
+def main() -> None:
+    """Run the command line and exit; never a traceback for what a caller can cause."""
+    try:
+        sys.exit(app(standalone_mode=False) or Exit.OK)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(Exit.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(Exit.OK)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The terminal side of the command line: reading, writing, and one clear line for each error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from service.problems import Problem, problem_from
+from solver.errors import ArenaplanError, CapacityError, InternalError
+
+__all__ = ["Exit", "fail", "print_json", "read_document", "reporting", "write_document"]
+
+
+class Exit(IntEnum):
+    """What the exit code of every command means."""
+
+    OK = 0
+    WRONG = 1
+    USAGE = 2
+    TOO_LARGE = 3
+    BUG = 4
+    INTERRUPTED = 130
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> NoReturn:
+    """End with one line on standard error, or one JSON object for scripts."""
+    if as_json:
+        typer.echo(json.dumps({"error": message, "exit": int(code), **facts}, ensure_ascii=False), err=True)
+    else:
+        typer.echo(f"arenaplan: {' '.join(message.split())}", err=True)
+    raise typer.Exit(code)
+
+
+def _exit_of(error: ArenaplanError) -> Exit:
+    if isinstance(error, CapacityError):
+        return Exit.TOO_LARGE
+    return Exit.BUG if isinstance(error, InternalError) else Exit.USAGE
+
+
+@contextlib.contextmanager
+def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
+    """Turn the errors of the core and of the file system into messages with an exit code."""
+    try:
+        yield
+    except ArenaplanError as error:
+        problem = problem_from(error)
+        message = _sentence(problem, document, error.pointer)
+        facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
+        fail(message, _exit_of(error), as_json=as_json, **facts)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
+
+
+def _sentence(problem: Problem, document: str, pointer: str) -> str:
+    place = f"{document}#{pointer}: " if document and pointer else f"{document}: " if document else ""
+    return f"{place}{problem.detail} {problem.remedy}".rstrip()
+
+
+def read_document(path: Path) -> bytes:
+    """The bytes of a file, of standard input for ``-``."""
+    return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+
+
+def write_document(path: Path, data: bytes) -> None:
+    """Write all or nothing: a failure leaves a file that was there as it was. ``-``: standard output."""
+    if str(path) == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)  # a device or pipe has nothing to lose
+        return
+    target = path.resolve()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(_mode(target))
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the file that is replaced, or those of a new one."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

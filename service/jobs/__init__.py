@@ -1,0 +1,1 @@
+"""Work outside the event loop: a pool of processes that can be killed at any instant."""

@@ -1,0 +1,217 @@
+"""A few processes that wait for work, each lent to one request at a time.
+
+lease() ──► send task ──► receive frames ──► result or problem: back to the pool
+                               └── anything else (time is up, the caller left, the
+                                   process died): killed, and a fresh one takes its place
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from service.jobs.frames import Frame, read_frame
+from service.problems import Problem
+
+__all__ = ["Worker", "WorkerPool"]
+
+_log = structlog.get_logger("service.jobs")
+
+#: A process that does not report within this time is taken for broken.
+START_SECONDS: Final = 60.0
+#: Pauses between the starts of a process that keeps failing: 0.1, 0.2, ... up to this.
+LONGEST_PAUSE_SECONDS: Final = 5.0
+#: How much of a worker's answer waits in this process before the pipe pushes back.
+BUFFER_BYTES: Final = 1 << 20
+
+_FINAL: Final = frozenset({"result", "problem"})
+
+
+class Worker:
+    """One process. `busy` from the first frame sent until a final frame arrived."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
+        self._pump = asyncio.create_task(self._receive_all())
+        self.busy = False
+
+    @classmethod
+    async def spawn(cls, module: str) -> Worker:
+        """Start a process that serves the tasks of `module`; it reports ``ready`` later."""
+        root = str(Path(__file__).parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "service.jobs.worker", module,
+            stdin=PIPE, stdout=PIPE, limit=BUFFER_BYTES, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )  # fmt: skip
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None and not self._pump.done()
+
+    async def _receive_all(self) -> None:
+        assert self._process.stdout is not None
+        while True:
+            frame = await read_frame(self._process.stdout)
+            self._inbox.put_nowait(frame)
+            if frame is None:
+                return
+
+    async def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
+        """Raises `Problem` ``worker-lost`` when the process has died."""
+        assert self._process.stdin is not None
+        self.busy = True
+        try:
+            self._process.stdin.write(Frame(kind, head, body).encode())
+            self._process.stdin.write(body)
+            await self._process.stdin.drain()
+        except ConnectionError:
+            raise _lost() from None
+
+    async def receive(self) -> Frame:
+        """Next frame. Raises `Problem` ``worker-lost`` when the process has died."""
+        frame = await self._inbox.get()
+        if frame is None:
+            raise _lost()
+        if frame.kind in _FINAL:
+            self.busy = False
+        return frame
+
+    async def ready(self) -> bool:
+        """Whether the process has reported in time."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                return (await self.receive()).kind == "ready"
+        except (TimeoutError, Problem):
+            return False
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def finished(self) -> int:
+        """Exit code, once the process is gone and its pipes are closed."""
+        await self._pump
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        return await self._process.wait()
+
+
+def _lost() -> Problem:
+    return Problem(
+        "worker-lost",
+        "The process that worked on this request died.",
+        remedy="Send it again; if that fails too, the request needs more memory than the machine has.",
+        headers={"Retry-After": "1"},
+    )
+
+
+def _overloaded(detail: str) -> Problem:
+    return Problem(
+        "overloaded", detail, remedy="Send the request again in a moment.", headers={"Retry-After": "2"}
+    )
+
+
+class WorkerPool:
+    """`size` workers for the tasks of `module`; at most `queue_limit` callers wait, `queue_seconds` each."""
+
+    def __init__(self, module: str, size: int, *, queue_limit: int = 64, queue_seconds: float = 30.0) -> None:
+        self._module = module
+        self._size = size
+        self._queue_limit = queue_limit
+        self._queue_seconds = queue_seconds
+        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._workers: dict[int, Worker] = {}
+        self._supervisors: list[asyncio.Task[None]] = []
+        self._waiting = 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def alive(self) -> int:
+        """Workers that have reported and have not died."""
+        return sum(worker.alive for worker in self._workers.values())
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(worker.pid for worker in self._workers.values() if worker.alive)
+
+    def start(self) -> None:
+        """Start all processes and return; `alive` counts those that are ready."""
+        self._supervisors = [asyncio.create_task(self._supervise(slot)) for slot in range(self._size)]
+
+    async def close(self) -> None:
+        """Kill every worker and wait until each is gone."""
+        for supervisor in self._supervisors:
+            supervisor.cancel()
+        await asyncio.gather(*self._supervisors, return_exceptions=True)
+
+    async def _supervise(self, slot: int) -> None:
+        failures = 0
+        while True:
+            reported = await self._live(slot)
+            failures = 0 if reported else failures + 1
+            if failures:
+                await asyncio.sleep(min(0.1 * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
+
+    async def _live(self, slot: int) -> bool:
+        """One process from its start to its end; whether it ever reported."""
+        worker = await Worker.spawn(self._module)
+        try:
+            reported = await worker.ready()
+            if reported:
+                self._workers[slot] = worker
+                self._free.put_nowait(worker)
+                code = await worker.finished()
+                _log.info("worker ended", pid=worker.pid, exit_code=code)
+            else:
+                _log.error("worker did not start", pid=worker.pid)
+        finally:
+            self._workers.pop(slot, None)
+            worker.kill()
+            await worker.finished()
+        return reported
+
+    @contextlib.asynccontextmanager
+    async def lease(self) -> AsyncIterator[Worker]:
+        """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time."""
+        worker = await self._take()
+        try:
+            yield worker
+        finally:
+            if worker.busy:
+                worker.kill()
+            elif worker.alive:
+                self._free.put_nowait(worker)
+
+    async def _take(self) -> Worker:
+        if self._free.empty() and self._waiting >= self._queue_limit:
+            raise _overloaded(f"All {self._size} workers are busy and {self._waiting} requests wait already.")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._queue_seconds):
+                worker = await self._free.get()
+                while not worker.alive:
+                    worker = await self._free.get()
+                return worker
+        except TimeoutError:
+            raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
+        finally:
+            self._waiting -= 1

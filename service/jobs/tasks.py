@@ -1,0 +1,169 @@
+"""What a worker can do: plan a request, validate a plan. Everything heavy is imported here only."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from service.jobs.worker import Channel, Task
+from service.problems import Problem, problem_from
+from solver import documents, executor, pipeline
+from solver.errors import ArenaplanError, DocumentError
+from solver.graph import Graph
+from solver.plan import Plan, PlanOptions
+
+__all__ = ["TASKS", "warm"]
+
+
+@contextlib.contextmanager
+def _inside(*prefix: str) -> Iterator[None]:
+    """Errors of the core, turned into problems that point into the request."""
+    try:
+        yield
+    except ArenaplanError as error:
+        raise problem_from(error, prefix) from error
+
+
+def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
+    """The members of the request. Raises `Problem` for what is no JSON, missing or unknown."""
+    try:
+        request = documents.parse_json(body)
+    except DocumentError as error:
+        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
+    allowed = ", ".join(f'"{name}"' for name in required + optional)
+    remedy = f"Send one object with {allowed}."
+    if not isinstance(request, dict):
+        raise Problem("invalid-request", "The body is no JSON object.", remedy=remedy, pointer="")
+    for name in required:
+        if name not in request:
+            raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer="")
+    for name in request:
+        if name not in required + optional:
+            pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+            raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
+    return request
+
+
+def _options(document: Any, limits: Mapping[str, Any]) -> PlanOptions:
+    with _inside("options"):
+        options = documents.load_options(document)
+    longest = limits["deadline_max_seconds"]
+    if options.deadline_seconds is None:
+        return dataclasses.replace(options, deadline_seconds=limits["deadline_default_seconds"])
+    if options.deadline_seconds > longest:
+        raise Problem(
+            "invalid-options",
+            f"A deadline of {options.deadline_seconds:g} s is beyond the {longest:g} s allowed here.",
+            remedy=f"Name at most {longest:g}, or leave it out.",
+            pointer="/options/deadline_seconds",
+        )
+    return options
+
+
+def _key(graph: Graph, options: PlanOptions) -> str:
+    """Digest of the canonical request: whatever is planned alike has one key."""
+    canonical = documents.graph_digest(graph).encode() + b"\0" + documents.dump_options(options)
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _send_plan(kind: str, plan: Plan, channel: Channel, key: str) -> None:
+    facts = {
+        "key": key,
+        "digest": plan.digest,
+        "deterministic": plan.deterministic,
+        "arena_bytes": plan.arena_bytes,
+        "status": _status(plan),
+        "seconds": plan.options.deadline_seconds,
+    }
+    channel.send(kind, facts, documents.dump_plan(plan))
+
+
+def _status(plan: Plan) -> str:
+    """The weakest claim of any arena."""
+    claims = {arena.certificate.status.value for arena in plan.arenas}
+    return "optimal" if claims <= {"optimal"} else "feasible"
+
+
+def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
+    request = _request(body, ("graph",), ("options",))
+    options = _options(request.get("options", {}), limits)
+    with _inside("graph"):
+        graph = documents.load_graph(
+            request["graph"], batch=options.batch, max_operations=limits["max_operations"]
+        )
+    key = _key(graph, options)
+    if options.deadline_seconds is None and not channel.offer(key):
+        channel.send("result", {})
+        return
+    with _inside("graph"):
+        if options.deadline_seconds is not None:
+            _send_fallback(graph, options, channel, key)
+        _send_plan("result", pipeline.plan(graph, options), channel, key)
+
+
+def _send_fallback(graph: Graph, options: PlanOptions, channel: Channel, key: str) -> None:
+    """Time decides whether this plan is ever used, so it says that it is not deterministic."""
+    greedy = dataclasses.replace(options, solver="greedy", deadline_seconds=None, capacity=None)
+    plan = pipeline.plan(graph, greedy)
+    if options.capacity is None or plan.arena_bytes <= options.capacity:
+        late = dataclasses.replace(plan, options=options, deterministic=False)
+        _send_plan("fallback", documents.seal(late), channel, key)
+
+
+def _whole_number(request: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
+    value = request.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Problem(
+            "invalid-request",
+            f'"{name}" is {value!r:.40}.',
+            remedy=f"Give a whole number from {least} to {most}.",
+            pointer=f"/{name}",
+        )
+    return value
+
+
+def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    request = _request(body, ("graph", "plan"), ("steps", "seed"))
+    most = limits["validate_max_steps"]
+    steps = _whole_number(request, "steps", min(5, most), 1, most)
+    seed = _whole_number(request, "seed", 0, 0, 2**63 - 1)
+    with _inside("plan"):
+        plan = documents.load_plan(request["plan"])
+    _check_memory(plan, limits["validate_max_bytes"])
+    with _inside("graph"):
+        graph = documents.load_graph(
+            request["graph"], batch=plan.options.batch, max_operations=limits["max_operations"]
+        )
+    with _inside("plan"):
+        report = executor.validate(graph, plan, steps=steps, seed=seed)
+    channel.send("result", {"identical": report.identical}, documents.dump_report(report))
+
+
+def _check_memory(plan: Plan, most: int) -> None:
+    needed = plan.arena_bytes + sum(buffer.size for _, buffer in plan.buffers())
+    if needed > most:
+        raise Problem(
+            "validation-too-large",
+            f"The arena and a reference run take {needed} bytes, {most} are allowed here.",
+            remedy="Use a smaller batch, or run `arenaplan validate`.",
+            pointer="/plan",
+            extensions={"required": needed, "available": most, "excess": needed - most},
+        )
+
+
+#: Modules that a first request would otherwise wait for.
+_SLOW_IMPORTS: Final = ("ortools.sat.python.cp_model",)
+
+
+def warm() -> None:
+    """Spend idle time on imports that not every request needs."""
+    for name in _SLOW_IMPORTS:
+        importlib.import_module(name)
+
+
+TASKS: Final[Mapping[str, Task]] = {"plan": _plan, "validate": _validate}

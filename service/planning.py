@@ -1,0 +1,82 @@
+"""Planning for the command line: stages on the terminal while it runs, a summary when it is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from service.console import print_json
+from solver import documents, pipeline
+from solver.plan import Plan, PlanOptions
+
+__all__ = ["make_plan", "print_summary", "summary"]
+
+
+def make_plan(document: bytes, options: PlanOptions) -> Plan:
+    """Plan a graph document, with the stages shown on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return pipeline.plan(documents.load_graph(document, batch=options.batch), options)
+    with console.status("reading the graph") as status:
+        graph = documents.load_graph(document, batch=options.batch)
+        done = ["read"]
+
+        def observe(stage: str, seconds: float) -> None:
+            done.append(f"{stage} {seconds:.2f} s")
+            status.update(f"planning {graph.name} ({', '.join(done)})")
+
+        status.update(f"planning {graph.name}")
+        return pipeline.plan(graph, options, observe=observe)
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """The figures that scripts ask for; sizes are bytes."""
+    return {
+        "graph": plan.graph,
+        "digest": plan.digest,
+        "target": plan.options.target,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound": plan.lower_bound,
+        "gap": plan.arena_bytes / plan.lower_bound - 1 if plan.lower_bound else 0.0,
+        "deterministic": plan.deterministic,
+        "steps": len(plan.steps),
+        "arenas": [_arena(arena) for arena in plan.arenas],
+    }
+
+
+def _arena(arena: Any) -> dict[str, Any]:
+    certificate = arena.certificate
+    return {
+        "name": arena.name,
+        "bytes": arena.size,
+        "buffers": len(arena.buffers),
+        "lower_bound": certificate.lower_bound,
+        "status": certificate.status.value,
+        "proof": certificate.proof.value if certificate.proof else None,
+        "witness_step": certificate.witness_step,
+        "solver": certificate.solver,
+    }
+
+
+def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
+    """`beside`: standard output holds the plan already, so the table goes to a terminal's standard error."""
+    if as_json and not beside:
+        print_json(summary(plan))
+    elif not as_json:
+        console = Console(stderr=beside)
+        if not beside or console.is_terminal:
+            console.print(certificate_table(plan))
+
+
+def certificate_table(plan: Plan) -> Table:
+    """One line an arena: size, bound, and why nothing smaller exists."""
+    table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
+    for heading in ("arena", "bytes", "lower bound", "gap", "status", "proof", "solver"):
+        table.add_column(heading, justify="right" if heading in ("bytes", "lower bound", "gap") else "left")
+    for arena in plan.arenas:
+        facts = _arena(arena)
+        figures = (f"{arena.size:,}", f"{facts['lower_bound']:,}", f"{arena.gap:.2%}")
+        table.add_row(arena.name, *figures, facts["status"], facts["proof"] or "-", facts["solver"])
+    return table

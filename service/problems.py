@@ -1,0 +1,249 @@
+"""Every way a request can fail, as RFC 9457 problem details.
+
+A problem type is a path that this service answers itself: ``/problems/shape-mismatch``. Types are
+stable; titles and explanations may be reworded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from solver.errors import ArenaplanError, CapacityError, OptionsError, json_pointer
+
+__all__ = ["CATALOGUE", "MEDIA_TYPE", "Problem", "ProblemType", "problem_from"]
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """`explanation` tells a person what the problem means and what to do about it."""
+
+    code: str
+    status: int
+    title: str
+    explanation: str
+
+    @property
+    def uri(self) -> str:
+        return f"/problems/{self.code}"
+
+
+_TYPES: Final = (
+    ProblemType(
+        "invalid-json", 400, "Not strict JSON",
+        "The body must be one JSON value in UTF-8: no NaN or Infinity, no key twice in one object, no "
+        "nesting beyond what the documents need. The detail says where it breaks.",
+    ),
+    ProblemType(
+        "invalid-document", 422, "Not a document of this kind and version",
+        "The JSON is well formed, but a field is missing, unknown or of the wrong type, or the version is "
+        "not 1. The pointer leads to the field; /v1/schemas lists the JSON Schemas.",
+    ),
+    ProblemType(
+        "invalid-graph", 422, "The graph is not trainable as it stands",
+        "The document is well formed, the graph it describes is not. The detail names the culprit.",
+    ),
+    ProblemType(
+        "unknown-operator", 422, "Unknown operator",
+        "An operation has a type that this version does not know. Operators carry their ONNX names.",
+    ),
+    ProblemType(
+        "invalid-attribute", 422, "Unknown or wrong attribute",
+        "An operation has an attribute that its operator does not take, or with a value out of its range.",
+    ),
+    ProblemType(
+        "shape-mismatch", 422, "Shapes do not fit together",
+        "The inputs of an operation have shapes that its operator cannot combine. The detail names the "
+        "operation, the operands and their shapes.",
+    ),
+    ProblemType(
+        "invalid-dimension", 422, "A dimension or size out of range",
+        "Every dimension is at least 1, and no tensor may have more than 2**63 - 1 elements or bytes.",
+    ),
+    ProblemType(
+        "invalid-batch", 422, "The batch is missing or not positive",
+        "Shapes that say \"batch\" need a positive number, from the graph's `batch` or the options' "
+        "`batch`.",
+    ),
+    ProblemType(
+        "cyclic-graph", 422, "The graph has a cycle",
+        "Operations depend on each other in a circle, which the detail prints. Training needs an acyclic "
+        "graph.",
+    ),
+    ProblemType(
+        "use-before-def", 422, "An operand is used before it is defined",
+        "An operation reads an operand that no earlier operation defines and no role provides.",
+    ),
+    ProblemType(
+        "duplicate-def", 422, "An operand is defined twice",
+        "Each operand is written by one operation at most. Give one of the outputs a name of its own.",
+    ),
+    ProblemType(
+        "duplicate-name", 422, "A name is taken",
+        "Operations and operands each need names of their own.",
+    ),
+    ProblemType(
+        "dangling-operand", 422, "An operand that nothing uses or defines",
+        "An operand is declared or written, yet no operation, loss or output ever reads it. Remove or "
+        "connect it.",
+    ),
+    ProblemType(
+        "invalid-trainable", 422, "A trainable that cannot be trained",
+        "A parameter in the trainable set does not exist, is not used, or has no path to the loss.",
+    ),
+    ProblemType(
+        "invalid-loss", 422, "No loss, several, or not a scalar",
+        "`loss` must name exactly one operand, with a single element, that an operation defines.",
+    ),
+    ProblemType(
+        "too-many-operations", 422, "More operations than allowed",
+        "The graph exceeds the limit that this service was started with (ARENAPLAN_MAX_OPERATIONS).",
+    ),
+    ProblemType(
+        "invalid-options", 422, "An option out of its range",
+        "The pointer leads to the option; the remedy says which values it takes.",
+    ),
+    ProblemType(
+        "invalid-problem", 422, "Buffers that cannot be placed",
+        "The buffers contradict each other, for instance by pinned offsets that overlap.",
+    ),
+    ProblemType(
+        "capacity-exceeded", 409, "The arena does not fit the capacity",
+        "`required` bytes are needed, `available` were given, `excess` is the difference, and "
+        "`live_at_peak` lists what lives at the worst step. Take a smaller batch, train fewer parameters, "
+        "or give more memory.",
+    ),
+    ProblemType(
+        "invalid-plan", 422, "The plan is wrong or belongs to another graph",
+        "The plan's digest, its graph digest or one of its rules does not hold. Plan the graph again.",
+    ),
+    ProblemType(
+        "invalid-request", 422, "The request is incomplete",
+        "A part of the request is missing, unknown or of the wrong type. /docs shows what it must look "
+        "like.",
+    ),
+    ProblemType(
+        "not-found", 404, "No such page",
+        "Nothing is served under this path. /docs lists what is.",
+    ),
+    ProblemType(
+        "plan-not-found", 404, "No such plan at hand",
+        "Plans are kept in memory and leave it when space is short or the service restarts. Send the "
+        "graph again: the same request gives the same plan and digest.",
+    ),
+    ProblemType(
+        "method-not-allowed", 405, "Method not allowed",
+        "The Allow header lists the methods of this path.",
+    ),
+    ProblemType(
+        "body-too-large", 413, "The body is too large",
+        "The limit is a setting of the service (ARENAPLAN_BODY_LIMIT_BYTES). Planning needs no weights: "
+        "leave out inline values, or use named initializers.",
+    ),
+    ProblemType(
+        "validation-too-large", 422, "Too much memory for a validation here",
+        "A validation holds the arena and a reference run in memory. The limit is a setting of the "
+        "service (ARENAPLAN_VALIDATE_MAX_BYTES); `arenaplan validate` has none.",
+    ),
+    ProblemType(
+        "unsupported-media-type", 415, "Not declared as JSON",
+        "Send `Content-Type: application/json` and no Content-Encoding.",
+    ),
+    ProblemType(
+        "overloaded", 503, "All workers are busy",
+        "Try again after the seconds in the Retry-After header.",
+    ),
+    ProblemType(
+        "worker-lost", 503, "The working process died",
+        "A new one has taken its place; nothing else was lost. Try again after the seconds in Retry- "
+        "After.",
+    ),
+    ProblemType(
+        "time-limit", 503, "Not finished within the time limit",
+        "The service's time limit ran out before there was any valid answer. Ask for the `greedy` solver "
+        "or name a deadline, take a smaller graph, or run the command line, which has no limit.",
+    ),
+    ProblemType(
+        "bad-request", 400, "Bad request",
+        "The request breaks the rules of HTTP; the detail says how.",
+    ),
+    ProblemType(
+        "internal-error", 500, "A bug",
+        "Something that must not happen happened. The log holds the details under the request id.",
+    ),
+)  # fmt: skip
+
+#: Problem types by code.
+CATALOGUE: Final[Mapping[str, ProblemType]] = MappingProxyType({kind.code: kind for kind in _TYPES})
+
+
+class Problem(Exception):
+    """One failed request. `pointer` (RFC 6901) leads to the culprit in the request body."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        remedy: str = "",
+        pointer: str | None = None,
+        extensions: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = CATALOGUE.get(code, CATALOGUE["internal-error"])
+        self.detail = detail
+        self.remedy = remedy
+        self.pointer = pointer
+        self.extensions = dict(extensions or {})
+        self.headers = dict(headers or {})
+
+    def facts(self) -> dict[str, Any]:
+        """What has to cross a process border; `Problem(**facts)` is the problem again."""
+        return {
+            "code": self.kind.code,
+            "detail": self.detail,
+            "remedy": self.remedy,
+            "pointer": self.pointer,
+            "extensions": self.extensions,
+            "headers": self.headers,
+        }
+
+    def document(self, instance: str | None = None) -> dict[str, Any]:
+        """The RFC 9457 object; `instance` identifies this one occurrence."""
+        document: dict[str, Any] = {
+            "type": self.kind.uri,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+        }
+        optional = {"instance": instance, "pointer": self.pointer, "remedy": self.remedy or None}
+        document |= {name: value for name, value in optional.items() if value is not None}
+        return document | self.extensions
+
+
+def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Problem:
+    """The problem that `error` is to a caller; `prefix` is where its document sits in the request."""
+    if isinstance(error, CapacityError):
+        pointer = json_pointer(("options", *(error.path or ("capacity",))))
+        return Problem(
+            error.code, error.message, remedy=error.remedy, pointer=pointer, extensions=_sizes(error)
+        )
+    if isinstance(error, OptionsError):
+        prefix = ("options",)
+    return Problem(
+        error.code, error.message, remedy=error.remedy, pointer=json_pointer((*prefix, *error.path))
+    )
+
+
+def _sizes(error: CapacityError) -> dict[str, Any]:
+    return {
+        "required": error.required,
+        "available": error.available,
+        "excess": error.excess,
+        "live_at_peak": [{"operand": name, "bytes": size} for name, size in error.live_at_peak],
+    }

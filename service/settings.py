@@ -1,0 +1,81 @@
+"""Settings of the service: one environment variable each, checked at start."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["Settings"]
+
+
+def _processors() -> int:
+    """Processors this process may use, at least one."""
+    return len(os.sched_getaffinity(0)) or 1
+
+
+class Settings(BaseSettings):
+    """Every field is read from ``ARENAPLAN_`` + its name in capitals; sizes are bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="ARENAPLAN_", extra="forbid", frozen=True)
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=8080, description="Port to listen on; 0 picks a free one."
+    )
+    workers: Annotated[int, Field(ge=1, le=256)] = Field(
+        default_factory=_processors,
+        description="Solver processes, each works on one request at a time; default: one a processor.",
+    )
+    queue_limit: Annotated[int, Field(ge=0)] = Field(
+        default=64, description="Requests that may wait for a free worker; more are answered 503."
+    )
+    queue_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=30.0, description="Longest wait for a free worker, then 503."
+    )
+    body_limit_bytes: Annotated[int, Field(ge=1)] = Field(
+        default=64 * 1024 * 1024, description="Largest request body; a larger one is answered 413."
+    )
+    max_operations: Annotated[int, Field(ge=1)] = Field(
+        default=10_000, description="Most operations in one graph."
+    )
+    deadline_default_seconds: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="Search time of requests that name none. "
+        "Unset: budgets count work and plans are deterministic.",
+    )
+    deadline_max_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=60.0, description="Longest deadline a request may name, and the time limit of every request."
+    )
+    deadline_grace_seconds: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description="How far a solve may overrun its deadline before its worker is killed "
+        "and the greedy plan is the answer.",
+    )
+    validate_max_steps: Annotated[int, Field(ge=1)] = Field(
+        default=20, description="Most training steps of one validation."
+    )
+    validate_max_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=120.0, description="Time limit of one validation."
+    )
+    validate_max_bytes: Annotated[int, Field(ge=1)] = Field(
+        default=2 * 1024 * 1024 * 1024,
+        description="Most tensor memory of one validation: the arena, and the reference run without reuse.",
+    )
+    cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
+    )
+    shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
+        default=30, description="How long running requests may finish after SIGTERM."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe event that is logged."
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json", description="`json`: one object a line; `text`: for a terminal."
+    )
+    root_path: str = Field(
+        default="", description="Path prefix that a reverse proxy strips, as in `/arenaplan`."
+    )

@@ -1,0 +1,135 @@
+"""A plan on the terminal: tables, the worst step, and a map of the arena in letters."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from service.planning import certificate_table, summary
+from solver.plan import Arena, Plan
+from solver.plan.report import ArenaReport, KindBytes, MemoryMap, PlanReport, memory_map, report
+
+__all__ = ["curve_line", "facts", "map_lines", "render"]
+
+_LETTERS: Final = {
+    "input": "i", "label": "l", "parameter": "W", "constant": "c", "activation": "A", "loss": "L",
+    "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O", "saved": "S",
+    "scratch": "x",
+}  # fmt: skip
+
+_FREE: Final = "."
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_ASCII_BARS: Final = " .:-=+*#@"
+#: Operands named at the worst step of each arena; --json has all of them.
+_MOST_NAMED: Final = 8
+#: Lines of the map of a single arena; several share the screen.
+_MAP_LINES: Final = 20
+
+
+def facts(plan: Plan) -> dict[str, Any]:
+    """Everything `render` shows and more, for scripts; sizes are bytes."""
+    found = report(plan)
+    arenas = [_arena_facts(arena) for arena in found.arenas]
+    for one, certificate in zip(arenas, summary(plan)["arenas"], strict=True):
+        one |= certificate
+    kinds = [
+        {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
+        for row in found.kinds
+    ]
+    return {**summary(plan), "bytes_without_reuse": found.total, "kinds": kinds, "arenas": arenas}
+
+
+def _arena_facts(arena: ArenaReport) -> dict[str, Any]:
+    return {
+        "peak_step": arena.peak_step,
+        "peak_step_id": arena.peak_step_id,
+        "live_bytes": arena.live_bytes,
+        "utilisation": arena.utilisation,
+        "fragmentation": arena.fragmentation,
+        "live_at_peak": [{"operand": b.id, "kind": b.kind.value, "bytes": b.size} for b in arena.live],
+        "live_curve": list(arena.curve),
+    }
+
+
+def render(plan: Plan, width: int | None) -> None:
+    """Print everything within `width` columns, the terminal's by default."""
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    console = Console(width=width)
+    found = report(plan)
+    console.print(certificate_table(plan))
+    console.print(_kinds(plan, found))
+    for arena, about in zip(plan.arenas, found.arenas, strict=True):
+        if arena.size:
+            _render_arena(console, plan, arena, about)
+    digest = plan.digest if width >= 80 else f"{plan.digest[:16]}…"
+    console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
+
+
+def _kinds(plan: Plan, found: PlanReport) -> Table:
+    table = Table(title="By kind", title_justify="left", show_footer=True)
+    saved = 1 - plan.arena_bytes / found.total if found.total else 0.0
+    footer = ("", f"{sum(k.buffers for k in found.kinds):,}", f"{found.total:,}", f"{saved:.1%} saved")
+    headings = ("kind", "buffers", "without reuse", "own peak")
+    for heading, text in zip(headings, footer, strict=True):
+        table.add_column(heading, text, justify="left" if heading == "kind" else "right")
+    for row in found.kinds:
+        table.add_row(*_kind_row(row))
+    return table
+
+
+def _kind_row(row: KindBytes) -> tuple[str, ...]:
+    name = f"{_LETTERS[row.kind.value]} {row.kind.value.replace('_', ' ')}"
+    return name, f"{row.buffers:,}", f"{row.total:,}", f"{row.peak:,}"
+
+
+def _render_arena(console: Console, plan: Plan, arena: Arena, about: ArenaReport) -> None:
+    table = Table(title=_peak_title(about), title_justify="left")
+    table.add_column("live at the peak", overflow="fold")
+    for heading in ("bytes", "offset"):
+        table.add_column(heading, justify="right")
+    for buffer in about.live[:_MOST_NAMED]:
+        table.add_row(buffer.id, f"{buffer.size:,}", f"{buffer.offset:,}")
+    rest = about.live[_MOST_NAMED:]
+    if rest:
+        table.add_row(f"{len(rest)} more", f"{sum(b.size for b in rest):,}", "")
+    console.print(table)
+    lines = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
+    grid = memory_map(arena, len(plan.steps), columns=max(console.width - 2, 1), rows=lines)
+    bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
+    for line in (*map_lines(grid), curve_line(about.curve, console.width - 2, bars)):
+        console.print(line, markup=False, highlight=False, no_wrap=True)
+
+
+def _peak_title(about: ArenaReport) -> str:
+    return (
+        f"{about.name}: {about.live_bytes:,} bytes live at step {about.peak_step} ({about.peak_step_id}), "
+        f"{about.utilisation:.1%} of the arena"
+    )
+
+
+def map_lines(grid: MemoryMap) -> list[str]:
+    """The map with a frame: steps from left to right, offsets from the bottom up."""
+    columns = len(grid.rows[0]) if grid.rows else 0
+    body = ["|" + "".join(_LETTERS[k.value] if k else _FREE for k in row) + "|" for row in grid.rows]
+    edge = "+" + "-" * columns + "+"
+    return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2)]
+
+
+def _axis(steps: int, width: int) -> str:
+    left, right = "step 0", str(steps)
+    return left + right.rjust(max(width - len(left), len(right) + 1))
+
+
+def curve_line(curve: tuple[int, ...], columns: int, bars: str = _BARS) -> str:
+    """Live bytes over the steps as one line, each character the highest of its steps."""
+    columns = min(columns, len(curve))
+    top = max(curve, default=0)
+    if not top:
+        return ""
+    levels = (
+        max(curve[x * len(curve) // columns : -(-(x + 1) * len(curve) // columns)]) for x in range(columns)
+    )
+    return " " + "".join(bars[-(-level * (len(bars) - 1) // top)] for level in levels)
