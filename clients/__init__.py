@@ -1,0 +1,38 @@
+"""A typed client of the arenaplan service, for blocking and for asynchronous programs.
+
+    with Client("http://127.0.0.1:8080") as client:
+        result = client.plan(graph, batch=32)
+        print(result.arena_bytes, result.proof)
+
+It needs httpx and nothing else of this project.
+"""
+
+from clients.asynchronous import AsyncClient
+from clients.blocking import Client
+from clients.errors import (
+    CapacityExceeded,
+    ClientError,
+    ConnectionFailed,
+    ProblemError,
+    UnexpectedAnswer,
+)
+from clients.requests import GraphLike
+from clients.results import ArenaResult, PlanResult, StepResult, ValidationResult, ViolationResult
+from clients.retry import Retry
+
+__all__ = [
+    "ArenaResult",
+    "AsyncClient",
+    "CapacityExceeded",
+    "Client",
+    "ClientError",
+    "ConnectionFailed",
+    "GraphLike",
+    "PlanResult",
+    "ProblemError",
+    "Retry",
+    "StepResult",
+    "UnexpectedAnswer",
+    "ValidationResult",
+    "ViolationResult",
+]

@@ -1,0 +1,112 @@
+"""The client for ordinary programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from clients.errors import CapacityExceeded, ConnectionFailed
+from clients.requests import (
+    DEFAULT_TIMEOUT,
+    JSON_HEADERS,
+    GraphLike,
+    options_document,
+    plan_body,
+    read_answer,
+    validate_body,
+)
+from clients.results import PlanResult, ValidationResult
+from clients.retry import Retry
+
+__all__ = ["Client"]
+
+
+class Client:
+    """Talks to one service. Safe to share between threads; close it, or use it in a ``with``.
+
+    `timeout` has the meaning it has in httpx; `transport` replaces the network in tests. All methods
+    raise `ProblemError` when the service declines, `ConnectionFailed` when it cannot be reached.
+    """
+
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:8080",
+        *,
+        timeout: httpx.Timeout | float | None = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._http = httpx.Client(base_url=base_url, timeout=timeout, headers=headers, transport=transport)
+        self._retry = retry or Retry()
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def plan(
+        self, graph: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
+    ) -> PlanResult:
+        """Plan a graph; options as a mapping or by name (``batch=32, capacity=2**20``).
+
+        Raises `CapacityExceeded` when a capacity was given and the arena does not fit it.
+        """
+        response = self._send("POST", "/v1/plan", plan_body(graph, options_document(options, more)))
+        return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+
+    def stored_plan(self, digest: str) -> PlanResult:
+        """A plan that the service still keeps; `ProblemError` with status 404 when it does not."""
+        return PlanResult.of(read_answer(self._send("GET", f"/v1/plans/{digest}")), cached=True)
+
+    def fits(self, graph: GraphLike, capacity: int, **more: int | float | str | None) -> bool:
+        """Whether an arena of at most `capacity` bytes was found."""
+        try:
+            self.plan(graph, {**more, "capacity": capacity})
+        except CapacityExceeded:
+            return False
+        return True
+
+    def validate(
+        self, graph: GraphLike, plan: GraphLike, *, steps: int = 5, seed: int = 0
+    ) -> ValidationResult:
+        """Let the service train `steps` steps in the planned arena and compare bit for bit."""
+        body = validate_body(graph, plan, steps, seed)
+        return ValidationResult.of(read_answer(self._send("POST", "/v1/validate", body)))
+
+    def ready(self) -> bool:
+        """Whether the service is up and can plan; asks once."""
+        try:
+            return self._http.get("/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+    def _send(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
+        """The first answer that is no passing trouble, or the last of all tries."""
+        attempt = 1
+        while True:
+            try:
+                response = self._http.request(method, path, content=body, headers=JSON_HEADERS)
+            except httpx.TransportError as error:
+                pause = self._retry.after_error(attempt, error)
+                if pause is None:
+                    raise ConnectionFailed(f"{self._http.base_url}{path[1:]}: {error!r}") from error
+            else:
+                pause = self._retry.after_answer(attempt, response)
+                if pause is None:
+                    return response
+            self._sleep(pause)
+            attempt += 1

@@ -1,0 +1,57 @@
+"""Everything the clients raise.
+
+ClientError
+├── ConnectionFailed     no answer: refused, broken off, out of time
+├── UnexpectedAnswer     an answer that is none of this service's
+└── ProblemError         the service says what is wrong (RFC 9457)
+    └── CapacityExceeded the arena does not fit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["CapacityExceeded", "ClientError", "ConnectionFailed", "ProblemError", "UnexpectedAnswer"]
+
+
+class ClientError(Exception):
+    """Base of all errors of the clients."""
+
+
+class ConnectionFailed(ClientError):
+    """No complete answer, after all retries. The cause is the httpx exception."""
+
+
+class UnexpectedAnswer(ClientError):
+    """The other side is not this service, or something in between answered for it."""
+
+
+class ProblemError(ClientError):
+    """A problem document. `pointer` leads to the culprit in the request body, `remedy` says what to do."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = dict(document)
+        self.type = str(document.get("type", "about:blank"))
+        self.title = str(document.get("title", ""))
+        self.status = int(document.get("status", 0))
+        self.detail = str(document.get("detail", self.title))
+        self.instance: str | None = document.get("instance")
+        self.pointer: str | None = document.get("pointer")
+        self.remedy: str | None = document.get("remedy")
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        place = f"{self.pointer}: " if self.pointer else ""
+        return f"{place}{self.detail} {self.remedy or ''}".rstrip()
+
+
+class CapacityExceeded(ProblemError):
+    """`required` bytes are needed, `available` were given; `live_at_peak` has (operand, bytes)."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        super().__init__(document)
+        self.required = int(document["required"])
+        self.available = int(document["available"])
+        self.excess = int(document["excess"])
+        self.live_at_peak = tuple((live["operand"], live["bytes"]) for live in document["live_at_peak"])

@@ -1,0 +1,135 @@
+"""Answers as frozen dataclasses. `document` is the whole answer, as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ArenaResult", "PlanResult", "StepResult", "ValidationResult", "ViolationResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaResult:
+    """One arena. `proof` is ``max-load``, ``solver`` or None; sizes are bytes."""
+
+    name: str
+    bytes: int
+    lower_bound: int
+    status: str
+    proof: str | None
+    solver: str
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ArenaResult:
+        certificate = document["certificate"]
+        return cls(
+            name=document["name"],
+            bytes=document["size"],
+            lower_bound=certificate["lower_bound"],
+            status=certificate["status"],
+            proof=certificate.get("proof"),
+            solver=certificate["solver"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """A plan. Totals are over all arenas, `status` and `proof` are the weakest of them.
+
+    `document` is the plan itself, ready for `validate` or for a file; `cached` says that the service
+    had it already.
+    """
+
+    digest: str
+    arena_bytes: int
+    lower_bound: int
+    status: str
+    proof: str | None
+    deterministic: bool
+    arenas: tuple[ArenaResult, ...]
+    document: Mapping[str, Any] = field(repr=False)
+    cached: bool = False
+
+    @property
+    def gap(self) -> float:
+        """``arena_bytes / lower_bound - 1``: 0.0 for an optimum proved by the bound."""
+        return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> PlanResult:
+        arenas = tuple(ArenaResult.of(arena) for arena in document["arenas"])
+        return cls(
+            digest=document["digest"],
+            arena_bytes=sum(arena.bytes for arena in arenas),
+            lower_bound=sum(arena.lower_bound for arena in arenas),
+            status="optimal" if all(arena.status == "optimal" for arena in arenas) else "feasible",
+            proof=_weakest([arena.proof for arena in arenas]),
+            deterministic=document["deterministic"],
+            arenas=arenas,
+            document=document,
+            cached=cached,
+        )
+
+
+def _weakest(proofs: list[str | None]) -> str | None:
+    if None in proofs:
+        return None
+    return "solver" if "solver" in proofs else "max-load"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One training step: the loss in the arena, and that of the run without sharing."""
+
+    step: int
+    loss: float
+    reference_loss: float
+    identical: bool
+    differing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationResult:
+    """A rule that the plan breaks."""
+
+    rule: str
+    buffers: tuple[str, ...]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """`identical`: no rule is broken and every tensor agreed bit for bit after each step."""
+
+    identical: bool
+    compared: int
+    arena_bytes: int
+    steps: tuple[StepResult, ...]
+    violations: tuple[ViolationResult, ...]
+    document: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ValidationResult:
+        return cls(
+            identical=document["identical"],
+            compared=document["compared"],
+            arena_bytes=document["arena_bytes"],
+            steps=tuple(_step(step) for step in document["steps"]),
+            violations=tuple(_violation(violation) for violation in document["violations"]),
+            document=document,
+        )
+
+
+def _step(document: Mapping[str, Any]) -> StepResult:
+    return StepResult(
+        step=document["step"],
+        loss=document["loss"],
+        reference_loss=document["reference_loss"],
+        identical=document["identical"],
+        differing=tuple(document["differing"]),
+    )
+
+
+def _violation(document: Mapping[str, Any]) -> ViolationResult:
+    return ViolationResult(document["rule"], tuple(document["buffers"]), document["detail"])
