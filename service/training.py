@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -15,6 +14,7 @@ from rich.table import Table
 from service.console import read_document
 from solver import documents, executor
 from solver.executor import StepReport, ValidationReport
+from solver.pipeline import Graph
 from solver.plan import Plan
 
 __all__ = ["read_graph", "read_plan", "run"]
@@ -24,12 +24,12 @@ def read_plan(path: Path) -> Plan:
     return documents.load_plan(read_document(path))
 
 
-def read_graph(path: Path, plan: Plan) -> Any:
+def read_graph(path: Path, plan: Plan) -> Graph:
     """The graph, with the batch that the plan was made for."""
     return documents.load_graph(read_document(path), batch=plan.options.batch)
 
 
-def run(graph: Any, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
+def run(graph: Graph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
     """Train, print the report; true when nothing differed and no rule was broken."""
     with _progress(steps) as on_step:
         report = executor.validate(graph, plan, steps=steps, seed=seed, on_step=on_step)

@@ -16,7 +16,7 @@ from solver.schedule import UPDATE_MODES, training_program
 from solver.targets import Pool, TargetPlan, reference
 from solver.targets.onert import onert_target
 
-__all__ = ["TARGETS", "plan"]
+__all__ = ["TARGETS", "Graph", "plan"]
 
 TARGETS = ("reference", "onert")
 

@@ -13,7 +13,7 @@ from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline
 from solver.errors import ArenaplanError, DocumentError
-from solver.graph import Graph
+from solver.pipeline import Graph
 from solver.plan import Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
