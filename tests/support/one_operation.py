@@ -1,0 +1,183 @@
+"""One operation by itself: its node as the graph builds it, its kernels on poisoned, aligned arrays.
+
+A kernel gets what its operator asked for and nothing else: an input or output that the backward step
+did not declare is ``None``, scratch and results are poison, and what is read must not change.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from solver.executor.kernels import kernels_for
+from solver.executor.kernels.base import Call
+from solver.graph.nodes import resolve
+from solver.graph.ops import lookup
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, BackwardNeeds, Node, ScratchRequest
+from solver.graph.types import Array, DType, Initializer, Operand, Operation, Role, TensorType
+
+_POISON = 0xFF  # NaN in both floating types, -1 in the integers, true in bool
+_ALIGNMENT = 64
+
+Values = Sequence[Array | None]
+
+
+def poisoned(type_: TensorType) -> Array:
+    """A C-contiguous array at a multiple of 64 bytes, full of poison."""
+    block = np.full(type_.nbytes + _ALIGNMENT, _POISON, np.uint8)
+    start = -block.ctypes.data % _ALIGNMENT
+    return block[start : start + type_.nbytes].view(type_.dtype.numpy).reshape(type_.shape)
+
+
+def placed(values: Array) -> Array:
+    """A copy of `values` in an aligned array."""
+    array = poisoned(TensorType(values.shape, DType(values.dtype.name)))
+    np.copyto(array, values)
+    return array
+
+
+class OneOperation:
+    """`type` applied to `values` (``None`` for an input left out); integer inputs are constants."""
+
+    def __init__(
+        self,
+        type_: str,
+        values: Values,
+        *,
+        scratch_budget: int = DEFAULT_SCRATCH_BUDGET,
+        **attributes: Any,
+    ) -> None:
+        self.kind = lookup(type_)
+        self.values = [None if value is None else placed(np.asarray(value)) for value in values]
+        self.kernels = kernels_for(type_)
+        names = tuple("" if value is None else f"x{i}" for i, value in enumerate(self.values))
+        outputs = tuple(f"y{i}" for i in range(self.kind.outputs))
+        operation = Operation("op", type_, names, outputs, attributes)
+        operands = {
+            name: _operand(name, value)
+            for name, value in zip(names, self.values, strict=True)
+            if value is not None
+        }
+        self.types = self.kind.infer(resolve(operation, operands, scratch_budget))
+        for name, output in zip(outputs, self.types, strict=True):
+            operands[name] = Operand(name, output, Role.INTERMEDIATE)
+        self.node: Node = resolve(operation, operands, scratch_budget)
+
+    # ------------------------------------------------------------------------------------- running
+
+    def prepare_forward(self) -> tuple[list[Array], Callable[[], None]]:
+        """(outputs, the prepared step)."""
+        outputs = [poisoned(type_) for type_ in self.types]
+        call = Call(
+            self.node,
+            x=tuple(self.values),
+            y=tuple(outputs),
+            saved=_arrays(self.kind.saved(self.node)),
+            scratch=_arrays(self.kind.forward_scratch(self.node)),
+        )
+        return outputs, self.kernels.forward(call)
+
+    def forward(self) -> Array:
+        """The first output, computed twice; the second run starts from the results of the first."""
+        before = _bytes(self.values)
+        outputs, step = self.prepare_forward()
+        step()
+        first = _bytes(outputs)
+        step()
+        assert _bytes(outputs) == first, "the forward step depends on what its memory held"
+        assert _bytes(self.values) == before, "the forward step changed an input"
+        return outputs[0]
+
+    def needs(self, *wanted: int) -> BackwardNeeds:
+        return self.kind.backward(self.node, frozenset(wanted))
+
+    def prepare_backward(self, dy: Array, *wanted: int) -> tuple[dict[int, Array], Callable[[], None]]:
+        """(derivatives of the inputs in `wanted`, the prepared step), given the derivative of Y."""
+        needs, y = self.needs(*wanted), self.forward()
+        dx = {i: poisoned(self.node.input(i)) for i in wanted}
+        call = Call(
+            self.node,
+            x=tuple(value if i in needs.inputs else None for i, value in enumerate(self.values)),
+            y=(y if 0 in needs.outputs else None,),
+            dy=(placed(dy),),
+            dx=tuple(dx.get(i) for i in range(len(self.values))),
+            scratch=_arrays(needs.scratch),
+        )
+        return dx, self.kernels.backward(call)
+
+    def backward(self, dy: Array, *wanted: int) -> dict[int, Array]:
+        before = _bytes(self.values)
+        dx, step = self.prepare_backward(dy, *wanted)
+        step()
+        first = _bytes(list(dx.values()))
+        step()
+        assert _bytes(list(dx.values())) == first, "the backward step depends on what its memory held"
+        assert _bytes(self.values) == before, "the backward step changed an input"
+        return dx
+
+    # ---------------------------------------------------------------------------------- derivatives
+
+    def central_difference(self, dy: Array, position: int, step: float = 1e-6) -> Array:
+        """d sum(Y dY) / dX at `position`, element by element; float64 inputs only."""
+        x = self.values[position]
+        assert x is not None
+        assert x.dtype == np.float64, "central differences need float64"
+        outputs, run = self.prepare_forward()
+        derivative = np.empty_like(x)
+
+        def weighted(value: float, index: tuple[int, ...]) -> float:
+            x[index] = value
+            run()
+            return float(np.sum(outputs[0] * dy))
+
+        for index in np.ndindex(x.shape):
+            kept = float(x[index])
+            rise = weighted(kept + step, index) - weighted(kept - step, index)
+            derivative[index] = rise / (2 * step)
+            x[index] = kept
+        return derivative
+
+    def assert_derivatives(self, tolerance: float = 1e-6) -> None:
+        """Every set of wanted derivatives agrees with central differences."""
+        dy = np.random.default_rng(5).standard_normal(self.types[0].shape)
+        positions = sorted(self.kind.differentiable(self.node))
+        expected = {i: self.central_difference(dy, i) for i in positions}
+        for wanted in _subsets(positions):
+            found = self.backward(dy, *wanted)
+            for i in wanted:
+                np.testing.assert_allclose(found[i], expected[i], rtol=tolerance, atol=tolerance)
+
+
+def allocated(step: Callable[[], None]) -> int:
+    """Bytes that one call of `step` holds at its peak beyond what was there, after a call to warm up."""
+    step()
+    tracemalloc.start()
+    try:
+        step()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    for size in range(1, len(positions) + 1):
+        yield from combinations(positions, size)
+
+
+def _operand(name: str, value: Array) -> Operand:
+    type_ = TensorType(value.shape, DType(value.dtype.name))
+    if type_.dtype.is_floating:
+        return Operand(name, type_, Role.INPUT)
+    return Operand(name, type_, Role.CONSTANT, Initializer("values", value.tobytes()))
+
+
+def _arrays(requests: Sequence[ScratchRequest]) -> Mapping[str, Array]:
+    return {request.name: poisoned(request.type) for request in requests}
+
+
+def _bytes(arrays: Values) -> list[bytes]:
+    return [array.tobytes() for array in arrays if array is not None]

@@ -1,0 +1,86 @@
+"""ONNX's own backend node tests, for every operator that both know.
+
+All pass but those of `EXCLUDED`, each with its reason. The table cannot go stale: a case in it that
+ONNX no longer has, or that passes by now, fails a test.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import GraphError
+from solver.graph.ops import OPERATOR_NAMES, lookup
+
+pytest.importorskip("onnx", reason="the node tests come with onnx")
+
+from tests.support.onnx_node import NodeCase, node_cases
+
+_NO_SUCH_TYPE = "operands have no elements of this type"
+_INTEGERS = "arithmetic is on floating operands: what is trained has derivatives"
+_MODE = "Pad fills with a constant; other modes have no derivative that only moves elements"
+_EMPTY = "an operand has at least one element"
+
+EXCLUDED = {
+    **{f"test_{op}_{t}": _NO_SUCH_TYPE for op in ("add", "sub", "mul") for t in ("int8", "int16")},
+    **{
+        f"test_{op}_uint{bits}": _NO_SUCH_TYPE for op in ("add", "sub", "mul", "div") for bits in (16, 32, 64)
+    },
+    **{f"test_{op}_uint8": _INTEGERS for op in ("add", "sub", "mul", "div")},
+    "test_div_int8": _NO_SUCH_TYPE,
+    "test_div_int16": _NO_SUCH_TYPE,
+    "test_div_int32_trunc": _INTEGERS,
+    "test_clip_default_int8_min": _NO_SUCH_TYPE,
+    "test_clip_default_int8_max": _NO_SUCH_TYPE,
+    "test_clip_default_int8_inbounds": _NO_SUCH_TYPE,
+    "test_edge_pad": _MODE,
+    "test_reflect_pad": _MODE,
+    "test_wrap_pad": _MODE,
+    "test_reshape_allowzero_reordered": _EMPTY,
+}
+
+#: Cases that pass, by operator. ONNX may add cases, so these are lower bounds.
+PASSING = {
+    "Add": 2,
+    "Clip": 9,
+    "Div": 3,
+    "Flatten": 9,
+    "Gemm": 11,
+    "MatMul": 7,
+    "Mul": 3,
+    "Pad": 3,
+    "ReduceMean": 8,
+    "Relu": 1,
+    "Reshape": 9,
+    "Sigmoid": 2,
+    "Softmax": 7,
+    "Sub": 3,
+    "Tanh": 2,
+    "Transpose": 7,
+}
+
+
+def _known(operator: str) -> list[NodeCase]:
+    return [c for c in node_cases().values() if c.operator == operator and c.name not in EXCLUDED]
+
+
+@pytest.mark.parametrize("operator", [name for name in OPERATOR_NAMES if not lookup(name).is_loss])
+def test_all_cases_of_an_operator_pass(operator: str) -> None:
+    failures: dict[str, str] = {}
+    for case in _known(operator):
+        try:
+            case.check()
+        except (AssertionError, ArithmeticError, GraphError, ValueError) as error:
+            failures[case.name] = f"{type(error).__name__}: {error}"
+    assert not failures
+    assert len(_known(operator)) >= PASSING.get(operator, 1)
+
+
+@pytest.mark.parametrize("name", sorted(EXCLUDED))
+def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
+    with pytest.raises((AssertionError, GraphError, ValueError)):
+        node_cases()[name].check()
+
+
+def test_how_many_pass() -> None:
+    ours = [case for case in node_cases().values() if case.name not in EXCLUDED]
+    assert len(ours) >= sum(PASSING.values()) == 86
