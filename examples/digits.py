@@ -35,7 +35,7 @@ _STROKES = (
 
 def _segments(strokes: str) -> npt.NDArray[np.float64]:
     """Start and end of every straight piece: [pieces, 2, 2]."""
-    pieces = []
+    pieces: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
     for stroke in strokes.split("/"):
         points = [tuple(map(float, point.split(","))) for point in stroke.split()]
         pieces += pairwise(points)

@@ -33,6 +33,7 @@ _BY_DERIVATIVE = frozenset({"MaxPool", "AveragePool", "Reshape", "Flatten", "Red
 
 _OPERATORS = _WEIGHTED | _BINARY | _LOSSES | _BY_OUTPUT | _BY_DERIVATIVE
 _OPTIMIZERS = ("SGD", "Adam")
+_ACTIVATIONS = ("None", "Relu", "Relu6")
 
 #: Threads that a depthwise convolution keeps buffers for: two workers and the caller. The runtime has
 #: a worker for each core, and its published totals were measured with two.
@@ -145,6 +146,8 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
 def _reasons(node: Node) -> Iterator[str]:
     if node.operation.type not in _OPERATORS:
         yield "of that type"
+    elif node.attributes.get("activation", "None") not in _ACTIVATIONS:
+        yield f"with the activation {node.attributes['activation']}"
     elif node.operation.type == "Conv":
         yield from _convolution_reasons(node)
     elif node.attributes.get("sparse"):
