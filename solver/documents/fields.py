@@ -19,6 +19,7 @@ __all__ = [
     "Natural",
     "Positive",
     "Shape",
+    "Text",
     "fixed_list",
 ]
 
@@ -29,6 +30,8 @@ MAX_INTEGER = 2**63 - 1
 MAX_RANK = 32
 
 MAX_NAME = 1024
+
+_NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
 
 
 class DocumentModel(BaseModel):
@@ -45,7 +48,9 @@ class DocumentModel(BaseModel):
 
 
 #: Names may be any text without control characters; `build_graph` adds its own rules.
-Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Name = Annotated[str, Field(max_length=MAX_NAME, pattern=_NO_CONTROL)]
+#: Text that reaches terminals and tables.
+Text = Annotated[str, Field(pattern=_NO_CONTROL)]
 DTypeName = Literal["float32", "float64", "int32", "int64", "uint8", "bool"]
 Int64 = Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]

@@ -65,4 +65,8 @@ def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
 
 
 def options_to_dict(options: PlanOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in OptionFields.model_fields}
+    """Every option; seconds are floating, so that 5 and 5.0 are written alike."""
+    found: dict[str, Any] = {name: getattr(options, name) for name in OptionFields.model_fields}
+    if options.deadline_seconds is not None:
+        found["deadline_seconds"] = float(options.deadline_seconds)
+    return found

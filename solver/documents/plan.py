@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import DocumentModel, DTypeName, Int64, Natural, fixed_list
+from solver.documents.fields import DocumentModel, DTypeName, Int64, Natural, Text, fixed_list
 from solver.documents.options import OptionFields, options_to_dict, to_options
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
@@ -23,13 +23,13 @@ __all__ = ["FORMAT", "PlanDocument", "dump_plan", "load_plan", "plan_to_dict", "
 FORMAT = "arenaplan.plan"
 
 _Path = tuple[str | int, ...]
-_Names = Annotated[tuple[str, ...], fixed_list]
+_Names = Annotated[tuple[Text, ...], fixed_list]
 
 
 class BufferOfPlan(DocumentModel):
     """A buffer at its `offset`, live during steps ``[start, end)``; sizes are bytes."""
 
-    id: str
+    id: Text
     kind: Literal[
         "input", "label", "parameter", "constant", "activation", "loss", "derivative", "partial",
         "gradient", "optimizer_variable", "saved", "scratch",
@@ -52,13 +52,13 @@ class CertificateOfPlan(DocumentModel):
     proof: Literal["max-load", "solver"] | None
     lower_bound: Int64
     witness_step: Int64 | None
-    solver: str
+    solver: Text
 
 
 class ArenaOfPlan(DocumentModel):
     """One contiguous block of `size` bytes."""
 
-    name: str
+    name: Text
     size: Natural
     certificate: CertificateOfPlan
     buffers: Annotated[tuple[BufferOfPlan, ...], fixed_list]
@@ -67,8 +67,8 @@ class ArenaOfPlan(DocumentModel):
 class StepOfPlan(DocumentModel):
     """One step of the execution order; operands by buffer id."""
 
-    id: str
-    kernel: str
+    id: Text
+    kernel: Text
     uses: _Names
     defs: _Names
     scratch: _Names
@@ -80,8 +80,8 @@ class PlanDocument(DocumentModel):
     format: Literal["arenaplan.plan"]
     version: Literal[1]
     digest: str = Field(description="SHA-256 over the canonical JSON of everything else, in hexadecimal.")
-    graph: str
-    graph_digest: str
+    graph: Text
+    graph_digest: Text
     options: OptionFields
     deterministic: bool
     arena_bytes: Natural

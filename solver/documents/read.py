@@ -94,14 +94,18 @@ def _real_path(value: Any, detail: ErrorDetails) -> _Path:
     """The location without what names branches of unions, which are no part of the document."""
     path: list[str | int] = []
     for part in detail["loc"]:
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, Sequence) and not isinstance(value, str) and isinstance(part, int):
+        if _holds(value, part):
             value = value[part]
         elif not (isinstance(value, Mapping) and detail["type"] == "missing"):
             continue
         path.append(part)
     return tuple(path)
+
+
+def _holds(value: Any, part: str | int) -> bool:
+    if isinstance(value, Mapping):
+        return part in value
+    return isinstance(part, int) and isinstance(value, list | tuple)
 
 
 def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[str, str]:
