@@ -16,6 +16,7 @@ from solver.layout.greedy import Greedy
 from solver.layout.load import max_load
 from solver.layout.portfolio import Portfolio
 from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
+from solver.layout.search import LocalSearch
 
 __all__ = ["SOLVERS", "solve"]
 
@@ -23,7 +24,16 @@ __all__ = ["SOLVERS", "solve"]
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
     {
         solver.name: solver
-        for solver in (Portfolio(), Greedy(), BranchAndBound(), CpSat(), Bump(), FirstFit(), WIC())
+        for solver in (
+            Portfolio(),
+            Greedy(),
+            LocalSearch(),
+            BranchAndBound(),
+            CpSat(),
+            Bump(),
+            FirstFit(),
+            WIC(),
+        )
     }
 )
 

@@ -20,7 +20,17 @@ from solver.layout.outcome import settle
 from solver.layout.problem import MAX_BYTES, Deadline, Layout, Outcome, Problem
 from solver.layout.skyline import RULES, lowest_plateau
 
-__all__ = ["Fit", "Greedy", "GreedyResult", "best_fit", "first_fit", "greedy_portfolio", "orders", "place"]
+__all__ = [
+    "Fit",
+    "Greedy",
+    "GreedyResult",
+    "best_fit",
+    "first_fit",
+    "greedy_portfolio",
+    "orders",
+    "place",
+    "place_until",
+]
 
 #: Chooses among gaps: (room in bytes of each gap, lowest first; size needed) -> index of the gap.
 #: The last gap is the unlimited one above everything.
@@ -71,30 +81,39 @@ class _Shelf:
 
 
 def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES) -> Integers | None:
-    """Offsets from placing in this order, or None as soon as one would end beyond `limit`.
+    """Offsets from placing in this order, or None as soon as one would end beyond `limit`."""
+    offsets, placed = place_until(instance, order, fit, limit)
+    return offsets if placed == len(order) else None
+
+
+def place_until(
+    instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES
+) -> tuple[Integers, int]:
+    """Offsets (`FREE` where not placed), and how far into the order it got within `limit`.
 
     Pinned buffers are placed before all others, wherever they stand in the order. O(n) per
     placement, as a handful of NumPy calls.
     """
     offsets = instance.offset.copy()
     shelf = _Shelf(len(instance))
-    start, end = instance.start.tolist(), instance.end.tolist()
-    size, alignment = instance.size.tolist(), instance.alignment.tolist()
-    exact, granule = instance.exact.tolist(), min(alignment, default=1)
-    for i in np.flatnonzero(offsets != FREE).tolist():
+    start, end, size = instance.start.tolist(), instance.end.tolist(), instance.size.tolist()
+    exact, alignment = instance.exact.tolist(), instance.alignment.tolist()
+    granule = min(alignment, default=1)
+    pinned = instance.offset != FREE
+    for i in np.flatnonzero(pinned).tolist():
         shelf.insert(start[i], end[i], int(offsets[i]), int(offsets[i]) + size[i])
-    for i in order.tolist():
-        if instance.offset[i] != FREE:
+    for count, i in enumerate(order.tolist()):
+        if pinned[i]:
             continue
         floors, ceilings = shelf.gaps(start[i], end[i])
         if alignment[i] > granule:
             floors = (floors + (alignment[i] - 1)) & -alignment[i]
         offset = int(floors[fit(ceilings - floors, size[i])])
         if offset + exact[i] > limit:
-            return None
+            return offsets, count
         offsets[i] = offset
         shelf.insert(start[i], end[i], offset, offset + size[i])
-    return offsets
+    return offsets, len(order)
 
 
 def orders(instance: Instance) -> Iterator[tuple[str, Integers]]:

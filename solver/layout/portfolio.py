@@ -1,26 +1,98 @@
-"""The default solver: the cheapest argument first, and a valid layout whatever happens."""
+"""The default solver: the cheapest argument first, and a valid layout whatever happens.
+
+    max-load bound -> greedy portfolio -> branch and bound | local search -> CP-SAT
+                      ^ bound met: done                      ^ bound met or proved: done
+
+Every budget is counted in work, so that the same problem gives the same layout on any machine. The
+deadline cuts in on top; what was found until then is returned, and the outcome says so.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from typing import Final
 
+from solver.layout.branch_and_bound import Budget, climb
+from solver.layout.cp_sat import refine
 from solver.layout.greedy import greedy_portfolio
 from solver.layout.instance import Instance
 from solver.layout.load import max_load
 from solver.layout.outcome import settle
 from solver.layout.problem import Deadline, Layout, Outcome, Problem
+from solver.layout.search import improve
 
 __all__ = ["Portfolio"]
 
+#: Buffers up to which the exact methods are asked; beyond, even one descent takes seconds.
+EXACT_BUFFERS: Final = 1500
+
+#: Budgets, each worth two to three seconds at most and far less when the bound is within reach:
+#: what branch and bound looks at, placements of the local search, deterministic time of CP-SAT.
+BRANCH_WORK: Final = 6_000_000
+SEARCH_WORK: Final = 60_000
+CP_SAT_WORK: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What is known so far, and which stage found the layout."""
+
+    layout: Layout
+    stage: str
+    proved: int = 0
+    cut: bool = False
+
+    def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
+        if layout.peak < self.layout.peak:
+            self.layout, self.stage = layout, stage
+        self.proved = max(self.proved, proved)
+        self.cut = self.cut or cut
+
 
 class Portfolio:
-    """Lower bound, greedy portfolio, then search until the bound is met or the work is spent."""
+    """Lower bound, greedy portfolio, then search until the bound is met or the work is spent.
+
+    The outcome's solver is ``portfolio/`` and the stage that found the layout.
+    """
 
     name = "portfolio"
 
     def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
-        bound = max_load(problem)
-        result = greedy_portfolio(Instance.of(problem), bound.bytes, deadline)
-        layout = min((x for x in (incumbent, result.layout) if x is not None), key=lambda x: x.peak)
-        return settle(problem, layout, bound, self.name, began, deterministic=not result.cut)
+        bound, instance = max_load(problem), Instance.of(problem)
+        greedy = greedy_portfolio(instance, bound.bytes, deadline)
+        progress = _Progress(greedy.layout, "greedy", cut=greedy.cut)
+        if incumbent is not None:
+            progress.take("incumbent", incumbent)
+        for stage in (_search, _exact):
+            if progress.layout.peak > max(bound.bytes, progress.proved):
+                stage(instance, bound.bytes, deadline, progress)
+        return settle(
+            problem,
+            progress.layout,
+            bound,
+            f"{self.name}/{progress.stage}",
+            began,
+            proved=progress.proved,
+            deterministic=not progress.cut,
+        )
+
+
+def _search(instance: Instance, bound: int, deadline: Deadline, progress: _Progress) -> None:
+    """Branch and bound where it applies, which beats local search there by far; else local search."""
+    if instance.pinned or instance.misaligning or len(instance) > EXACT_BUFFERS:
+        improved = improve(instance, progress.layout, bound, SEARCH_WORK, deadline)
+        progress.take("search", improved.layout, cut=improved.cut)
+    else:
+        budget = Budget(BRANCH_WORK, deadline)
+        climbed = climb(instance, progress.layout, bound, budget)
+        progress.take("branch-and-bound", climbed.layout, proved=climbed.proved, cut=budget.cut)
+
+
+def _exact(instance: Instance, bound: int, deadline: Deadline, progress: _Progress) -> None:
+    """CP-SAT, from what the search has found and proved."""
+    if len(instance) <= EXACT_BUFFERS:
+        known = max(bound, progress.proved)
+        refined = refine(instance, progress.layout, known, deadline, CP_SAT_WORK)
+        progress.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)
