@@ -53,7 +53,7 @@ class Trainer:
         self._step()
 
 
-def sgd(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+def sgd(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, float], t: int) -> Array:
     g = g + rules["weight_decay"] * w
     if not rules["momentum"]:
         return w - rules["learning_rate"] * g
@@ -62,17 +62,17 @@ def sgd(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t
     return w - rules["learning_rate"] * direction
 
 
-def adam(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+def adam(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, float], t: int) -> Array:
     g = g + rules["weight_decay"] * w
     return _adam_step(w, g, state, rules, t)
 
 
-def adamw(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+def adamw(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, float], t: int) -> Array:
     w = w - rules["learning_rate"] * rules["weight_decay"] * w
     return _adam_step(w, g, state, rules, t)
 
 
-def _adam_step(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, Any], t: int) -> Array:
+def _adam_step(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, float], t: int) -> Array:
     b1, b2 = rules["beta1"], rules["beta2"]
     state["m"] = b1 * state.get("m", np.zeros_like(w)) + (1 - b1) * g
     state["v"] = b2 * state.get("v", np.zeros_like(w)) + (1 - b2) * g * g

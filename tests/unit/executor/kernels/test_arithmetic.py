@@ -1,0 +1,130 @@
+"""Binary arithmetic: broadcasting forward against ONNX, its derivatives summed back, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from solver.graph.types import Array
+from tests.support.activations import PLAIN_ACTIVATIONS
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+OPERATORS = ["Add", "Sub", "Mul", "Div"]
+SHAPES = [
+    ((2, 3), (2, 3)),
+    ((2, 3), (3,)),
+    ((3,), (2, 3)),
+    ((), (2, 3)),
+    ((2, 3), ()),
+    ((), ()),
+    ((1,), (1, 1)),
+    ((2, 1, 3), (4, 1)),
+    ((2, 3, 1, 2), (1, 4, 1)),
+    ((1, 2, 3), (5, 1, 1)),
+]
+
+
+def values(left: tuple[int, ...], right: tuple[int, ...], dtype: str = "float64") -> list[Array]:
+    """Away from zero, so that quotients and kinks are well-behaved."""
+    rng = np.random.default_rng(3)
+    return [
+        np.asarray(rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 2, shape), dtype)
+        for shape in (left, right)
+    ]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+@pytest.mark.parametrize("type_", OPERATORS)
+def test_forward_is_onnx(type_: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    given = values(left, right)
+    found = OneOperation(type_, given).forward()
+    expected = onnx_reference(type_, given, {})
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("activation", PLAIN_ACTIVATIONS)
+@pytest.mark.parametrize("type_", OPERATORS)
+def test_the_activation_is_applied(type_: str, activation: str) -> None:
+    given = values((4, 5), (5,))
+    plain = OneOperation(type_, given).forward()
+    found = OneOperation(type_, given, activation=activation).forward()
+    np.testing.assert_allclose(found, PLAIN_ACTIVATIONS[activation](plain), rtol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ["None", "Relu", "Tanh"])
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+@pytest.mark.parametrize("type_", OPERATORS)
+def test_derivatives(type_: str, left: tuple[int, ...], right: tuple[int, ...], activation: str) -> None:
+    OneOperation(type_, values(left, right), activation=activation).assert_derivatives()
+
+
+@pytest.mark.parametrize("activation", ["Relu6", "Sigmoid"])
+@pytest.mark.parametrize("type_", OPERATORS)
+def test_derivatives_behind_the_other_activations(type_: str, activation: str) -> None:
+    OneOperation(type_, values((2, 3), (3,)), activation=activation).assert_derivatives()
+
+
+LARGE = [
+    ((4, 50, 60, 32), (32,)),
+    ((4, 32, 50, 60), (32, 1, 1)),
+    ((4, 32, 50, 60), (4, 32, 50, 60)),
+    ((4, 32, 50, 1), (4, 32, 1, 60)),
+    ((4, 32, 50, 60), ()),
+    ((50000, 1), (1, 3)),
+    ((70001,), (2, 70001)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), LARGE)
+@pytest.mark.parametrize("type_", OPERATORS)
+def test_blocks_add_up(type_: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    """Shapes of many blocks: every derivative is the sum that NumPy takes of the whole tensor."""
+    a, b = values(left, right)
+    operation = OneOperation(type_, [a, b])
+    dy = np.random.default_rng(4).standard_normal(operation.types[0].shape)
+    found = operation.backward(dy, 0, 1)
+    terms = {
+        "Add": (dy, dy),
+        "Sub": (dy, -dy),
+        "Mul": (dy * b, dy * a),
+        "Div": (dy / b, -dy * a / (b * b)),
+    }[type_]
+    for position, term in enumerate(terms):
+        expected = summed(term, operation.node.input(position).shape)
+        np.testing.assert_allclose(found[position], expected, rtol=1e-9, atol=1e-9)
+
+
+def summed(term: Array, shape: tuple[int, ...]) -> Array:
+    padded = (1,) * (term.ndim - len(shape)) + shape
+    axes = tuple(i for i, size in enumerate(padded) if size == 1)
+    return np.asarray(term.sum(axis=axes, keepdims=True)).reshape(shape)
+
+
+@pytest.mark.parametrize("activation", ["None", "Relu6"])
+@pytest.mark.parametrize(("left", "right"), LARGE)
+@pytest.mark.parametrize("type_", ["Sub", "Div"])
+def test_nothing_of_tensor_size_is_allocated(
+    type_: str, left: tuple[int, ...], right: tuple[int, ...], activation: str
+) -> None:
+    operation = OneOperation(type_, values(left, right), activation=activation)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = np.ones(operation.types[0].shape)
+    for wanted in ((0,), (1,), (0, 1)):
+        assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
+
+
+def test_sums_of_float32_over_many_rows_stay_accurate() -> None:
+    """One running sum in float32 would lose the small terms; sums by blocks keep them."""
+    rows = 1_000_000
+    operation = OneOperation("Add", [np.zeros((rows, 1), np.float32), np.zeros((1,), np.float32)])
+    found = operation.backward(np.full((rows, 1), 0.1, np.float32), 1)[1]
+    assert abs(float(found[0]) - rows * 0.1) < 0.05
+
+
+def test_division_by_tiny_numbers_keeps_its_derivative() -> None:
+    """b^2 underflows in float32 where a / b / b does not."""
+    a, b = np.full(1, 1e-20, np.float32), np.full(1, 1e-25, np.float32)
+    found = OneOperation("Div", [a, b]).backward(np.full(1, 1e-20, np.float32), 1)[1]
+    np.testing.assert_allclose(found, -1e10, rtol=1e-4)
