@@ -220,6 +220,7 @@ def _infer(
                 raise ShapeMismatchError(
                     f"Operation {operation.id!r} ({operation.type}) has {kind.outputs} output(s), not"
                     f" {len(operation.outputs)}.",
+                    remedy="Name one operand for each output.",
                     path=("outputs",),
                 )
             types = kind.infer(node)
@@ -358,7 +359,7 @@ def _trainable_set(
     if trainable == "all" or (isinstance(trainable, int) and trainable < 0):
         return tuple(d.id for d in parameters if d.trainable)
     if isinstance(trainable, int):
-        chosen = _last(trainable, {d.id for d in parameters}, ordered)
+        chosen = _last(trainable, {d.id for d in parameters if d.trainable}, ordered)
     else:
         chosen = set(trainable)
         _check_known(list(trainable), {d.id for d in parameters})
@@ -366,12 +367,13 @@ def _trainable_set(
 
 
 def _last(count: int, parameters: set[str], ordered: Sequence[Operation]) -> set[str]:
-    """Parameters of the last `count` operations that own any (onert's num_of_trainable_ops)."""
+    """What the last `count` readers of `parameters` read of them (onert's num_of_trainable_ops)."""
     owners = [set(op.inputs) & parameters for op in ordered if set(op.inputs) & parameters]
     return set().union(*owners[max(0, len(owners) - count) :]) if count else set()
 
 
 def _check_known(names: Sequence[str], parameters: set[str]) -> None:
+    seen: set[str] = set()
     for k, name in enumerate(names):
         if name not in parameters:
             raise TrainableError(
@@ -379,6 +381,11 @@ def _check_known(names: Sequence[str], parameters: set[str]) -> None:
                 remedy="Name operands whose role is parameter.",
                 path=("trainable", k),
             )
+        if name in seen:
+            raise DuplicateNameError(
+                f"Trainable {name!r} is listed twice.", remedy="List it once.", path=("trainable", k)
+            )
+        seen.add(name)
 
 
 def _check_trainable(

@@ -31,6 +31,7 @@ def resolve(
         raise ShapeMismatchError(
             f"Operation {operation.id!r} ({operation.type}) takes {least} to {most} inputs, not"
             f" {len(operation.inputs)}.",
+            remedy='Name the operands in the operator\'s order; an optional one that is left out is "".',
             path=("inputs",),
         )
     return Node(

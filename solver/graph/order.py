@@ -51,7 +51,7 @@ def _cycle(
             for name in operations[start].inputs
             if name in defined_by and missing[defined_by[name]]
         )
-    loop = [operations[i].id for i in reversed(walk[seen[start] :])]
+    loop = [operations[i].id for i in (start, *reversed(walk[seen[start] + 1 :]))]
     return CyclicGraphError(
         f"The operations form a cycle: {' -> '.join([*loop, loop[0]])}.",
         remedy="A training graph is acyclic: unroll the loop.",
