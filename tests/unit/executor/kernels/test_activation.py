@@ -1,0 +1,167 @@
+"""Activations: forward against ONNX, derivatives from Y alone, in place, extremes, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.executor.kernels import kernels_for
+from solver.executor.kernels.base import Call
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated, placed, poisoned
+from tests.support.onnx_reference import onnx_reference
+
+ELEMENTWISE = ["Relu", "Sigmoid", "Tanh"]
+CLIPS: list[dict[str, Any]] = [
+    {},
+    {"min": -0.5},
+    {"max": 0.25},
+    {"min": -0.5, "max": 0.25},
+    {"min": 0.0, "max": 6.0},
+]
+
+
+def normal(*shape: int, dtype: str = "float64") -> Array:
+    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("type_", ELEMENTWISE)
+def test_elementwise_is_onnx(type_: str, dtype: str) -> None:
+    x = normal(3, 4, 5, dtype=dtype)
+    found = OneOperation(type_, [x]).forward()
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, onnx_reference(type_, [x], {}), rtol=1e-6)
+
+
+@pytest.mark.parametrize("attributes", CLIPS)
+def test_clip_by_attributes_is_onnx_opset_6(attributes: dict[str, Any]) -> None:
+    x = normal(3, 4, dtype="float32")
+    found = OneOperation("Clip", [x], **attributes).forward()
+    np.testing.assert_array_equal(found, onnx_reference("Clip", [x], attributes, opset=6))
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(None, None), (-0.5, None), (None, 0.25), (-0.5, 0.25), (0.5, -0.5)]
+)
+def test_clip_by_inputs_is_onnx(low: float | None, high: float | None) -> None:
+    bounds = [None if bound is None else np.asarray(bound) for bound in (low, high)]
+    x = normal(3, 4)
+    found = OneOperation("Clip", [x, *bounds]).forward()
+    np.testing.assert_array_equal(found, onnx_reference("Clip", [x, *bounds], {}))
+
+
+@pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
+def test_softmax_is_onnx(axis: int) -> None:
+    x = normal(3, 4, 5)
+    found = OneOperation("Softmax", [x], axis=axis).forward()
+    np.testing.assert_allclose(found, onnx_reference("Softmax", [x], {"axis": axis}), rtol=1e-12)
+
+
+@pytest.mark.parametrize("type_", ELEMENTWISE)
+def test_derivatives(type_: str) -> None:
+    OneOperation(type_, [normal(3, 4)]).assert_derivatives()
+
+
+@pytest.mark.parametrize("attributes", CLIPS)
+def test_derivatives_of_clip(attributes: dict[str, Any]) -> None:
+    OneOperation("Clip", [normal(3, 4)], **attributes).assert_derivatives()
+
+
+def test_derivatives_of_clip_by_inputs() -> None:
+    OneOperation("Clip", [normal(3, 4), np.asarray(-0.5), None]).assert_derivatives()
+    OneOperation("Clip", [normal(3, 4), None, np.asarray([0.25])]).assert_derivatives()
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_derivatives_of_softmax(axis: int) -> None:
+    OneOperation("Softmax", [normal(3, 4, 2)], axis=axis).assert_derivatives()
+
+
+def test_the_derivative_at_a_bound_is_zero() -> None:
+    x = np.array([-1.0, 0.0, 0.1, 6.0, 7.0], np.float32)
+    dy = np.ones(5, np.float32)
+    assert OneOperation("Relu", [x]).backward(dy, 0)[0].tolist() == [0, 0, 1, 1, 1]
+    assert OneOperation("Clip", [x], min=0.0, max=6.0).backward(dy, 0)[0].tolist() == [0, 0, 1, 0, 0]
+
+
+def test_a_bound_that_float32_rounds_still_cuts() -> None:
+    """0.1 is no float32: Y holds the rounded bound, and the derivative must compare with that."""
+    x = np.array([0.0, 0.2], np.float32)
+    assert OneOperation("Clip", [x], min=0.1).backward(np.ones(2, np.float32), 0)[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sigmoid_of_extremes_is_finite_and_silent(dtype: str) -> None:
+    x = np.array([-1e4, -100, -20, 0, 20, 100, 1e4], dtype)
+    with np.errstate(all="raise", under="ignore"):
+        found = OneOperation("Sigmoid", [x]).forward()
+    np.testing.assert_allclose(found, np.exp(-np.logaddexp(0, -x.astype("float64"))), rtol=1e-5, atol=1e-40)
+
+
+def test_softmax_of_extremes_is_a_distribution() -> None:
+    x = np.array([[1e30, 1e30, 0], [-1e30, 0, -1e30]], np.float32)
+    found = OneOperation("Softmax", [x]).forward()
+    np.testing.assert_array_equal(found, [[0.5, 0.5, 0], [0, 1, 0]])
+
+
+SHAPES_OF_MANY_BLOCKS = [
+    ((7, 30011), 1),
+    ((70001, 2), 1),
+    ((3, 5, 20011), 1),
+    ((5, 40000), 0),
+    ((2, 40000), 1),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES_OF_MANY_BLOCKS)
+def test_softmax_in_blocks(shape: tuple[int, ...], axis: int) -> None:
+    x, dy = normal(*shape), normal(*shape[::-1]).T
+    operation = OneOperation("Softmax", [x], axis=axis)
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    y = e / e.sum(axis=axis, keepdims=True)
+    np.testing.assert_allclose(operation.forward(), y, rtol=1e-10)
+    if dy.shape == shape:
+        expected = y * (dy - (y * dy).sum(axis=axis, keepdims=True))
+        np.testing.assert_allclose(operation.backward(dy, 0)[0], expected, rtol=1e-8, atol=1e-12)
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("Relu", {}),
+    ("Sigmoid", {}),
+    ("Tanh", {}),
+    ("Clip", {"min": 0.0, "max": 6.0}),
+    ("Clip", {}),
+    ("Softmax", {"axis": -1}),
+    ("Softmax", {"axis": 1}),
+    ("Softmax", {"axis": 0}),
+]
+
+
+@pytest.mark.parametrize(("type_", "attributes"), CASES)
+def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
+    x = normal(10, 40, 500, dtype="float32")
+    operation = OneOperation(type_, [x], **attributes)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    assert allocated(operation.prepare_backward(np.ones_like(x), 0)[1]) < 64 * 1024
+
+
+@pytest.mark.parametrize(("type_", "attributes"), CASES)
+def test_results_may_share_the_memory_of_what_they_come_from(type_: str, attributes: dict[str, Any]) -> None:
+    """Y on top of X, and dX on top of dY, give the very bits that separate memory gives."""
+    x, dy = normal(10, 40, 500, dtype="float32"), normal(10, 500, 40, dtype="float32").reshape(10, 40, 500)
+    operation = OneOperation(type_, [x], **attributes)
+    y, dx = operation.forward(), operation.backward(dy, 0)[0]
+    node, kernels = operation.node, kernels_for(type_)
+
+    shared = placed(x)
+    scratch = {r.name: poisoned(r.type) for r in operation.kind.forward_scratch(node)}
+    kernels.forward(Call(node, x=(shared,), y=(shared,), scratch=scratch))()
+    assert shared.tobytes() == y.tobytes()
+
+    shared = placed(dy)
+    scratch = {r.name: poisoned(r.type) for r in operation.needs(0).scratch}
+    kernels.backward(Call(node, y=(y,), dy=(shared,), dx=(shared,), scratch=scratch))()
+    assert shared.tobytes() == dx.tobytes()
