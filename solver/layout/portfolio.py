@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from solver.layout.branch_and_bound import Budget, climb
+from solver.layout.branch_and_bound import climb
 from solver.layout.cp_sat import refine
 from solver.layout.greedy import greedy_portfolio
 from solver.layout.instance import Instance
@@ -21,17 +21,21 @@ from solver.layout.load import max_load
 from solver.layout.outcome import settle
 from solver.layout.problem import Deadline, Layout, Outcome, Problem
 from solver.layout.search import improve
+from solver.layout.skyline_search import Budget
 
 __all__ = ["Portfolio"]
 
-#: Buffers up to which the exact methods are asked; beyond, even one descent takes seconds.
+#: Buffers up to which branch and bound is asked; beyond, even one descent takes seconds.
 EXACT_BUFFERS: Final = 1500
+
+#: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
+CP_SAT_BUFFERS: Final = 100
 
 #: Budgets, each worth two to three seconds at most and far less when the bound is within reach:
 #: what branch and bound looks at, placements of the local search, deterministic time of CP-SAT.
 BRANCH_WORK: Final = 6_000_000
 SEARCH_WORK: Final = 60_000
-CP_SAT_WORK: Final = 1.0
+CP_SAT_WORK: Final = 0.02
 
 
 @dataclass(slots=True)
@@ -92,7 +96,7 @@ def _search(instance: Instance, bound: int, deadline: Deadline, progress: _Progr
 
 def _exact(instance: Instance, bound: int, deadline: Deadline, progress: _Progress) -> None:
     """CP-SAT, from what the search has found and proved."""
-    if len(instance) <= EXACT_BUFFERS:
+    if len(instance) <= CP_SAT_BUFFERS:
         known = max(bound, progress.proved)
         refined = refine(instance, progress.layout, known, deadline, CP_SAT_WORK)
         progress.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)
