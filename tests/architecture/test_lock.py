@@ -16,7 +16,7 @@ Pins = dict[str, list[Requirement]]
 
 
 def read(path: Path) -> Pins:
-    """Pinned requirements by name; several where the version depends on the Python."""
+    """Pinned requirements by name; several where the version depends on the machine."""
     pins: Pins = {}
     for line in path.read_text().replace("\\\n", " ").splitlines():
         if line and not line.startswith("#"):
@@ -38,6 +38,11 @@ def test_only_exact_pins(locks: dict[str, Pins], name: str) -> None:
     pins = [pin for several in locks[name].values() for pin in several]
     assert all([spec.operator for spec in pin.specifier] == ["=="] for pin in pins)
     assert all(pin.url is None for pin in pins)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_one_version_for_every_python(locks: dict[str, Pins], name: str) -> None:
+    assert [package for package, pins in locks[name].items() if len(pins) > 1] == []
 
 
 @pytest.mark.parametrize("name", LOCKS)
