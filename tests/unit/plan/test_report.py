@@ -1,0 +1,149 @@
+"""Reports recount what a plan says; the map shows the buffers where they are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.layout import Lifespan, Proof, Status
+from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
+from solver.plan.report import live_curve, memory_map, report
+from solver.training.program import Lifetime, OperandKind
+
+A, D, G, W = OperandKind.ACTIVATION, OperandKind.DERIVATIVE, OperandKind.GRADIENT, OperandKind.PARAMETER
+
+
+def buffer(name: str, kind: OperandKind, offset: int, size: int, start: int, end: int) -> PlannedBuffer:
+    span = Lifespan(start, end)
+    return PlannedBuffer(name, kind, Lifetime.ITERATION, (size,), "uint8", size, size, 1, span, offset)
+
+
+def arena(size: int, *buffers: PlannedBuffer, name: str = "arena") -> Arena:
+    return Arena(name, size, Certificate(Status.OPTIMAL, Proof.MAX_LOAD, size, 0, "test"), buffers)
+
+
+def plan(steps: int, *arenas: Arena) -> Plan:
+    order = tuple(PlannedStep(f"s{n}", "Test", (), (), ()) for n in range(steps))
+    return Plan("test", "0" * 64, PlanOptions(), order, arenas, deterministic=True)
+
+
+SMALL = plan(
+    4,
+    arena(
+        12,
+        buffer("w", W, 0, 4, 0, 4),
+        buffer("a", A, 4, 4, 0, 2),
+        buffer("b", A, 8, 2, 1, 3),
+        buffer("d", D, 4, 4, 2, 4),
+    ),
+)
+
+
+def test_bytes_by_kind() -> None:
+    rows = {row.kind: (row.buffers, row.total, row.peak) for row in report(SMALL).kinds}
+    assert rows == {W: (1, 4, 4), A: (2, 6, 6), D: (1, 4, 4)}
+    assert report(SMALL).total == 14
+
+
+def test_peak() -> None:
+    (found,) = report(SMALL).arenas
+    assert found.curve == (8, 10, 10, 8)
+    assert (found.peak_step, found.peak_step_id, found.live_bytes) == (1, "s1", 10)
+    assert [b.id for b in found.live] == ["a", "w", "b"]
+    assert found.utilisation == pytest.approx(10 / 12)
+    assert found.fragmentation == pytest.approx(2 / 12)
+
+
+def test_empty_arena() -> None:
+    (found,) = report(plan(2, arena(0))).arenas
+    assert (found.peak_step, found.peak_step_id, found.live_bytes) == (None, None, 0)
+    assert found.curve == (0, 0)
+    assert found.utilisation == 1.0
+    assert found.fragmentation == 0.0
+
+
+def test_no_steps_at_all() -> None:
+    found = report(plan(0, arena(0)))
+    assert found.kinds == ()
+    assert found.total == 0
+    assert found.arenas[0].curve == ()
+
+
+def test_several_arenas() -> None:
+    both = plan(2, arena(4, buffer("w", W, 0, 4, 0, 2)), arena(8, buffer("a", A, 0, 8, 1, 2), name="other"))
+    first, second = report(both).arenas
+    assert (first.name, first.live_bytes, first.peak_step) == ("arena", 4, 0)
+    assert (second.name, second.live_bytes, second.peak_step) == ("other", 8, 1)
+    assert report(both).total == 12
+
+
+def test_map_at_full_resolution() -> None:
+    grid = memory_map(SMALL.arenas[0], 4, columns=4, rows=6)
+    assert grid.size == 12
+    assert grid.steps == 4
+    assert grid.rows == (
+        (None, None, None, None),
+        (None, A, A, None),
+        (A, A, D, D),
+        (A, A, D, D),
+        (W, W, W, W),
+        (W, W, W, W),
+    )
+
+
+def test_map_shows_what_fills_most_of_a_patch() -> None:
+    mixed = arena(4, buffer("a", A, 0, 1, 0, 4), buffer("g", G, 1, 2, 0, 4))
+    assert memory_map(mixed, 4, columns=1, rows=1).rows == ((G,),)
+
+
+def test_map_shows_mostly_free_as_free() -> None:
+    sparse = arena(8, buffer("a", A, 0, 2, 0, 4))
+    assert memory_map(sparse, 4, columns=1, rows=1).rows == ((None,),)
+
+
+def test_map_is_never_finer_than_the_arena() -> None:
+    grid = memory_map(arena(2, buffer("a", A, 0, 2, 0, 3)), 3, columns=80, rows=20)
+    assert grid.rows == ((A, A, A), (A, A, A))
+
+
+def test_map_of_nothing() -> None:
+    assert memory_map(arena(0), 0, columns=80, rows=20).rows == ()
+
+
+_SPANS = st.tuples(st.integers(0, 9), st.integers(1, 10)).map(lambda s: Lifespan(s[0], s[0] + s[1]))
+
+
+@given(st.lists(st.tuples(_SPANS, st.integers(1, 50)), max_size=12), st.integers(1, 20))
+def test_curve_counts_every_buffer_in_every_step(spans: list[tuple[Lifespan, int]], steps: int) -> None:
+    buffers = [buffer(str(n), A, 0, size, span.start, span.end) for n, (span, size) in enumerate(spans)]
+    expected = tuple(sum(size for span, size in spans if span.start <= t < span.end) for t in range(steps))
+    assert live_curve(buffers, steps) == expected
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(1, 40),
+    st.data(),
+    st.integers(1, 15),
+    st.integers(1, 15),
+)
+def test_one_buffer_on_the_map(steps: int, size: int, data: st.DataObject, columns: int, rows: int) -> None:
+    """A patch is filled exactly when the buffer covers at least half of it."""
+    start = data.draw(st.integers(0, steps - 1))
+    end = data.draw(st.integers(start + 1, steps))
+    offset = data.draw(st.integers(0, size - 1))
+    height = data.draw(st.integers(1, size - offset))
+    grid = memory_map(
+        arena(size, buffer("a", A, offset, height, start, end)), steps, columns=columns, rows=rows
+    )
+    columns, rows = min(columns, steps), min(rows, size)
+    for y, row in enumerate(reversed(grid.rows)):
+        for x, cell in enumerate(row):
+            width = overlap(x * steps, (x + 1) * steps, start * columns, end * columns)
+            tall = overlap(y * size, (y + 1) * size, offset * rows, (offset + height) * rows)
+            assert (cell is A) == (2 * width * tall >= steps * size)
+
+
+def overlap(a: int, b: int, c: int, d: int) -> int:
+    return max(0, min(b, d) - max(a, c))
