@@ -22,7 +22,7 @@ def plan_response(request: Request, digest: str, body: bytes, *, kept: bool, hit
     """
     headers = {"ETag": f'"{digest}"', "Cache-Control": _CACHE_CONTROL, "X-Cache": "hit" if hit else "miss"}
     if kept:
-        headers["Content-Location"] = f"/v1/plans/{digest}"
+        headers["Content-Location"] = f"{request.scope.get('root_path', '')}/v1/plans/{digest}"
     if _matches(request.headers.get("if-none-match", ""), digest):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)

@@ -41,7 +41,6 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         version=version(),
         description=_DESCRIPTION,
         lifespan=_lifespan,
-        root_path=settings.root_path,
         # The badge would ask a validator on the Internet.
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )

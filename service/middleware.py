@@ -71,7 +71,8 @@ class _Exchange:
             await problem_response(bug, self.request_id)(self._scope, receive, self.send)
 
     def log(self) -> None:
-        level = _log.debug if self._scope["path"] in _QUIET else _log.info
+        path = self._scope["path"].removeprefix(self._scope.get("root_path", ""))
+        level = _log.debug if path in _QUIET else _log.info
         level(
             "request",
             method=self._scope["method"],

@@ -37,6 +37,7 @@ def run(chosen: Settings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        root_path=chosen.root_path,
         timeout_graceful_shutdown=chosen.shutdown_seconds,
     )
     server = _Server(config, _url(listener))

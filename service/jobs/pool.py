@@ -106,7 +106,7 @@ class Worker:
 
     async def finished(self) -> int:
         """Exit code, once the process is gone and its pipes are closed."""
-        await self._pump
+        await asyncio.wait({self._pump})  # unlike a plain await, never cancels the pump
         if self._process.stdin is not None:
             self._process.stdin.close()
         return await self._process.wait()
@@ -139,6 +139,7 @@ class WorkerPool:
         self._workers: dict[int, Worker] = {}
         self._supervisors: list[asyncio.Task[None]] = []
         self._waiting = 0
+        self._leased = 0
 
     @property
     def size(self) -> int:
@@ -152,6 +153,16 @@ class WorkerPool:
     @property
     def pids(self) -> tuple[int, ...]:
         return tuple(worker.pid for worker in self._workers.values() if worker.alive)
+
+    @property
+    def idle(self) -> int:
+        """Live workers that wait for a request."""
+        return self.alive - self._leased
+
+    @property
+    def waiting(self) -> int:
+        """Callers that wait for a worker."""
+        return self._waiting
 
     def start(self) -> None:
         """Start all processes and return; `alive` counts those that are ready."""
@@ -193,9 +204,11 @@ class WorkerPool:
     async def lease(self) -> AsyncIterator[Worker]:
         """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time."""
         worker = await self._take()
+        self._leased += 1
         try:
             yield worker
         finally:
+            self._leased -= 1
             if worker.busy:
                 worker.kill()
             elif worker.alive:
