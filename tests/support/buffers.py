@@ -1,0 +1,123 @@
+"""Short ways to write layout problems in tests, and an oracle that tries everything."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+from solver.layout import Buffer, Layout, Lifespan, Problem
+
+__all__ = [
+    "DATA",
+    "best_peak",
+    "layout",
+    "problem",
+    "random_problem",
+    "read_csv",
+    "tight_problem",
+    "varied",
+]
+
+#: Public instances that stand beside the project in some check-outs; tests skip without them.
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+def problem(*rows: tuple[int, int, int], alignment: int = 1, capacity: int | None = None) -> Problem:
+    """Buffers b0, b1, ... from (size, start, end)."""
+    buffers = (Buffer(f"b{i}", z, Lifespan(s, e), alignment) for i, (z, s, e) in enumerate(rows))
+    return Problem(tuple(buffers), capacity)
+
+
+def layout(problem: Problem, *offsets: int) -> Layout:
+    tops = (offset + b.size for b, offset in zip(problem.buffers, offsets, strict=True))
+    return Layout(offsets, max(tops, default=0))
+
+
+def best_peak(problem: Problem) -> int:
+    """The smallest peak, from every order of placing each buffer as low as it goes.
+
+    Some order of the offsets of an optimum, moved down, reproduces its peak; pins come first.
+    """
+    free = [b for b in problem.buffers if b.offset is None]
+    pinned = [(b, b.offset) for b in problem.buffers if b.offset is not None]
+    best = sum(b.size + b.alignment for b in free) + max((o + b.size for b, o in pinned), default=0)
+
+    def descend(placed: list[tuple[Buffer, int]], left: list[Buffer], peak: int) -> None:
+        nonlocal best
+        if peak >= best:
+            return
+        if not left:
+            best = peak
+        for i, buffer in enumerate(left):
+            offset = _lowest(buffer, placed)
+            rest = left[:i] + left[i + 1 :]
+            descend([*placed, (buffer, offset)], rest, max(peak, offset + buffer.size))
+
+    descend(pinned, free, max((o + b.size for b, o in pinned), default=0))
+    return best
+
+
+def _lowest(buffer: Buffer, placed: Iterable[tuple[Buffer, int]]) -> int:
+    offset = 0
+    taken = sorted((o, o + b.size) for b, o in placed if b.lifespan.overlaps(buffer.lifespan))
+    for bottom, top in taken:
+        if offset + buffer.size <= bottom:
+            break
+        offset = max(offset, -(-top // buffer.alignment) * buffer.alignment)
+    return offset
+
+
+def random_problem(
+    rng: random.Random, buffers: int, steps: int, largest: int, alignments: tuple[int, ...] = (1,)
+) -> Problem:
+    made = []
+    for i in range(buffers):
+        start = rng.randrange(steps)
+        span = Lifespan(start, rng.randint(start + 1, steps))
+        made.append(Buffer(f"b{i}", rng.randint(1, largest), span, rng.choice(alignments)))
+    return Problem(tuple(made))
+
+
+def tight_problem(rng: random.Random) -> Problem:
+    """Nearly full at every step: the kind whose optimum may lie above the max-load bound."""
+    height, smallest = rng.randint(6, 14), rng.choice((1, 2, 3))
+    largest = rng.randint(max(smallest, height // 3), max(smallest, height // 2))
+    longest, alignment = rng.randint(3, 6), rng.choice((1, 1, 1, 2))
+    steps, made = rng.randint(5, 10), []
+    for step in range(steps):
+        load = sum(b.size for b in made if b.lifespan.end > step)
+        while load + smallest <= height:
+            size = rng.randint(smallest, min(height - load, largest))
+            span = Lifespan(step, min(steps, step + rng.randint(1, longest)))
+            made.append(Buffer(f"b{len(made)}", size, span, alignment))
+            load += size
+    return Problem(tuple(made))
+
+
+def varied(rng: random.Random, base: Problem) -> Problem:
+    """The same with one buffer a little larger, smaller, longer or shorter."""
+    buffers = list(base.buffers)
+    i = rng.randrange(len(buffers))
+    old, change = buffers[i], rng.choice((-1, 1))
+    size, start, end = old.size, old.lifespan.start, old.lifespan.end
+    match rng.randrange(3):
+        case 0:
+            size = max(1, size + change)
+        case 1:
+            start = max(0, min(end - 1, start + change))
+        case _:
+            end = max(start + 1, end + change)
+    buffers[i] = Buffer(old.id, size, Lifespan(start, end), old.alignment)
+    return Problem(tuple(buffers))
+
+
+def read_csv(path: Path, alignment: int = 1) -> Problem:
+    """The interchange format of public allocators: id, lower, upper, size; half-open."""
+    with path.open(newline="") as file:
+        rows = [
+            Buffer(row["id"], int(row["size"]), Lifespan(int(row["lower"]), int(row["upper"])), alignment)
+            for row in csv.DictReader(file)
+        ]
+    return Problem(tuple(rows))

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from solver.errors import ProblemError
+from solver.layout import MAX_BYTES, Buffer, Layout, Lifespan, Problem, check_problem, find_violations
+from tests.support.buffers import layout, problem, random_problem
+
+
+def buffer(id: str = "x", size: Any = 4, start: Any = 0, end: Any = 2, **other: Any) -> Buffer:
+    return Buffer(id, size, Lifespan(start, end), **other)
+
+
+@pytest.mark.parametrize(
+    ("bad", "field", "words"),
+    [
+        (buffer(size=0), "size", "size 0"),
+        (buffer(size=-3), "size", "size -3"),
+        (buffer(size=1.5), "size", "size 1.5"),
+        (buffer(size=True), "size", "size True"),
+        (buffer(size=2**63), "size", "size 9223372036854775808"),
+        (buffer(start=2, end=2), "lifespan", "empty lifespan [2, 2)"),
+        (buffer(start=3, end=2), "lifespan", "empty lifespan [3, 2)"),
+        (buffer(start=-1), "lifespan", "[-1, 2)"),
+        (buffer(end=2.0), "lifespan", "[0, 2.0)"),
+        (buffer(alignment=0), "alignment", "alignment 0"),
+        (buffer(alignment=-8), "alignment", "alignment -8"),
+        (buffer(alignment=12), "alignment", "alignment 12"),
+        (buffer(alignment=2.0), "alignment", "alignment 2.0"),
+        (buffer(offset=-1), "offset", "pinned at -1"),
+        (buffer(offset=0.0), "offset", "pinned at 0.0"),
+        (buffer(offset=24, alignment=16), "offset", "not a multiple of its alignment 16"),
+    ],
+)
+def test_a_bad_buffer_is_named_with_its_field(bad: Buffer, field: str, words: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        check_problem(Problem((buffer("good"), bad)))
+    assert words in caught.value.message
+    assert "'x'" in caught.value.message
+    assert caught.value.pointer == f"/buffers/1/{field}"
+    assert caught.value.remedy
+
+
+def test_ids_are_unique() -> None:
+    with pytest.raises(ProblemError, match="'a' has the id of another buffer") as caught:
+        check_problem(Problem((buffer("a"), buffer("b"), buffer("a"))))
+    assert caught.value.pointer == "/buffers/2/id"
+
+
+def test_pins_must_not_claim_the_same_bytes_at_the_same_time() -> None:
+    pins = (
+        buffer("a", 8, 0, 3, offset=0),
+        buffer("b", 8, 2, 4, offset=8),
+        buffer("c", 4, 2, 3, offset=6),
+    )
+    with pytest.raises(ProblemError, match=r"'c' is pinned where buffer '[ab]' is pinned"):
+        check_problem(Problem(pins))
+    check_problem(Problem(pins[:2]))
+
+
+def test_pins_may_share_bytes_at_different_times() -> None:
+    check_problem(Problem((buffer("a", 8, 0, 2, offset=0), buffer("b", 8, 2, 4, offset=0))))
+
+
+def test_sums_beyond_63_bits_are_refused_and_those_within_are_not() -> None:
+    check_problem(problem((2**62, 0, 1), (2**62 - 1, 0, 1)))
+    with pytest.raises(ProblemError, match="'b1' brings the sum"):
+        check_problem(problem((2**62, 0, 1), (2**62, 4, 5)))
+    with pytest.raises(ProblemError, match="'b0' brings the sum"):
+        check_problem(problem((MAX_BYTES, 0, 1), alignment=2))
+    with pytest.raises(ProblemError, match="brings the sum"):
+        check_problem(Problem((buffer("a", 2**62, offset=2**62), buffer("b", 1))))
+
+
+@pytest.mark.parametrize("capacity", [-1, 2.5, True])
+def test_a_capacity_is_a_number_of_bytes(capacity: Any) -> None:
+    with pytest.raises(ProblemError, match="capacity"):
+        check_problem(Problem((), capacity))
+
+
+def test_a_size_beyond_the_capacity_is_no_error_of_the_problem() -> None:
+    check_problem(problem((100, 0, 1), capacity=10))
+
+
+def test_a_right_layout_has_no_violations() -> None:
+    p = problem((4, 0, 2), (4, 1, 3), (4, 2, 4))
+    assert find_violations(p, layout(p, 0, 4, 0)) == ()
+
+
+def test_each_rule_is_named() -> None:
+    p = Problem((buffer("a", 4, alignment=4, offset=8), buffer("b", 4, alignment=4)), capacity=10)
+    found = find_violations(p, Layout((2, 4), 9))
+    assert [(v.rule, v.buffers) for v in found] == [
+        ("alignment", ("a",)),
+        ("pin", ("a",)),
+        ("overlap", ("a", "b")),
+        ("peak", ()),
+    ]
+    assert find_violations(p, Layout((8, 4), 12))[0].rule == "capacity"
+    assert find_violations(p, Layout((8, -4), 12))[0].rule == "offset"
+    assert find_violations(p, Layout((8,), 12))[0].rule == "count"
+
+
+def test_an_overlap_says_which_bytes_during_which_steps() -> None:
+    p = problem((10, 0, 5), (10, 3, 8))
+    (violation,) = find_violations(p, layout(p, 0, 6))
+    assert violation.detail == "both hold bytes [6, 10) during steps [3, 5)"
+
+
+def test_an_overlap_that_neighbours_do_not_show_is_found() -> None:
+    """The short first buffer hides, from who compares neighbours, that the two large ones meet."""
+    p = problem((100, 10, 31), (50, 0, 3), (90, 5, 31))
+    assert [v.buffers for v in find_violations(p, layout(p, 50, 0, 50))] == [("b2", "b0")]
+    tall = problem((100, 0, 9), (10, 0, 9), (10, 0, 9))
+    assert len(find_violations(tall, layout(tall, 0, 10, 50))) == 2
+
+
+def test_the_number_of_violations_can_be_limited() -> None:
+    p = problem(*[(4, 0, 2)] * 30)
+    assert len(find_violations(p, layout(p, *[0] * 30))) == 30 * 29 // 2
+    assert len(find_violations(p, layout(p, *[0] * 30), limit=5)) == 5
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_sweep_agrees_with_comparing_all_pairs(seed: int) -> None:
+    rng = random.Random(seed)
+    p = random_problem(rng, rng.randint(1, 25), 12, 9)
+    offsets = [rng.randrange(60) for _ in p.buffers]
+    expected = set()
+    for i, a in enumerate(p.buffers):
+        for j, b in enumerate(p.buffers[:i]):
+            apart = offsets[i] + a.size <= offsets[j] or offsets[j] + b.size <= offsets[i]
+            if a.lifespan.overlaps(b.lifespan) and not apart:
+                expected.add(frozenset((a.id, b.id)))
+    found = [frozenset(v.buffers) for v in find_violations(p, layout(p, *offsets))]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
