@@ -1,0 +1,169 @@
+"""Reshape, Flatten, Transpose, Pad and ReduceMean: shapes and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.graph.ops import lookup
+from solver.graph.ops.base import BackwardNeeds
+from solver.graph.types import DType, TensorType
+from tests.support.one_node import Input, needs_of, node_of, output_of
+
+INTEGERS = TensorType((2, 3), DType.INT32)
+DYNAMIC = TensorType((2,), DType.INT64)
+SHAPE = (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ([24], (24,)),
+        ([4, 6], (4, 6)),
+        ([-1], (24,)),
+        ([2, -1], (2, 12)),
+        ([0, 0, -1], (2, 3, 4)),
+        ([0, -1], (2, 12)),
+        ([1, 24, -1], (1, 24, 1)),
+    ],
+)
+def test_reshape(asked: list[int], shape: tuple[int, ...]) -> None:
+    assert output_of("Reshape", [SHAPE, asked]) == shape
+
+
+@pytest.mark.parametrize(
+    ("asked", "attributes", "reason"),
+    [
+        ([5, 5], {}, r"shape \[5, 5\] does not hold 24 elements"),
+        ([5, -1], {}, "does not hold 24 elements"),
+        ([-1, -1], {}, "more than one dimension open"),
+        ([-2, 12], {}, "dimension 0 of the shape must be positive or -1, not -2"),
+        ([1, 1, 1, 0], {}, "dimension 3 of the shape is 0, but the input has no such axis"),
+        ([0, 12], {"allowzero": 1}, "dimension 0 of the shape must be positive"),
+        ([24, 0, -1], {}, "does not hold"),
+    ],
+)
+def test_reshape_refuses(asked: list[int], attributes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ShapeMismatchError, match=rf"'dense1' \(Reshape\): .*{reason}"):
+        node_of("Reshape", [SHAPE, asked], **attributes)
+
+
+@pytest.mark.parametrize(
+    ("axis", "shape"), [(0, (1, 24)), (1, (2, 12)), (2, (6, 4)), (3, (24, 1)), (-1, (6, 4)), (-3, (1, 24))]
+)
+def test_flatten(axis: int, shape: tuple[int, ...]) -> None:
+    assert output_of("Flatten", [SHAPE], axis=axis) == shape
+
+
+@pytest.mark.parametrize("axis", [4, -4])
+def test_flatten_refuses_an_axis_it_lacks(axis: int) -> None:
+    with pytest.raises(AttributeRuleError, match=r"\[-3, 3\] for an input of rank 3"):
+        node_of("Flatten", [SHAPE], axis=axis)
+
+
+def test_transpose() -> None:
+    assert output_of("Transpose", [SHAPE]) == (4, 3, 2)
+    assert output_of("Transpose", [SHAPE], perm=(1, 2, 0)) == (3, 4, 2)
+    assert output_of("Transpose", [()]) == ()
+
+
+@pytest.mark.parametrize("perm", [(0, 1), (0, 0, 1), (0, 1, 3), (0, 1, -1)])
+def test_transpose_refuses_what_is_no_permutation(perm: tuple[int, ...]) -> None:
+    with pytest.raises(AttributeRuleError, match="permutation of the 3 axes"):
+        node_of("Transpose", [SHAPE], perm=perm)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape"),
+    [
+        ([[1, 0, 2, 0, 3, 0]], (3, 6, 6)),
+        ([[1, 2], None, [1]], (2, 6, 4)),
+        ([[1, 2, 3, 4], (), [-1, 0]], (8, 3, 8)),
+        ([[0] * 6, (1,)], SHAPE),
+        ([[], None, []], SHAPE),
+    ],
+)
+def test_pad(inputs: list[Input], shape: tuple[int, ...]) -> None:
+    assert output_of("Pad", [SHAPE, *inputs]) == shape
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        ([[1, 1]], "expected 6 pads, two for each padded axis, not 2"),
+        ([[0, 0, -1, 0, 0, 0]], "must not be negative"),
+        ([[1, 2], None, [3]], r"axes \[3\] must lie in \[-3, 2\]"),
+        ([[1, 2, 3, 4], None, [0, -3]], "name an axis twice"),
+        ([[0] * 6, (2,)], "scalar of the input's element type"),
+        ([[0] * 6, TensorType((), DType.FLOAT64)], "scalar of the input's element type"),
+    ],
+)
+def test_pad_refuses(inputs: list[Input], reason: str) -> None:
+    with pytest.raises(ShapeMismatchError, match=rf"'dense1' \(Pad\).*{reason}"):
+        node_of("Pad", [SHAPE, *inputs])
+
+
+def test_pad_refuses_modes_and_a_value_given_twice() -> None:
+    with pytest.raises(AttributeRuleError, match=r"'mode'.*'reflect'"):
+        node_of("Pad", [SHAPE, [0] * 6], mode="reflect")
+    with pytest.raises(AttributeRuleError, match="also given as input 2"):
+        node_of("Pad", [SHAPE, [0] * 6, ()], constant_value=1.0)
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs"),
+    [("Reshape", [SHAPE, [-1]]), ("Flatten", [SHAPE]), ("Transpose", [SHAPE]), ("Pad", [SHAPE, [0] * 6, ()])],
+)
+def test_movement_has_one_derivative_and_reads_nothing(type_: str, inputs: list[Input]) -> None:
+    assert lookup(type_).differentiable(node_of(type_, inputs)) == {0}
+    assert needs_of(type_, inputs, (0,))[2] == BackwardNeeds()
+
+
+@pytest.mark.parametrize(
+    ("type_", "more"), [("Reshape", [[-1]]), ("Flatten", []), ("Transpose", []), ("Pad", [[0] * 4])]
+)
+def test_integers_move_without_derivative(type_: str, more: list[Input]) -> None:
+    node = node_of(type_, [INTEGERS, *more])
+    assert node.outputs[0].dtype is DType.INT32
+    assert lookup(type_).differentiable(node) == set()
+
+
+@pytest.mark.parametrize(("type_", "position"), [("Reshape", 1), ("Pad", 1), ("Pad", 3), ("ReduceMean", 1)])
+def test_what_decides_a_shape_must_be_constant(type_: str, position: int) -> None:
+    inputs: list[Input] = [SHAPE, [1, 1], None, None]
+    inputs[position] = DYNAMIC
+    with pytest.raises(
+        ShapeMismatchError, match=f"Input {position} of operation 'dense1' .*integer constant"
+    ):
+        node_of(type_, inputs[: position + 1])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "shape"),
+    [
+        ([SHAPE], {}, (1, 1, 1)),
+        ([SHAPE], {"keepdims": 0}, ()),
+        ([SHAPE, [1]], {}, (2, 1, 4)),
+        ([SHAPE, [-1, 0]], {"keepdims": 0}, (3,)),
+        ([SHAPE], {"axes": (1, 2), "keepdims": 0}, (2,)),
+        ([SHAPE, []], {}, (1, 1, 1)),
+        ([SHAPE, []], {"noop_with_empty_axes": 1}, SHAPE),
+        ([SHAPE, None], {"noop_with_empty_axes": 1, "keepdims": 0}, SHAPE),
+    ],
+)
+def test_reduce_mean(inputs: list[Input], attributes: dict[str, Any], shape: tuple[int, ...]) -> None:
+    assert output_of("ReduceMean", inputs, **attributes) == shape
+    assert needs_of("ReduceMean", inputs, (0,), **attributes)[2] == BackwardNeeds()
+
+
+def test_reduce_mean_refuses() -> None:
+    with pytest.raises(AttributeRuleError, match="also given as input 1"):
+        node_of("ReduceMean", [SHAPE, [1]], axes=(1,))
+    with pytest.raises(ShapeMismatchError, match=r"axes \[3\] must lie in \[-3, 2\]"):
+        node_of("ReduceMean", [SHAPE, [3]])
+    with pytest.raises(ShapeMismatchError, match="name an axis twice"):
+        node_of("ReduceMean", [SHAPE], axes=(1, -2))
+    with pytest.raises(ShapeMismatchError, match="one floating element type"):
+        node_of("ReduceMean", [INTEGERS])

@@ -1,0 +1,67 @@
+"""Families and operators are found by looking."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import InternalError, UnknownOperatorError
+from solver.graph import ops
+from solver.graph.ops import FAMILIES, OPERATOR_NAMES, lookup
+from solver.graph.ops.base import OperationType
+
+HERE = {
+    "activation": ("Relu", "Clip", "Sigmoid", "Tanh", "Softmax"),
+    "arithmetic": ("Add", "Sub", "Mul", "Div"),
+    "linear": ("Gemm", "MatMul"),
+    "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
+    "movement": ("Reshape", "Flatten", "Transpose", "Pad"),
+    "reduction": ("ReduceMean",),
+}
+
+
+@pytest.mark.parametrize("family", HERE)
+def test_a_family_holds_its_operators(family: str) -> None:
+    assert FAMILIES[family] == HERE[family]
+
+
+def test_every_operator_is_in_one_family_and_found_by_name() -> None:
+    names = [name for operators in FAMILIES.values() for name in operators]
+    assert sorted(names) == list(OPERATOR_NAMES)
+    assert all(lookup(name).name == name for name in names)
+
+
+def test_helpers_are_no_families() -> None:
+    assert not [family for family in FAMILIES if family.startswith("_") or family == "base"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "close"),
+    [("relu", "Relu"), ("Gem", "Gemm"), ("SoftMax", "Softmax"), ("Reduce_Mean", "ReduceMean")],
+)
+def test_an_unknown_operator_gets_close_matches_and_all_names(wrong: str, close: str) -> None:
+    with pytest.raises(UnknownOperatorError, match=f"no operator '{wrong}'") as caught:
+        lookup(wrong)
+    assert f"Did you mean {close}" in caught.value.remedy
+    assert ", ".join(OPERATOR_NAMES) in caught.value.remedy
+
+
+def test_an_operator_unlike_any_gets_no_guess() -> None:
+    with pytest.raises(UnknownOperatorError) as caught:
+        lookup("Einsum42")
+    assert caught.value.remedy.startswith("Known operators: ")
+
+
+def test_two_operators_of_one_name_are_a_bug() -> None:
+    relu: OperationType = lookup("Relu")
+    with pytest.raises(InternalError, match="defines operator 'Relu' a second time"):
+        ops._by_name({"activation": (relu,), "other": (relu,)})
+
+
+@pytest.mark.parametrize("name", OPERATOR_NAMES)
+def test_what_every_operator_declares(name: str) -> None:
+    kind = lookup(name)
+    least, most = kind.arity
+    assert 1 <= least <= most
+    assert all(0 <= position < most for position in kind.constant_inputs)
+    assert ("activation" in kind.rules()) == kind.fuses_activation
+    assert kind.is_loss == (name in HERE["loss"])
