@@ -106,8 +106,10 @@ def _check_fields(document: InitializerDocument, path: _Path) -> None:
 
 def _decode(text: str, name: str, type_: TensorType, path: _Path) -> bytes:
     try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+        data = binascii.a2b_base64(text, strict_mode=True)
+        if 4 * -(-len(data) // 3) != len(text):  # strict mode lets more padding than needed pass
+            raise ValueError("Excess padding")
+    except ValueError as error:  # binascii.Error, too, and text beyond ASCII
         raise DocumentError(
             f"The values of operand {name!r} are not base64: {error}.",
             remedy="Encode with the standard alphabet and padding, without line breaks.",

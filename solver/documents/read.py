@@ -118,13 +118,13 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
     if kind == "literal_error":
         close = _close(str(detail["input"]), _choices(context))
         return f"{name} is {given}.", f"{close}It must be {context['expected']}."
-    wanted = detail["msg"] if kind == "wanted" else _WANTED.get(kind, "").format(**context)
+    wanted = detail["msg"] if kind in ("wanted", "power_of_two") else _WANTED.get(kind, "").format(**context)
     if not wanted:
         return f"{name} is {given}: {detail['msg']}.", "Correct it."
     return f"{name} is {given}.", f"It must be {wanted}."
 
 
-_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
+_RANGE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "power_of_two"}
 
 _WANTED = {
     "int_type": "an integer (no fraction, no true or false)",

@@ -39,7 +39,7 @@ def _check(error: ArenaplanError, pointer: str, words: tuple[str, ...]) -> None:
 
 
 def test_cases_have_names_of_their_own() -> None:
-    counts = Counter(case.id for case in (*BAD_TEXTS, *BAD_GRAPHS))
+    counts = Counter([case.id for case in BAD_TEXTS] + [case.id for case in BAD_GRAPHS])
     assert max(counts.values()) == 1
 
 

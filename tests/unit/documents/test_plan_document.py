@@ -1,0 +1,142 @@
+"""Plan documents: lossless, sealed, and refused after any change."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from solver.documents import canonical_json, dump_plan, graph_digest, load_plan, parse_json, seal
+from solver.errors import DocumentError, PlanError
+from solver.pipeline import plan
+from solver.plan import Plan, PlanOptions, verify
+from tests.support.graphs import chain
+
+
+@pytest.fixture(scope="module")
+def made() -> Plan:
+    return plan(chain(learning_rate=0.1), PlanOptions(alignment=32, deadline_seconds=None))
+
+
+@pytest.fixture
+def document(made: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = parse_json(dump_plan(made))
+    return found
+
+
+def test_round_trip(made: Plan) -> None:
+    again = load_plan(dump_plan(made))
+    assert again == made
+    assert dump_plan(again) == dump_plan(made)
+    assert load_plan(dump_plan(made, indent=2)) == made
+    assert verify(again) == ()
+
+
+def test_document_says_what_it_sums_up(made: Plan, document: dict[str, Any]) -> None:
+    assert document["arena_bytes"] == made.arena_bytes
+    assert document["lower_bound"] == made.lower_bound
+    assert document["graph_digest"] == graph_digest(chain(learning_rate=0.1))
+
+
+def test_digest_can_be_checked_by_anyone(document: dict[str, Any]) -> None:
+    digest = document.pop("digest")
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert hashlib.sha256(text.encode()).hexdigest() == digest
+    assert canonical_json(document) == text.encode()
+
+
+def test_seal_does_not_depend_on_an_earlier_seal(made: Plan) -> None:
+    assert seal(seal(dataclasses.replace(made, digest="x"))) == made
+
+
+def test_seconds_seal_alike_however_they_are_written(made: Plan) -> None:
+    whole = seal(dataclasses.replace(made, options=PlanOptions(deadline_seconds=5)))
+    assert load_plan(dump_plan(whole)) == whole
+
+
+def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict | list) and value:
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(child, (*path, key))
+    else:
+        yield path
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return value + "x" if isinstance(value, str) else 1
+
+
+def test_every_change_of_content_is_refused(document: dict[str, Any]) -> None:
+    for path in leaves(document):
+        other = copy.deepcopy(document)
+        target: Any = other
+        for part in path[:-1]:
+            target = target[part]
+        target[path[-1]] = changed(target[path[-1]])
+        with pytest.raises((PlanError, DocumentError)) as caught:
+            load_plan(other)
+        assert caught.value.remedy
+
+
+def test_words_of_a_broken_seal(document: dict[str, Any]) -> None:
+    document["arenas"][0]["buffers"][0]["offset"] += 32
+    with pytest.raises(PlanError, match="does not match its digest") as caught:
+        load_plan(document)
+    assert caught.value.pointer == "/digest"
+
+
+@pytest.mark.parametrize("name", ["arena_bytes", "lower_bound"])
+def test_wrong_sum(document: dict[str, Any], name: str) -> None:
+    document[name] += 1
+    with pytest.raises(PlanError, match=f"says {name}") as caught:
+        load_plan(document)
+    assert caught.value.pointer == f"/{name}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "word"),
+    [
+        ("kind", "weights", DocumentError, "'parameter'"),
+        ("lifetime", "forever", DocumentError, "'max'"),
+        ("dtype", "float16", DocumentError, "'float32'"),
+        ("size", 2**63, PlanError, "at most"),
+        ("offset", 1.0, DocumentError, "an integer"),
+        ("end", 0, PlanError, "half-open"),
+        ("start", -1, PlanError, "half-open"),
+        ("shape", 3, DocumentError, "a list"),
+        ("id", "a\u001b[2J", DocumentError, "control characters"),
+    ],
+)
+def test_bad_buffer(
+    document: dict[str, Any], field: str, value: Any, error: type[Exception], word: str
+) -> None:
+    document["arenas"][0]["buffers"][1][field] = value
+    with pytest.raises((DocumentError, PlanError)) as caught:
+        load_plan(document)
+    assert type(caught.value) is error
+    assert caught.value.pointer.startswith("/arenas/0/buffers/1/")
+    assert word in str(caught.value)
+
+
+def test_missing_and_unknown_fields(document: dict[str, Any]) -> None:
+    del document["arenas"][0]["certificate"]["proof"]
+    with pytest.raises(DocumentError, match=r"arenas\[0\]\.certificate\.proof is missing") as caught:
+        load_plan(document)
+    assert caught.value.pointer == "/arenas/0/certificate/proof"
+    document["arenas"][0]["certificate"]["prof"] = None
+    with pytest.raises(DocumentError, match="Did you mean 'proof'"):
+        load_plan(document)
+
+
+def test_a_graph_is_no_plan() -> None:
+    with pytest.raises(DocumentError, match=r"'arenaplan\.graph', not 'arenaplan\.plan'"):
+        load_plan(b'{"format": "arenaplan.graph", "version": 1}')

@@ -1,0 +1,295 @@
+"""Graphs, options, buffers and reports: nothing is lost on the way to JSON and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from solver.documents import (
+    dump_buffers,
+    dump_graph,
+    dump_options,
+    dump_report,
+    graph_digest,
+    load_buffers,
+    load_graph,
+    load_options,
+    load_report,
+    parse_json,
+)
+from solver.errors import BatchError, DocumentError, OptionsError, ProblemError
+from solver.graph import Role, Trainable
+from solver.layout.problem import Buffer, Lifespan, Problem
+from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
+from tests.support.documents import graph_document, mutated
+from tests.support.graphs import chain
+
+# ------------------------------------------------------------------------------------------- graphs
+
+
+def test_graph_document() -> None:
+    graph = load_graph(json.dumps(graph_document()).encode())
+    assert graph.name == "small"
+    assert graph.operands["image"].shape == (4, 2, 3)
+    assert graph.operands["hidden"].role is Role.INTERMEDIATE
+    assert graph.trainable == ("fc1.weight", "bias", "fc2.weight")
+    assert dict(graph.optimizer.attributes) == {"learning_rate": 0.001}
+    assert graph.outputs == ("probabilities",)
+    assert load_graph(dump_graph(graph)) == graph
+
+
+def test_parsed_document_is_left_alone() -> None:
+    document = graph_document()
+    load_graph(document)
+    assert document == graph_document()
+
+
+def test_graph_made_in_code() -> None:
+    choices: tuple[Trainable, ...] = ("all", 1, ["w1"])
+    for trainable in choices:
+        graph = chain(trainable=trainable)
+        assert load_graph(dump_graph(graph)) == graph
+        assert load_graph(dump_graph(graph, indent=2)) == graph
+
+
+def test_dumped_graph_is_stable() -> None:
+    once = dump_graph(load_graph(graph_document()))
+    assert dump_graph(load_graph(once)) == once
+    assert b"batch" not in once
+
+
+def test_attributes_keep_their_kinds() -> None:
+    document = mutated("/operations/1/attributes", {"alpha": 2.0, "transA": 0, "activation": "Tanh"})
+    again = load_graph(dump_graph(load_graph(document)))
+    assert repr(dict(again.operations[1].attributes)) == "{'alpha': 2.0, 'transA': 0, 'activation': 'Tanh'}"
+
+
+def test_operations_in_any_order() -> None:
+    document = graph_document()
+    document["operations"].reverse()
+    assert load_graph(document).operations == load_graph(graph_document()).operations
+
+
+def test_batch_override() -> None:
+    assert load_graph(graph_document(), batch=9).operands["logits"].shape == (9, 5)
+    without = mutated("/batch", ...)
+    assert load_graph(without, batch=4) == load_graph(graph_document())
+
+
+@pytest.mark.parametrize("batch", [0, -1, 2**63])
+def test_batch_override_out_of_range(batch: int) -> None:
+    with pytest.raises(BatchError) as caught:
+        load_graph(graph_document(), batch=batch)
+    assert caught.value.pointer == "/batch"
+
+
+def test_batch_override_without_a_symbol() -> None:
+    with pytest.raises(BatchError, match="no shape of the graph is symbolic"):
+        load_graph(dump_graph(load_graph(graph_document())), batch=4)
+
+
+@pytest.mark.parametrize(
+    ("trainable", "expected"),
+    [
+        ("all", ("fc1.weight", "bias", "fc2.weight")),
+        ({"last": 0}, ()),
+        ({"last": 1}, ("bias", "fc2.weight")),
+        (["fc2.weight", "fc1.weight"], ("fc1.weight", "fc2.weight")),
+        ([], ()),
+    ],
+)
+def test_trainable_set(trainable: Any, expected: tuple[str, ...]) -> None:
+    assert load_graph(mutated("/trainable", trainable)).trainable == expected
+
+
+def test_frozen_operand() -> None:
+    assert load_graph(mutated("/operands/4/trainable", False)).trainable == ("fc1.weight", "fc2.weight")
+
+
+# ------------------------------------------------------------------------------------------ digests
+
+
+def test_digest_is_that_of_the_graph_and_not_of_its_spelling() -> None:
+    digest = graph_digest(load_graph(graph_document()))
+    assert len(digest) == 64
+    assert graph_digest(load_graph(json.dumps(graph_document(), indent=3).encode())) == digest
+    assert graph_digest(load_graph(mutated("/name", "another title"))) == digest
+    assert graph_digest(load_graph(mutated("/operations/1/outputs", ["hidden"]))) == digest
+    assert graph_digest(load_graph(mutated("/trainable", {"last": 2}))) == digest
+    assert graph_digest(load_graph(dump_graph(load_graph(graph_document())))) == digest
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("/batch", 5),
+        ("/trainable", ["bias"]),
+        ("/outputs", []),
+        ("/optimizer/learning_rate", 0.002),
+        ("/optimizer/type", "SGD"),
+        ("/operations/1/attributes/activation", "Tanh"),
+        ("/operations/1/name", "first"),
+        ("/operands/3/initializer/seed", 2),
+        ("/operands/3/initializer", {"kind": "zeros"}),
+        ("/operands/4/initializer", {"kind": "values", "values": [1, 2, 3, 4, 5]}),
+        ("/operands/2/initializer/values", [4, 6]),
+    ],
+)
+def test_digest_sees_all_that_decides_training(pointer: str, value: Any) -> None:
+    assert graph_digest(load_graph(mutated(pointer, value))) != graph_digest(load_graph(graph_document()))
+
+
+def test_digest_sees_every_value() -> None:
+    digests = {
+        graph_digest(load_graph(mutated("/operands/4/initializer", {"kind": "values", "values": values})))
+        for values in ([0, 0, 0, 0, 0], [0, 0, 0, 0, 1], [-0.0, 0, 0, 0, 0])
+    }
+    assert len(digests) == 3
+
+
+# ------------------------------------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PlanOptions(),
+        PlanOptions("onert", "greedy", 3, 64, 10**12, 2.5, 0, "end"),
+        PlanOptions(deadline_seconds=5, capacity=0),
+    ],
+)
+def test_options(options: PlanOptions) -> None:
+    assert load_options(dump_options(options)) == options
+    assert dump_options(load_options(dump_options(options, indent=1))) == dump_options(options)
+
+
+def test_options_need_nothing() -> None:
+    assert load_options({}) == PlanOptions()
+    assert load_options(b'{"alignment": 32, "capacity": null}') == PlanOptions(alignment=32)
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "pointer", "word"),
+    [
+        ({"alignment": 24}, OptionsError, "/alignment", "power of two"),
+        ({"alignment": 0}, OptionsError, "/alignment", "at least 1"),
+        ({"alignment": "16"}, DocumentError, "/alignment", "an integer"),
+        ({"batch": 0}, OptionsError, "/batch", "at least 1"),
+        ({"batch": True}, DocumentError, "/batch", "an integer"),
+        ({"capacity": -1}, OptionsError, "/capacity", "at least 0"),
+        ({"capacity": 2**63}, OptionsError, "/capacity", "at most"),
+        ({"capacity": 1.5}, DocumentError, "/capacity", "an integer"),
+        ({"deadline_seconds": -0.1}, OptionsError, "/deadline_seconds", "at least 0"),
+        ({"deadline_seconds": float("nan")}, DocumentError, "/deadline_seconds", "finite"),
+        ({"scratch_budget": -1}, OptionsError, "/scratch_budget", "at least 0"),
+        ({"scratch_budget": None}, DocumentError, "/scratch_budget", "an integer"),
+        ({"target": 5}, DocumentError, "/target", "a string"),
+        ({"aligment": 16}, DocumentError, "/aligment", "Did you mean 'alignment'"),
+        ({"format": "arenaplan.graph"}, DocumentError, "/format", "arenaplan.options"),
+        ({"version": 3}, DocumentError, "/version", "Known versions: 1"),
+    ],
+)
+def test_bad_options(document: dict[str, Any], error: type[Exception], pointer: str, word: str) -> None:
+    with pytest.raises(DocumentError if error is DocumentError else OptionsError) as caught:
+        load_options(document)
+    assert type(caught.value) is error
+    assert caught.value.pointer == pointer
+    assert word in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------ buffers
+
+
+def test_buffers() -> None:
+    problem = Problem(
+        (
+            Buffer("a", 8, Lifespan(0, 3)),
+            Buffer("b", 2**40, Lifespan(-2, 1), alignment=64, offset=128),
+        ),
+        capacity=2**50,
+    )
+    assert load_buffers(dump_buffers(problem)) == problem
+    assert load_buffers(dump_buffers(Problem(()))) == Problem(())
+
+
+def test_buffers_leave_defaults_out() -> None:
+    document = parse_json(dump_buffers(Problem((Buffer("a", 8, Lifespan(0, 3)),))))
+    assert document == {
+        "format": "arenaplan.buffers",
+        "version": 1,
+        "buffers": [{"id": "a", "size": 8, "start": 0, "end": 3}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("buffer", "error", "pointer"),
+    [
+        ({"start": 3, "end": 3}, ProblemError, "/buffers/0/end"),
+        ({"start": 3, "end": 2}, ProblemError, "/buffers/0/end"),
+        ({"size": -1}, ProblemError, "/buffers/0/size"),
+        ({"size": 2**63}, ProblemError, "/buffers/0/size"),
+        ({"alignment": 0}, ProblemError, "/buffers/0/alignment"),
+        ({"offset": -1}, ProblemError, "/buffers/0/offset"),
+        ({"size": 1.0}, DocumentError, "/buffers/0/size"),
+        ({"sise": 1}, DocumentError, "/buffers/0/sise"),
+    ],
+)
+def test_bad_buffers(buffer: dict[str, Any], error: type[Exception], pointer: str) -> None:
+    whole = {"id": "a", "size": 1, "start": 0, "end": 1, **buffer}
+    with pytest.raises((DocumentError, ProblemError)) as caught:
+        load_buffers({"format": "arenaplan.buffers", "version": 1, "buffers": [whole]})
+    assert type(caught.value) is error
+    assert caught.value.pointer == pointer
+
+
+# ------------------------------------------------------------------------------------------ reports
+
+
+def report(loss: float = 0.1) -> ValidationReport:
+    return ValidationReport(
+        steps=(StepReport(1, loss, 0.1 + 0.2, False, ("w", "w@first_moment")),),
+        violations=(Violation("overlap", ("a", "b"), "'a' and 'b' share bytes."),),
+        identical=False,
+        compared=7,
+        arena_bytes=4096,
+    )
+
+
+@pytest.mark.parametrize("loss", [0.1, 5e-324, -0.0, 1e308, math.inf, -math.inf])
+def test_report(loss: float) -> None:
+    again = load_report(dump_report(report(loss)))
+    assert again == report(loss)
+    assert math.copysign(1, again.steps[0].loss) == math.copysign(1, loss)
+
+
+def test_report_of_a_run_that_diverged() -> None:
+    data = dump_report(report(math.nan), indent=2)
+    assert parse_json(data)["steps"][0]["loss"] == "NaN"
+    assert math.isnan(load_report(data).steps[0].loss)
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"steps": [{"step": 1}]}, "/steps/0/loss"),
+        ({"compared": -1}, "/compared"),
+        ({"identical": 1}, "/identical"),
+        ({"violations": [{"rule": 1, "buffers": [], "detail": ""}]}, "/violations/0/rule"),
+    ],
+)
+def test_bad_report(change: dict[str, Any], pointer: str) -> None:
+    document = {**parse_json(dump_report(report())), **change}
+    with pytest.raises(DocumentError) as caught:
+        load_report(document)
+    assert caught.value.pointer == pointer
+
+
+def test_bad_loss_of_a_report() -> None:
+    document = parse_json(dump_report(report()))
+    document["steps"][0]["loss"] = "much"
+    with pytest.raises(DocumentError) as caught:
+        load_report(document)
+    assert caught.value.pointer == "/steps/0/loss"

@@ -1,0 +1,62 @@
+"""The committed JSON Schemas are those of the models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import solver.documents
+from solver.documents import SCHEMAS
+from solver.documents.fields import DTypeName
+from solver.documents.schema import generate, text, write
+from solver.graph import DType
+from solver.layout.problem import Proof, Status
+from solver.training.program import Lifetime, OperandKind
+
+FOLDER = Path(solver.documents.__file__).with_name("schemas")
+KINDS = ("buffers", "graph", "options", "plan", "report")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_committed_schema_is_current(kind: str) -> None:
+    """`python -m solver.documents.schema` writes them anew."""
+    assert (FOLDER / f"{kind}.json").read_text(encoding="utf-8") == text(kind)
+    assert SCHEMAS[kind] == generate(kind)
+
+
+def test_all_kinds() -> None:
+    assert tuple(SCHEMAS) == KINDS
+
+
+def test_write(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == set(KINDS)
+
+
+def test_nothing_unknown_is_allowed() -> None:
+    for schema in SCHEMAS.values():
+        assert schema["additionalProperties"] is False
+        assert {"format", "version"} <= set(schema["properties"])
+        for definition in schema.get("$defs", {}).values():
+            assert definition["additionalProperties"] is False
+
+
+def choices(schema: dict[str, Any], definition: str, name: str) -> set[str]:
+    found = schema["$defs"][definition]["properties"][name]
+    return set(found["enum"] if "enum" in found else found["anyOf"][0]["enum"])
+
+
+def test_lists_of_choices_are_those_of_the_core() -> None:
+    plan = SCHEMAS["plan"]
+    assert choices(plan, "BufferOfPlan", "kind") == {kind.value for kind in OperandKind}
+    assert choices(plan, "BufferOfPlan", "lifetime") == {lifetime.value for lifetime in Lifetime}
+    assert choices(plan, "CertificateOfPlan", "status") == {status.value for status in Status}
+    assert choices(plan, "CertificateOfPlan", "proof") == {proof.value for proof in Proof}
+    assert set(DTypeName.__args__) == {dtype.value for dtype in DType}  # type: ignore[attr-defined]  # a Literal
+
+
+def test_optional_header_of_options() -> None:
+    assert SCHEMAS["options"].get("required", []) == []
+    assert {"format", "version"} <= set(SCHEMAS["graph"]["required"])
