@@ -1,7 +1,7 @@
 """Activations that an operator applies to its own output, and their derivative read back from it.
 
 Every function works in place or into memory given to it; nothing of tensor size is allocated
-(NumPy's own casting buffers stay below 64 KiB).
+(NumPy's iterator may reserve 8192 elements an operand where strides do not merge).
 """
 
 from __future__ import annotations
@@ -64,17 +64,8 @@ def _none_derivative(y: Array, dy: Array, out: Array) -> None:
         np.copyto(out, dy)
 
 
-def _one_where_positive(values: Array, out: Array) -> None:
-    """1 where a value is above 0, 0 where it is 0; values are never negative."""
-    if values.flags.c_contiguous and out.flags.c_contiguous:
-        np.greater(values, 0, out=out)
-    else:
-        # Casting a mask between strided arrays would buffer all of them; sign casts nothing.
-        np.sign(values, out=out)
-
-
 def _relu_derivative(y: Array, dy: Array, out: Array) -> None:
-    _one_where_positive(y, out)
+    np.greater(y, 0, out=out)
     np.multiply(out, dy, out=out)
 
 
@@ -82,7 +73,7 @@ def _relu6_derivative(y: Array, dy: Array, out: Array) -> None:
     # y (6 - y) is positive exactly inside (0, 6): one mask instead of two.
     np.subtract(_SIX, y, out=out)
     np.multiply(out, y, out=out)
-    _one_where_positive(out, out)
+    np.greater(out, 0, out=out)
     np.multiply(out, dy, out=out)
 
 

@@ -88,4 +88,5 @@ def test_nothing_of_tensor_size_is_allocated(name: str, strided: bool) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 64 * 1024
+    # NumPy reserves 32 KiB for each of three strided operands, whatever their size.
+    assert peak < (128 if strided else 16) * 1024
