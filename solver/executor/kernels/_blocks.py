@@ -45,10 +45,15 @@ _BUFFER_ELEMENTS = 2048
 
 
 def present(*arrays: Array | None) -> tuple[Array, ...]:
-    """The arrays, all of which a step must have. Raises InternalError when one is left out."""
+    """The arrays, all of which a step must have, C-contiguous: reshaping another would copy it.
+
+    Raises InternalError when one is left out or has gaps.
+    """
     found = tuple(array for array in arrays if array is not None)
     if len(found) != len(arrays):
         raise InternalError("A kernel was prepared without an array that it needs.")
+    if not all(array.flags.c_contiguous for array in found):
+        raise InternalError("A kernel was prepared with an array that is not C-contiguous.")
     return found
 
 

@@ -38,6 +38,11 @@ def test_present_refuses_a_missing_array() -> None:
         present(np.zeros(1), None)
 
 
+def test_present_refuses_an_array_with_gaps() -> None:
+    with pytest.raises(InternalError, match="not C-contiguous"):
+        present(np.zeros((2, 3)).T)
+
+
 def test_staging_is_the_front_of_scratch() -> None:
     scratch = np.arange(10)
     view = staging(scratch, (2, 3))
