@@ -35,6 +35,7 @@ CP_SAT_BUFFERS: Final = 100
 #: what branch and bound looks at, placements of the local search, deterministic time of CP-SAT.
 BRANCH_WORK: Final = 6_000_000
 SEARCH_WORK: Final = 60_000
+SEARCH_WORK_PER_BUFFER: Final = 400
 CP_SAT_WORK: Final = 0.02
 
 
@@ -86,7 +87,8 @@ class Portfolio:
 def _search(instance: Instance, bound: int, deadline: Deadline, progress: _Progress) -> None:
     """Branch and bound where it applies, which beats local search there by far; else local search."""
     if instance.pinned or instance.misaligning or len(instance) > EXACT_BUFFERS:
-        improved = improve(instance, progress.layout, bound, SEARCH_WORK, deadline)
+        work = min(SEARCH_WORK, SEARCH_WORK_PER_BUFFER * len(instance))
+        improved = improve(instance, progress.layout, bound, work, deadline)
         progress.take("search", improved.layout, cut=improved.cut)
     else:
         budget = Budget(BRANCH_WORK, deadline)

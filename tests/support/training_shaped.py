@@ -1,12 +1,12 @@
 """Layout problems with the shape of one training step, made from a seed.
 
-    step        0 ........ layers-1 | layers ........ 2*layers-1
-    weight      |=============================================|     whole run, with optimizer state
-    activation       |=====================================|        forward to its backward: nested
-    branch                |=========|   skips some layers           |====|  and its derivative back
-    scratch              ||                                ||       one step
-    derivative                                          |==|        one backward step to the next
-    gradient                                               ||       one step, then applied
+step        0 ........ layers-1 | layers ........ 2*layers-1
+weight      |=============================================|     whole run, with optimizer state
+activation       |=====================================|        forward to its backward: nested
+branch                |=========|   skips some layers           |====|  and its derivative back
+scratch              ||                                ||       one step
+derivative                                          |==|        one backward step to the next
+gradient                                               ||       one step, then applied
 """
 
 from __future__ import annotations
