@@ -1,0 +1,90 @@
+"""The example that fails a build: exit codes and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clients import Client
+from examples import build_pipeline
+from tests.unit.clients.test_client import CAPACITY, PLAN, problem
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.json"
+    path.write_text("{}")
+    return path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, reply: httpx.Response, *arguments: str) -> int:
+    def client(url: str) -> Client:
+        return Client(url, transport=httpx.MockTransport(lambda _request: reply), sleep=lambda _s: None)
+
+    monkeypatch.setattr(build_pipeline, "Client", client)
+    return build_pipeline.main([*arguments])
+
+
+def test_fits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path) -> None:
+    assert run(monkeypatch, httpx.Response(200, json=PLAN), "--capacity", "1KiB", str(graph)) == 0
+    assert capsys.readouterr().out == f"ok   {graph}: 120 of 1,024 bytes (optimal, plan abc)\n"
+
+
+def test_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path
+) -> None:
+    assert run(monkeypatch, problem(CAPACITY), "--capacity", "100", str(graph)) == 1
+    out = capsys.readouterr().out
+    assert f"FAIL {graph}: needs 120 bytes, 20 more than 100." in out
+    assert "live at the peak: w (80 bytes)" in out
+
+
+def test_a_bad_graph(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path
+) -> None:
+    bad: dict[str, Any] = {"type": "/problems/invalid-loss", "status": 422, "detail": "No loss."}
+    assert run(monkeypatch, problem(bad), "--capacity", "100", str(graph)) == 1
+    assert "No loss." in capsys.readouterr().out
+
+
+def test_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], graph: Path
+) -> None:
+    bug: dict[str, Any] = {"type": "/problems/internal-error", "status": 500, "detail": "A bug."}
+    assert run(monkeypatch, problem(bug), "--capacity", "100", str(graph)) == 2
+    assert "cannot tell: A bug." in capsys.readouterr().err
+
+
+def test_no_such_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing.json")
+    assert run(monkeypatch, httpx.Response(200, json=PLAN), "--capacity", "100", missing) == 2
+    assert "missing.json" in capsys.readouterr().err
+
+
+def test_sizes() -> None:
+    assert [build_pipeline.size(text) for text in ("7", "2KiB", "3MiB", "1GiB")] == [
+        7,
+        2048,
+        3 * 2**20,
+        2**30,
+    ]
+
+
+def test_the_request_carries_the_capacity(monkeypatch: pytest.MonkeyPatch, graph: Path) -> None:
+    bodies: list[Any] = []
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, json=PLAN)
+
+    monkeypatch.setattr(
+        build_pipeline, "Client", lambda url: Client(url, transport=httpx.MockTransport(reply))
+    )
+    assert build_pipeline.main(["--capacity", "2KiB", str(graph), str(graph)]) == 0
+    assert bodies == [{"graph": {}, "options": {"capacity": 2048}}] * 2

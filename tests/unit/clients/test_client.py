@@ -1,0 +1,304 @@
+"""Both clients against a scripted service: what they send, return, raise and try again."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import clients
+from clients import (
+    AsyncClient,
+    CapacityExceeded,
+    Client,
+    ClientError,
+    ConnectionFailed,
+    PlanResult,
+    ProblemError,
+    Retry,
+    UnexpectedAnswer,
+)
+
+GRAPH = {"name": "g"}
+Reply = httpx.Response | httpx.TransportError
+
+PLAN: dict[str, Any] = {
+    "digest": "abc",
+    "deterministic": True,
+    "arenas": [
+        {
+            "name": "arena",
+            "size": 120,
+            "certificate": {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
+        }
+    ],
+}
+REPORT: dict[str, Any] = {
+    "identical": False,
+    "compared": 3,
+    "arena_bytes": 120,
+    "steps": [{"step": 1, "loss": 0.5, "reference_loss": 0.25, "identical": False, "differing": ["w"]}],
+    "violations": [{"rule": "overlap", "buffers": ["a", "b"], "detail": "They overlap."}],
+}
+CAPACITY: dict[str, Any] = {
+    "type": "/problems/capacity-exceeded",
+    "title": "The arena does not fit",
+    "status": 409,
+    "detail": "Too large.",
+    "pointer": "/options/capacity",
+    "remedy": "Give more.",
+    "required": 120,
+    "available": 100,
+    "excess": 20,
+    "live_at_peak": [{"operand": "w", "bytes": 80}],
+}
+
+
+class Service:
+    """Replies in the order given, the last one for ever; remembers requests and pauses."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.requests: list[httpx.Request] = []
+        self.pauses: list[float] = []
+        self.transport = httpx.MockTransport(self._reply)
+
+    def _reply(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, httpx.TransportError):
+            raise reply
+        return httpx.Response(reply.status_code, headers=reply.headers, content=reply.content)
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.requests[-1].content)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def async_sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+Call = Callable[..., Any]
+
+
+async def _blocking(service: Service, method: str, *args: Any, **more: Any) -> Any:
+    retry = Retry(base=1.0, chance=lambda: 1.0)
+    with Client("http://test/base/", retry=retry, transport=service.transport, sleep=service.sleep) as client:
+        return getattr(client, method)(*args, **more)
+
+
+async def _asynchronous(service: Service, method: str, *args: Any, **more: Any) -> Any:
+    retry = Retry(base=1.0, chance=lambda: 1.0)
+    async with AsyncClient(
+        "http://test/base/", retry=retry, transport=service.transport, sleep=service.async_sleep
+    ) as client:
+        return await getattr(client, method)(*args, **more)
+
+
+@pytest.fixture(params=[_blocking, _asynchronous], ids=["blocking", "asynchronous"])
+def call(request: pytest.FixtureRequest) -> Call:
+    """Call a method of either client."""
+    chosen: Call = request.param
+    return chosen
+
+
+def ok(document: Any, **headers: str) -> httpx.Response:
+    return httpx.Response(200, json=document, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def problem(document: dict[str, Any]) -> httpx.Response:
+    return httpx.Response(
+        document["status"], json=document, headers={"Content-Type": "application/problem+json"}
+    )
+
+
+async def test_plan(call: Call) -> None:
+    service = Service(ok(PLAN, X_Cache="hit"))
+    result = await call(service, "plan", GRAPH, {"solver": "greedy", "batch": 1}, batch=32, capacity=None)
+    assert service.requests[0].method == "POST"
+    assert str(service.requests[0].url) == "http://test/base/v1/plan"
+    assert service.requests[0].headers["content-type"] == "application/json"
+    assert service.body == {"graph": GRAPH, "options": {"solver": "greedy", "batch": 32}}
+    assert (result.digest, result.arena_bytes, result.lower_bound) == ("abc", 120, 120)
+    assert (result.status, result.proof, result.gap) == ("optimal", "max-load", 0.0)
+    assert result.deterministic
+    assert result.cached
+    assert result.document == PLAN
+    assert result.arenas[0].solver == "greedy"
+
+
+async def test_graphs_as_bytes_and_files(call: Call, tmp_path: Path) -> None:
+    """Sent as they are, so that the service judges the very bytes of the file."""
+    text = b'{"name": "g",  "name": "h"}'
+    path = tmp_path / "graph.json"
+    path.write_bytes(text)
+    for graph in (text, path):
+        service = Service(ok(PLAN))
+        await call(service, "plan", graph)
+        assert service.requests[0].content == b'{"graph":' + text + b',"options":{}}'
+
+
+async def test_nan_never_leaves(call: Call) -> None:
+    service = Service(ok(PLAN))
+    with pytest.raises(ValueError, match="JSON compliant"):
+        await call(service, "plan", {"x": float("nan")})
+    assert service.requests == []
+
+
+async def test_stored_plan(call: Call) -> None:
+    service = Service(ok(PLAN))
+    result = await call(service, "stored_plan", "abc")
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc"
+    assert result.cached
+
+
+async def test_validate(call: Call) -> None:
+    service = Service(ok(REPORT))
+    result = await call(service, "validate", GRAPH, PLAN, steps=7, seed=3)
+    assert service.body == {"graph": GRAPH, "plan": PLAN, "steps": 7, "seed": 3}
+    assert not result.identical
+    assert result.steps[0].differing == ("w",)
+    assert result.violations[0].buffers == ("a", "b")
+    assert (result.compared, result.arena_bytes) == (3, 120)
+
+
+async def test_fits(call: Call) -> None:
+    service = Service(ok(PLAN))
+    assert await call(service, "fits", GRAPH, 120, batch=2) is True
+    assert service.body["options"] == {"batch": 2, "capacity": 120}
+    assert await call(Service(problem(CAPACITY)), "fits", GRAPH, 100) is False
+
+
+async def test_fits_raises_what_is_no_answer(call: Call) -> None:
+    with pytest.raises(ProblemError):
+        await call(
+            Service(problem({**CAPACITY, "type": "/problems/invalid-loss", "status": 422})), "fits", GRAPH, 1
+        )
+
+
+async def test_capacity_exceeded(call: Call) -> None:
+    with pytest.raises(CapacityExceeded) as caught:
+        await call(Service(problem(CAPACITY)), "plan", GRAPH)
+    error = caught.value
+    assert (error.required, error.available, error.excess) == (120, 100, 20)
+    assert error.live_at_peak == (("w", 80),)
+    assert error.status == 409
+    assert str(error) == "/options/capacity: Too large. Give more."
+
+
+async def test_problem(call: Call) -> None:
+    document = {"type": "/problems/invalid-loss", "title": "No loss", "status": 422}
+    service = Service(problem(document))
+    with pytest.raises(ProblemError) as caught:
+        await call(service, "plan", GRAPH)
+    error = caught.value
+    assert (error.type, error.status, error.detail) == ("/problems/invalid-loss", 422, "No loss")
+    assert (error.pointer, error.remedy, error.instance) == (None, None, None)
+    assert error.document == document
+    assert str(error) == "No loss"
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, json=[1]),
+        httpx.Response(500, json={"message": "proxy"}),
+        httpx.Response(404, text="nginx"),
+    ],
+)
+async def test_another_service(call: Call, reply: httpx.Response) -> None:
+    with pytest.raises(UnexpectedAnswer, match="http://test/base/v1/plan"):
+        await call(Service(reply), "plan", GRAPH)
+
+
+async def test_tries_again(call: Call) -> None:
+    busy = httpx.Response(
+        503, json={"type": "/problems/overloaded", "status": 503}, headers={"Retry-After": "3"}
+    )
+    service = Service(httpx.ConnectError("refused"), busy, httpx.Response(502), ok(PLAN))
+    assert (await call(service, "plan", GRAPH)).digest == "abc"
+    assert service.pauses == [1.0, 3.0, 4.0]
+    assert len({request.content for request in service.requests}) == 1
+
+
+async def test_gives_up_with_the_last_problem(call: Call) -> None:
+    service = Service(problem({"type": "/problems/overloaded", "title": "busy", "status": 503}))
+    with pytest.raises(ProblemError, match="busy"):
+        await call(service, "plan", GRAPH)
+    assert len(service.requests) == 4
+
+
+async def test_cannot_connect(call: Call) -> None:
+    service = Service(httpx.ConnectError("refused"))
+    with pytest.raises(ConnectionFailed, match=r"http://test/base/v1/plan.*refused") as caught:
+        await call(service, "plan", GRAPH)
+    assert isinstance(caught.value.__cause__, httpx.ConnectError)
+    assert len(service.requests) == 4
+
+
+async def test_a_slow_answer_is_not_asked_for_again(call: Call) -> None:
+    service = Service(httpx.ReadTimeout("slow"))
+    with pytest.raises(ConnectionFailed):
+        await call(service, "plan", GRAPH)
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "ready"),
+    [(ok({}), True), (httpx.Response(503), False), (httpx.ConnectError("refused"), False)],
+)
+async def test_ready(call: Call, reply: Reply, ready: bool) -> None:
+    service = Service(reply)
+    assert await call(service, "ready") is ready
+    assert len(service.requests) == 1
+
+
+def test_the_weakest_arena_counts() -> None:
+    certificate = {"status": "feasible", "proof": None, "lower_bound": 40, "solver": "greedy"}
+    solved = {"status": "optimal", "proof": "solver", "lower_bound": 10, "solver": "cp-sat"}
+    document = {**PLAN, "arenas": [*PLAN["arenas"], {"name": "b", "size": 10, "certificate": solved}]}
+    assert PlanResult.of(document).proof == "solver"
+    document["arenas"] = [*document["arenas"], {"name": "c", "size": 50, "certificate": certificate}]
+    result = PlanResult.of(document)
+    assert (result.arena_bytes, result.lower_bound) == (180, 170)
+    assert (result.status, result.proof) == ("feasible", None)
+    assert result.gap == pytest.approx(180 / 170 - 1)
+
+
+def test_gap_of_nothing() -> None:
+    assert PlanResult.of({**PLAN, "arenas": []}).gap == 0.0
+
+
+def test_both_clients_offer_the_same() -> None:
+    def offered(kind: type) -> dict[str, list[str]]:
+        methods = {n: m for n, m in vars(kind).items() if not n.startswith("_") and inspect.isfunction(m)}
+        return {name: list(inspect.signature(method).parameters) for name, method in methods.items()}
+
+    assert offered(Client) == offered(AsyncClient)
+
+
+def test_errors_have_one_root() -> None:
+    raised = [getattr(clients, name) for name in clients.__all__ if inspect.isclass(getattr(clients, name))]
+    errors = [kind for kind in raised if issubclass(kind, Exception)]
+    assert len(errors) == 5
+    assert all(issubclass(kind, ClientError) for kind in errors)
+
+
+def test_settings_reach_httpx() -> None:
+    seen = Service(ok(PLAN))
+    with Client(
+        "http://test", timeout=3.0, headers={"Authorization": "Bearer x"}, transport=seen.transport
+    ) as client:
+        client.plan(GRAPH)
+    assert seen.requests[0].headers["authorization"] == "Bearer x"
+    assert seen.requests[0].extensions["timeout"]["read"] == 3.0

@@ -1,0 +1,100 @@
+"""How long the clients wait, and when they give up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients import Retry
+
+FULL = Retry(attempts=10, base=1.0, longest=8.0, chance=lambda: 1.0)
+
+
+def answer(status: int, retry_after: str | None = None) -> httpx.Response:
+    return httpx.Response(status, headers={} if retry_after is None else {"Retry-After": retry_after})
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    pauses = [FULL.after_answer(attempt, answer(503)) for attempt in range(1, 7)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+
+
+@given(st.floats(0, 1), st.integers(1, 9))
+def test_chance_takes_up_to_half(chance: float, attempt: int) -> None:
+    retry = Retry(attempts=10, base=1.0, longest=8.0, chance=lambda: chance)
+    pause, bound = retry.after_answer(attempt, answer(502)), FULL.after_answer(attempt, answer(502))
+    assert pause is not None
+    assert bound is not None
+    assert bound / 2 <= pause <= bound
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_passing_trouble(status: int) -> None:
+    assert FULL.after_answer(1, answer(status)) == 1.0
+
+
+@pytest.mark.parametrize("status", [200, 304, 400, 404, 409, 413, 422, 429, 500])
+def test_answers_that_stand(status: int) -> None:
+    assert FULL.after_answer(1, answer(status)) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "pause"),
+    [("5", 5.0), ("0", 1.0), ("9", None), ("soon", 1.0), ("-3", 1.0), ("", 1.0), ("1.5", 1.0)],
+)
+def test_retry_after(value: str, pause: float | None) -> None:
+    """Never earlier than asked, never sooner than the own pause, not at all beyond the longest."""
+    assert FULL.after_answer(1, answer(503, value)) == pause
+
+
+def test_retry_after_as_a_date() -> None:
+    past = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    future = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    assert FULL.after_answer(1, answer(503, past)) == 1.0
+    assert FULL.after_answer(1, answer(503, future)) is None
+
+
+def test_retry_after_as_a_date_without_a_zone() -> None:
+    assert FULL.after_answer(1, answer(503, "Wed, 01 Jan 2020 00:00:00 -0000")) == 1.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ConnectTimeout("slow"),
+        httpx.ReadError("reset"),
+        httpx.RemoteProtocolError("closed"),
+    ],
+)
+def test_errors_worth_another_try(error: httpx.TransportError) -> None:
+    assert FULL.after_error(1, error) == 1.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ReadTimeout("slow"),
+        httpx.UnsupportedProtocol("ftp"),
+        httpx.PoolTimeout("full"),
+        httpx.ProxyError("no"),
+    ],
+)
+def test_errors_that_stand(error: httpx.TransportError) -> None:
+    assert FULL.after_error(1, error) is None
+
+
+def test_tries_end() -> None:
+    retry = Retry(attempts=3)
+    assert retry.after_answer(2, answer(503)) is not None
+    assert retry.after_answer(3, answer(503)) is None
+    assert retry.after_error(3, httpx.ConnectError("refused")) is None
+
+
+def test_no_retries() -> None:
+    assert Retry(attempts=1).after_answer(1, answer(503)) is None
