@@ -21,6 +21,7 @@ from solver.errors import (
     ShapeMismatchError,
     TooManyOperationsError,
     TrainableError,
+    UseBeforeDefError,
 )
 from solver.graph.nodes import resolve
 from solver.graph.ops import lookup
@@ -180,16 +181,9 @@ def _check_references(
     used: set[str] = set()
     for i, operation in enumerate(operations):
         for k, name in enumerate(operation.inputs):
-            if not name:
-                continue
+            if name and name not in defined_by:
+                _check_given(name, declared, operation, ("operations", i, "inputs", k))
             used.add(name)
-            known = name in defined_by or (name in declared and declared[name].role is not Role.INTERMEDIATE)
-            if not known:
-                raise DanglingOperandError(
-                    f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which nothing defines.",
-                    remedy="Declare it as an input, label, parameter or constant, or add its operation.",
-                    path=("operations", i, "inputs", k),
-                )
     for operand in declared.values():
         if operand.id in used or operand.id in defined_by:
             continue
@@ -203,6 +197,28 @@ def _check_references(
             f"Operand {operand.id!r} ({operand.role.value}) is neither defined nor used.",
             remedy="Use it, or take it out of the document.",
             path=operand.path,
+        )
+
+
+def _check_given(
+    name: str,
+    declared: Mapping[str, DeclaredOperand],
+    operation: Operation,
+    path: tuple[str | int, ...],
+) -> None:
+    """What no operation defines must be declared with a role that says where its values come from."""
+    if name not in declared:
+        raise DanglingOperandError(
+            f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which nothing defines.",
+            remedy="Declare it as an input, label, parameter or constant, or add its operation.",
+            path=path,
+        )
+    if declared[name].role is Role.INTERMEDIATE:
+        raise UseBeforeDefError(
+            f"Operation {operation.id!r} ({operation.type}) reads {name!r}, which is declared as"
+            " intermediate and defined by no operation.",
+            remedy="Add the operation that defines it, or declare the role that it has.",
+            path=path,
         )
 
 

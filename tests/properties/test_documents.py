@@ -303,8 +303,6 @@ def test_changed_graph(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     refuse_or_take(load_graph, document)
 
 
-#: Operands that nothing else reads when the first operation is replaced.
-UNUSED = ("flat.shape", "odd.weight")
 ATTRIBUTE_NAMES = sorted({name for operator in OPERATOR_NAMES for name in lookup(operator).rules()})
 ATTRIBUTES = st.dictionaries(
     st.sampled_from(ATTRIBUTE_NAMES),
@@ -314,55 +312,39 @@ ATTRIBUTES = st.dictionaries(
     max_size=4,
 )
 INTEGERS = st.integers(-3, 8) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
+SHAPES = st.lists(st.integers(1, 4), max_size=5)
+
+
+def operand(name: str, role: str, shape: list[int], **more: Any) -> dict[str, Any]:
+    return {"name": name, "role": role, "shape": shape, "dtype": "float32", **more}
 
 
 @given(
-    st.sampled_from(OPERATOR_NAMES),
-    ATTRIBUTES,
-    st.sampled_from(["", "flat.shape", "odd.weight"]),
-    st.lists(INTEGERS, max_size=6),
-    st.lists(st.integers(1, 4), max_size=5),
-    st.lists(st.integers(1, 4), max_size=5),
+    st.sampled_from(OPERATOR_NAMES), ATTRIBUTES, st.sampled_from(["", "w", "n"]), SHAPES, SHAPES, st.data()
 )
-def test_any_attributes(
+def test_any_operation(
     type_: str,
     attributes: dict[str, Any],
     second: str,
-    numbers: list[int],
     shape: list[int],
     weight: list[int],
+    data: st.DataObject,
 ) -> None:
-    """Whatever an operation is told, the answer is a graph or an error of ours."""
+    """Whatever an operation is told, the answer is a plan or an error of ours."""
+    operands = [operand("x", "input", shape)]
+    if second == "w":
+        operands.append(operand("w", "parameter", weight))
+    if second == "n":
+        numbers = data.draw(st.lists(INTEGERS, min_size=1, max_size=6))
+        values = {"kind": "values", "values": numbers}
+        operands.append(operand("n", "constant", [len(numbers)], initializer=values) | {"dtype": "int64"})
     known = {key: attributes[key] for key in attributes if key in lookup(type_).rules()}
-    document = graph_document()
-    document["operands"][0]["shape"] = shape
-    document["operands"].append(
-        {
-            "name": "odd.weight",
-            "role": "constant",
-            "shape": weight,
-            "dtype": "float32",
-            "initializer": {"kind": "ones"},
-        }
-    )
-    if numbers:
-        document["operands"][2]["shape"] = [len(numbers)]
-        document["operands"][2]["initializer"] = {"kind": "values", "values": numbers}
-    document["operations"] = [
-        {
-            "name": "odd",
-            "type": type_,
-            "inputs": ["image", second] if second else ["image"],
-            "outputs": ["flat"],
-            "attributes": known,
-        },
-        *(
-            {"name": f"use{i}", "type": "Transpose", "inputs": [name], "outputs": [f"out{i}"]}
-            for i, name in enumerate(UNUSED)
-        ),
-        *document["operations"][1:],
-    ]
-    refuse_or_take(load_graph, document)
+    odd = {"name": "odd", "type": type_, "inputs": ["x", second], "outputs": ["y"], "attributes": known}
+    if not second:
+        odd["inputs"] = ["x"]
+    loss = {"name": "mse", "type": "MeanSquaredError", "inputs": ["y", "y"], "outputs": ["loss"]}
+    document = {**graph_document(), "operands": operands, "operations": [odd, loss], "outputs": []}
+    refuse_or_take(lambda given: plan(load_graph(given)), document)
 
 
 @pytest.mark.parametrize("prefix", [b"", b"[1, ", b'{"a": {"b": '])
