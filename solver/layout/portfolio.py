@@ -38,6 +38,9 @@ SEARCH_WORK: Final = 60_000
 SEARCH_WORK_PER_BUFFER: Final = 400
 CP_SAT_WORK: Final = 0.02
 
+#: Seconds before the deadline at which CP-SAT is no longer started: loading it takes that long.
+CP_SAT_START: Final = 1.5
+
 
 @dataclass(slots=True)
 class _Progress:
@@ -98,7 +101,11 @@ def _search(instance: Instance, bound: int, deadline: Deadline, progress: _Progr
 
 def _exact(instance: Instance, bound: int, deadline: Deadline, progress: _Progress) -> None:
     """CP-SAT, from what the search has found and proved."""
-    if len(instance) <= CP_SAT_BUFFERS:
-        known = max(bound, progress.proved)
-        refined = refine(instance, progress.layout, known, deadline, CP_SAT_WORK)
-        progress.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)
+    if len(instance) > CP_SAT_BUFFERS:
+        return
+    if deadline.remaining < CP_SAT_START:
+        progress.cut = True
+        return
+    known = max(bound, progress.proved)
+    refined = refine(instance, progress.layout, known, deadline, CP_SAT_WORK)
+    progress.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)

@@ -85,7 +85,8 @@ def tight_problem(rng: random.Random) -> Problem:
     height, smallest = rng.randint(6, 14), rng.choice((1, 2, 3))
     largest = rng.randint(max(smallest, height // 3), max(smallest, height // 2))
     longest, alignment = rng.randint(3, 6), rng.choice((1, 1, 1, 2))
-    steps, made = rng.randint(5, 10), []
+    steps = rng.randint(5, 10)
+    made: list[Buffer] = []
     for step in range(steps):
         load = sum(b.size for b in made if b.lifespan.end > step)
         while load + smallest <= height:

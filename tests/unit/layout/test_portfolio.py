@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from solver.layout import Buffer, Deadline, Lifespan, Problem, Proof, Status, find_violations, max_load, solve
+from solver.layout import portfolio as module
+from solver.layout.load import LowerBound
+from solver.layout.outcome import settle
+from tests.support.buffers import layout, problem, random_problem
+from tests.support.training_shaped import training_shaped
+
+#: Pins leave a hole that the rest does not fill exactly: only a complete search can prove the optimum.
+HOLE = Problem(
+    (
+        Buffer("low", 4, Lifespan(0, 4), 1, 0),
+        Buffer("high", 4, Lifespan(0, 4), 1, 9),
+        Buffer("a", 6, Lifespan(0, 2)),
+        Buffer("b", 3, Lifespan(1, 4)),
+    )
+)
+
+
+def test_the_outcome_names_the_stage_that_found_the_layout() -> None:
+    assert solve(problem((4, 0, 2), (4, 1, 3))).solver == "portfolio/greedy"
+    assert solve(training_shaped(29, buffers=150)).solver == "portfolio/branch-and-bound"
+
+
+def test_cp_sat_closes_the_gap_that_pins_leave() -> None:
+    outcome = solve(HOLE)
+    assert outcome.layout is not None
+    assert (outcome.layout.peak, outcome.status, outcome.proof) == (19, Status.OPTIMAL, Proof.SOLVER)
+    assert max_load(HOLE).bytes == 17
+
+
+def test_an_incumbent_that_is_already_best_is_kept() -> None:
+    p = problem((4, 0, 2), (4, 1, 3))
+    best = layout(p, 4, 0)
+    outcome = solve(p, incumbent=best)
+    assert outcome.layout is not None
+    assert outcome.layout.peak == best.peak
+
+
+def test_a_deadline_too_near_for_cp_sat_leaves_it_out_and_says_so() -> None:
+    outcome = solve(HOLE, deadline=Deadline.after(0.5))
+    assert outcome.layout is not None
+    assert outcome.status is Status.FEASIBLE
+    assert not outcome.deterministic
+
+
+def test_large_problems_are_left_to_local_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXACT_BUFFERS", 10)
+    monkeypatch.setattr(module, "CP_SAT_BUFFERS", 10)
+    monkeypatch.setattr(module, "SEARCH_WORK", 3000)
+    p = training_shaped(29, buffers=150)
+    outcome = solve(p)
+    assert outcome.layout is not None
+    assert outcome.solver in ("portfolio/greedy", "portfolio/search")
+    assert find_violations(p, outcome.layout) == ()
+    assert outcome.deterministic
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_work_budgets_alone_end_the_search(seed: int) -> None:
+    p = random_problem(random.Random(seed), 40, 20, 1000)
+    outcome = solve(p)
+    assert outcome.deterministic
+    assert outcome.layout is not None
+    assert outcome.layout.peak >= outcome.lower_bound
+
+
+def test_settle_claims_only_what_is_proved() -> None:
+    p = problem((4, 0, 2), (4, 1, 3))
+    bound, now = LowerBound(8, 1), time.perf_counter()
+    at_bound = settle(p, layout(p, 0, 4), bound, "x", now)
+    assert (at_bound.status, at_bound.proof, at_bound.lower_bound) == (Status.OPTIMAL, Proof.MAX_LOAD, 8)
+    above = settle(p, layout(p, 0, 5), bound, "x", now)
+    assert (above.status, above.proof, above.lower_bound) == (Status.FEASIBLE, None, 8)
+    proved = settle(p, layout(p, 0, 5), bound, "x", now, proved=9)
+    assert (proved.status, proved.proof, proved.lower_bound) == (Status.OPTIMAL, Proof.SOLVER, 9)
+    nothing = settle(p, None, bound, "x", now, deterministic=False)
+    assert (nothing.status, nothing.layout, nothing.deterministic) == (Status.UNKNOWN, None, False)
