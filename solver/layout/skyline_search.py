@@ -45,8 +45,8 @@ __all__ = ["Answer", "Budget", "Placed", "SkylineSearch"]
 
 _INFINITE: Final = 2**63
 
-#: Refuted parts kept; each holds tuples as long as its part, so this bounds memory.
-MEMORY_LIMIT: Final = 50_000
+#: Numbers kept to remember refuted parts; each takes 8 bytes, or 40 where it is not shared.
+MEMORY_LIMIT: Final = 4_000_000
 
 #: How often the deadline is looked at, in units of work; about a millisecond.
 POLL: Final = 4096
@@ -146,6 +146,7 @@ class SkylineSearch:
         self._kind = _kinds(instance)
         self._weight = [1] * instance.sections
         self._refuted: set[_Key] = set()
+        self._memory = MEMORY_LIMIT
 
     def run(self, rank: list[int], nodes: int, budget: Budget) -> tuple[Answer, Placed]:
         """Depth first with `rank` (lowest first) as priority among buffers, at most `nodes` nodes."""
@@ -192,9 +193,14 @@ class SkylineSearch:
             state = next(stack[-1].alternatives, None)
             if state is not None:
                 return state
-            if len(self._refuted) < MEMORY_LIMIT:
-                self._refuted.add(stack[-1].key)
+            self._remember(stack[-1].key)
             height = stack[-1].parent
+
+    def _remember(self, key: _Key) -> None:
+        _, floor, kinds = key
+        if self._memory >= len(floor) + len(kinds):
+            self._memory -= len(floor) + len(kinds)
+            self._refuted.add(key)
 
     def _key(self, part: _Part, floor: list[int]) -> _Key:
         """All that the fate of a part depends on: slack follows from floor, buffers and capacity."""

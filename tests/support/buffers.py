@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Iterable
+from itertools import chain, repeat
 from pathlib import Path
 
-from solver.layout import Buffer, Layout, Lifespan, Problem
+from solver.layout import Buffer, Deadline, Layout, Lifespan, Problem
 
 __all__ = [
     "DATA",
     "best_peak",
+    "countdown",
     "layout",
     "problem",
     "random_problem",
@@ -33,6 +35,18 @@ def problem(*rows: tuple[int, int, int], alignment: int = 1, capacity: int | Non
 def layout(problem: Problem, *offsets: int) -> Layout:
     tops = (offset + b.size for b, offset in zip(problem.buffers, offsets, strict=True))
     return Layout(offsets, max(tops, default=0))
+
+
+def countdown(asked: int) -> Deadline:
+    """A deadline that has passed once it has been asked this many times: no test needs to wait."""
+    answers = chain(repeat(False, asked), repeat(True))
+
+    class Countdown(Deadline):
+        @property
+        def expired(self) -> bool:
+            return next(answers)
+
+    return Countdown()
 
 
 def best_peak(problem: Problem) -> int:

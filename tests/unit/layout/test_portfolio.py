@@ -9,7 +9,7 @@ from solver.layout import Buffer, Deadline, Lifespan, Problem, Proof, Status, fi
 from solver.layout import portfolio as module
 from solver.layout.load import LowerBound
 from solver.layout.outcome import settle
-from tests.support.buffers import layout, problem, random_problem
+from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
 from tests.support.training_shaped import training_shaped
 
 #: Pins leave a hole that the rest does not fill exactly: only a complete search can prove the optimum.
@@ -48,6 +48,17 @@ def test_a_deadline_too_near_for_cp_sat_leaves_it_out_and_says_so() -> None:
     assert outcome.layout is not None
     assert outcome.status is Status.FEASIBLE
     assert not outcome.deterministic
+
+
+@pytest.mark.parametrize("asked", [0, 1, 7, 25, 40, 60])
+def test_a_deadline_that_cuts_in_anywhere_leaves_a_valid_layout(asked: int) -> None:
+    hard = tight_problem(random.Random(4))
+    whole, outcome = solve(hard), solve(hard, deadline=countdown(asked))
+    assert outcome.layout is not None
+    assert whole.layout is not None
+    assert find_violations(hard, outcome.layout) == ()
+    assert whole.layout.peak <= outcome.layout.peak
+    assert outcome.deterministic <= (outcome.layout == whole.layout)
 
 
 def test_large_problems_are_left_to_local_search(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from solver.layout import Buffer, Deadline, Lifespan, Problem, find_violations, 
 from solver.layout.greedy import first_fit, greedy_portfolio, place
 from solver.layout.instance import Instance, layout_of
 from solver.layout.search import LocalSearch, improve
-from tests.support.buffers import random_problem, tight_problem
+from tests.support.buffers import countdown, random_problem, tight_problem
 from tests.support.training_shaped import training_shaped
 
 
@@ -60,3 +60,12 @@ def test_pins_and_mixed_alignment_are_kept(seed: int) -> None:
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
     assert outcome.layout.peak <= greedy_portfolio(Instance.of(p), 0, Deadline()).layout.peak
+
+
+def test_a_deadline_that_cuts_in_keeps_what_was_found() -> None:
+    p = tight_problem(random.Random(4))
+    start = greedy_portfolio(Instance.of(p), 2**63, Deadline()).layout
+    result = improve(Instance.of(p), start, 0, 10**9, countdown(50))
+    assert result.cut
+    assert result.layout.peak <= start.peak
+    assert find_violations(p, result.layout) == ()
