@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import combinations_with_replacement
 
 import pytest
 
@@ -118,3 +119,17 @@ def test_training_shaped_problems_reach_the_bound(seed: int) -> None:
     assert outcome.proof is Proof.MAX_LOAD
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
+
+
+SPANS = [(start, end) for start in range(3) for end in range(start + 1, 4)]
+
+
+@pytest.mark.parametrize(("count", "largest"), [(1, 3), (2, 3), (3, 3), (4, 2)])
+def test_every_tiny_problem_is_solved_to_the_optimum(count: int, largest: int) -> None:
+    kinds = [(size, start, end) for size in range(1, largest + 1) for start, end in SPANS]
+    for rows in combinations_with_replacement(kinds, count):
+        p = problem(*rows)
+        outcome = solve(p, solver="branch-and-bound")
+        assert outcome.layout is not None
+        assert outcome.status is Status.OPTIMAL, rows
+        assert outcome.layout.peak == best_peak(p), rows
