@@ -65,9 +65,9 @@ def _options(document: Any, limits: Mapping[str, Any]) -> PlanOptions:
 
 
 def _key(graph: Graph, options: PlanOptions) -> str:
-    """Digest of the canonical request: whatever is planned alike has one key."""
-    canonical = documents.graph_digest(graph).encode() + b"\0" + documents.dump_options(options)
-    return hashlib.sha256(canonical).hexdigest()
+    """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
+    parts = (documents.graph_digest(graph).encode(), documents.dump_options(options), graph.name.encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _send_plan(kind: str, plan: Plan, channel: Channel, key: str) -> None:

@@ -6,6 +6,7 @@ the process at once when the service has gone.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import queue
@@ -14,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, BinaryIO, Final
 
 from service.jobs.frames import Frame, read_frame_from_file
@@ -50,6 +52,8 @@ Task = Callable[[Mapping[str, Any], bytes, Channel], None]
 def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
     try:
         tasks[frame.kind](frame.head, frame.body, channel)
+    except BrokenPipeError:
+        raise
     except Problem as problem:
         channel.send("problem", problem.facts())
     except Exception:  # noqa: BLE001 - a bug must cost one request, never the worker
@@ -77,7 +81,12 @@ def main(module: str) -> None:
     output, inbox = _private_output(), queue.SimpleQueue[Frame]()
     tasks = importlib.import_module(module)
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
-    channel = Channel(output, inbox)
+    with contextlib.suppress(BrokenPipeError):
+        _serve(tasks, Channel(output, inbox), inbox)
+    os._exit(0)  # nobody listens any more, and a thread still sits in a read
+
+
+def _serve(tasks: ModuleType, channel: Channel, inbox: queue.SimpleQueue[Frame]) -> None:
     channel.send("ready", {"pid": os.getpid()})
     try:
         _perform(tasks.TASKS, inbox.get(timeout=IDLE_SECONDS), channel)

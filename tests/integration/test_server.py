@@ -1,0 +1,247 @@
+"""The whole service as a process: plans, validations, caching, crashes, deadlines, shutdown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clients import CapacityExceeded, Client
+from solver import documents
+from tests.support.server import PATIENCE, Server, running_server
+
+Graph = dict[str, Any]
+
+
+def plan(http: httpx.Client, graph: Graph, **options: Any) -> httpx.Response:
+    return http.post("/v1/plan", json={"graph": graph, "options": options})
+
+
+def test_plan_and_validate(http: httpx.Client, tiny: Graph) -> None:
+    made = plan(http, tiny)
+    assert made.status_code == 200
+    document = made.json()
+    assert made.headers["etag"] == f'"{document["digest"]}"'
+    assert document["arenas"][0]["certificate"]["status"] == "optimal"
+    report = http.post("/v1/validate", json={"graph": tiny, "plan": document, "steps": 3})
+    assert report.status_code == 200
+    assert report.json()["identical"] is True
+    assert len(report.json()["steps"]) == 3
+
+
+def test_a_wrong_plan_is_named(http: httpx.Client, tiny: Graph) -> None:
+    """Two live buffers at one offset: never run, and the rule and both buffers are in the report."""
+    made = documents.load_plan(plan(http, tiny).content)
+    (arena,) = made.arenas
+    first, second, *rest = arena.buffers
+    moved = replace(arena, buffers=(first, replace(second, offset=first.offset), *rest))
+    wrong = json.loads(documents.dump_plan(documents.seal(replace(made, arenas=(moved,)))))
+    response = http.post("/v1/validate", json={"graph": tiny, "plan": wrong})
+    assert response.status_code == 200
+    report = response.json()
+    assert report["identical"] is False
+    assert report["steps"] == []
+    overlaps = [set(found["buffers"]) for found in report["violations"] if found["rule"] == "overlap"]
+    assert {first.id, second.id} in overlaps
+
+
+def test_mnist(http: httpx.Client, mnist: Graph) -> None:
+    document = plan(http, mnist).json()
+    certificate = document["arenas"][0]["certificate"]
+    assert (certificate["status"], certificate["proof"]) == ("optimal", "max-load")
+    assert document["arena_bytes"] == certificate["lower_bound"] <= 26_000_000
+    report = http.post("/v1/validate", json={"graph": mnist, "plan": document, "steps": 1}).json()
+    assert report["identical"] is True
+
+
+def test_the_same_request_has_the_same_bytes(http: httpx.Client, tiny: Graph) -> None:
+    tiny["name"] = "same-bytes"
+    spelled = json.dumps({"options": {"batch": 4}, "graph": tiny}, indent=3)
+    first = plan(http, tiny, batch=4)
+    again = plan(http, tiny, batch=4)
+    other = http.post("/plan", content=spelled, headers={"Content-Type": "application/json"})
+    assert first.content == again.content == other.content
+    assert [r.headers["x-cache"] for r in (first, again, other)] == ["miss", "hit", "hit"]
+
+
+def test_a_new_service_gives_the_same_bytes(http: httpx.Client, tiny: Graph) -> None:
+    with running_server(workers=1, cache_bytes=0) as other, other.client() as fresh:
+        assert plan(fresh, tiny).content == plan(http, tiny).content
+        assert plan(fresh, tiny).headers["x-cache"] == "miss"
+
+
+def test_entity_tags(http: httpx.Client, tiny: Graph) -> None:
+    made = plan(http, tiny)
+    tag = {"If-None-Match": made.headers["etag"]}
+    kept = http.get(made.headers["content-location"])
+    assert kept.content == made.content
+    assert http.get(made.headers["content-location"], headers=tag).status_code == 304
+    assert http.post("/plan", json={"graph": tiny, "options": {}}, headers=tag).status_code == 304
+    assert http.get("/v1/plans/" + "0" * 64).status_code == 404
+
+
+def test_too_large(server: Server, http: httpx.Client) -> None:
+    json_type = {"Content-Type": "application/json"}
+    body = b" " * (2 << 20)
+    assert http.post("/plan", content=body, headers=json_type).status_code == 413
+    chunks: Iterator[bytes] = (b" " * 65536 for _ in range(64))
+    with server.client() as other:
+        assert other.post("/plan", content=chunks, headers=json_type).status_code == 413
+
+
+def test_not_declared_as_json(http: httpx.Client) -> None:
+    assert http.post("/plan", content=b"{}").status_code == 415
+
+
+def test_many_at_once(server: Server, tiny: Graph) -> None:
+    def ask(batch: int) -> bytes:
+        with server.client() as http:
+            response = plan(http, tiny, batch=batch % 8 + 1)
+            assert response.status_code == 200
+            return response.content
+
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(ask, range(48)))
+    assert len(set(answers)) == 8
+    assert all(answers[n] == answers[n + 8] for n in range(40))
+
+
+def test_a_short_deadline_is_an_answer(http: httpx.Client, mnist: Graph) -> None:
+    document = plan(http, mnist, deadline_seconds=0.0).json()
+    certificate = document["arenas"][0]["certificate"]
+    assert certificate["status"] in ("feasible", "optimal")
+    assert document["arena_bytes"] >= certificate["lower_bound"] > 0
+    assert document["options"]["deadline_seconds"] == 0.0
+
+
+def test_request_ids_are_in_the_log(server: Server, http: httpx.Client, tiny: Graph) -> None:
+    response = http.post("/plan", json={"graph": tiny}, headers={"X-Request-ID": "find-me"})
+    assert response.headers["x-request-id"] == "find-me"
+    event = server.request_event("find-me")
+    assert event["status"] == 200
+    assert event["method"] == "POST"
+    assert event["path"] == "/plan"
+    assert event["milliseconds"] >= 0
+    assert event["digest"] == response.json()["digest"]
+
+
+def test_the_client_of_the_project(server: Server, tiny: Graph) -> None:
+    with Client(server.url) as client:
+        assert client.ready()
+        result = client.plan(tiny, batch=2)
+        assert client.stored_plan(result.digest).document == result.document
+        assert client.fits(tiny, result.arena_bytes, batch=2)
+        assert not client.fits(tiny, result.lower_bound - 1, batch=2)
+        with pytest.raises(CapacityExceeded) as caught:
+            client.plan(tiny, capacity=100)
+        assert caught.value.available == 100
+        assert client.validate(tiny, result.document, steps=2).identical
+
+
+# ------------------------------------------------------------------- with a server for the test alone
+
+
+def test_a_killed_worker_is_replaced(tiny: Graph) -> None:
+    with running_server(workers=1) as server, Client(server.url) as client:
+        first = client.plan(tiny)
+        (pid,) = server.worker_pids()
+        os.kill(pid, signal.SIGKILL)
+        server.wait_for(lambda event: event["event"] == "worker ended")
+        assert client.plan(tiny, batch=3).digest != first.digest
+        assert server.worker_pids() != [pid]
+
+
+def test_a_worker_killed_at_work_costs_one_request(slow: Graph) -> None:
+    with running_server(workers=1, validate_max_steps=10_000) as server, Client(server.url) as client:
+        document = client.plan(slow).document
+        request = {"graph": slow, "plan": document, "steps": 10_000}
+        with ThreadPoolExecutor(1) as thread, server.client() as http:
+            answer = thread.submit(http.post, "/validate", json=request)
+            (pid,) = server.worker_pids()
+            wait_until_busy(pid)
+            os.kill(pid, signal.SIGKILL)
+            response = answer.result(PATIENCE)
+        assert response.status_code == 503
+        assert response.json()["type"] == "/problems/worker-lost"
+        assert response.headers["retry-after"]
+        assert client.plan(slow, batch=1).status == "optimal"
+
+
+def test_a_validation_is_killed_at_its_limit(slow: Graph) -> None:
+    limits = {"validate_max_steps": 10_000, "validate_max_seconds": 1.0}
+    with running_server(workers=1, **limits) as server, server.client() as http:
+        document = plan(http, slow).json()
+        (pid,) = server.worker_pids()
+        response = http.post("/validate", json={"graph": slow, "plan": document, "steps": 10_000})
+        assert response.status_code == 503
+        assert response.json()["type"] == "/problems/time-limit"
+        server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
+        assert plan(http, slow, batch=1).status_code == 200
+
+
+def test_a_caller_that_hangs_up_frees_the_worker(slow: Graph) -> None:
+    with running_server(workers=1, validate_max_steps=10_000) as server, server.client() as http:
+        document = plan(http, slow).json()
+        (pid,) = server.worker_pids()
+        with pytest.raises(httpx.ReadTimeout):
+            http.post(
+                "/validate",
+                json={"graph": slow, "plan": document, "steps": 10_000},
+                timeout=httpx.Timeout(PATIENCE, read=0.5),
+            )
+        server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
+        assert plan(http, slow, batch=1).status_code == 200
+
+
+def test_running_requests_finish_before_the_service_stops(slow: Graph) -> None:
+    with running_server(workers=1) as server, server.client() as http:
+        document = plan(http, slow).json()
+        (pid,) = server.worker_pids()
+        request = {"graph": slow, "plan": document, "steps": 5}
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(http.post, "/validate", json=request)
+            wait_until_busy(pid)
+            code = server.stop()
+            assert answer.result(PATIENCE).json()["identical"] is True
+        assert code in (0, -signal.SIGTERM)
+        assert server.log[-1]["event"].startswith("Finished server process")
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:
+    with running_server(workers=1) as server, Client(server.url) as client:
+        client.plan(tiny)
+        (pid,) = server.worker_pids()
+        server.kill()
+        assert not is_running(pid)
+
+
+def processor_time(pid: int) -> int:
+    """Clock ticks that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def wait_until_busy(pid: int) -> None:
+    """Until the process has worked a little."""
+    used, until = processor_time(pid), time.monotonic() + PATIENCE
+    while processor_time(pid) < used + 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,107 @@
+"""The service as a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+__all__ = ["NO_EVENT", "PATIENCE", "ROOT", "Server", "running_server"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Far beyond what anything takes on a loaded machine; only a failing test waits for it.
+PATIENCE = 120.0
+
+#: Stands in the log for a line that is no event, such as a traceback.
+NO_EVENT = "no event"
+
+
+class Server:
+    """A running service; `log` has every event so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.log: list[dict[str, Any]] = []
+        self._fresh: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.url = str(self.wait_for(lambda event: event["event"] == "listening")["url"])
+        except BaseException:
+            self.kill()
+            raise
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            event = _event(line)
+            self.log.append(event)
+            self._fresh.put(event)
+        self._fresh.put({"event": "end of log"})
+
+    def wait_for(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The next event, of those not waited for before, that is wanted."""
+        while True:
+            event = self._fresh.get(timeout=PATIENCE)
+            if wanted(event):
+                return event
+            assert event["event"] != "end of log", self.log
+
+    def request_event(self, request_id: str) -> dict[str, Any]:
+        """The access line of one request."""
+        return self.wait_for(lambda e: e["event"] == "request" and e.get("request_id") == request_id)
+
+    def client(self, **more: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=PATIENCE, **more)
+
+    def worker_pids(self) -> list[int]:
+        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in listing.split()]
+
+    def kill(self) -> None:
+        """End the service at once; returns when its workers have gone too."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+
+    def stop(self) -> int:
+        """SIGTERM, then the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return code
+
+
+def _event(line: str) -> dict[str, Any]:
+    try:
+        event: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return {"event": NO_EVENT, "line": line}
+    return event
+
+
+@contextmanager
+def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
+    """A server on a free port of loopback; `settings` become environment variables."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
+    environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", *arguments]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        server = Server(process)
+        try:
+            yield server
+        finally:
+            server.kill()
