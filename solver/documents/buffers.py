@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import DocumentModel, Int64, Name, Natural, Positive, fixed_list
+from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
@@ -35,7 +35,7 @@ class BuffersDocument(DocumentModel):
     format: Literal["arenaplan.buffers"]
     version: Literal[1]
     capacity: Natural | None = Field(None, description="Without it the arena is as small as possible.")
-    buffers: Annotated[tuple[BufferDocument, ...], fixed_list]
+    buffers: Annotated[tuple[BufferDocument, ...], *FIXED_LIST]
 
 
 def load_buffers(data: bytes | Mapping[str, Any]) -> Problem:

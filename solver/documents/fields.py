@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from solver.graph.types import DType
-
 __all__ = [
+    "FIXED_LIST",
     "MAX_INTEGER",
     "Attributes",
     "DTypeName",
     "DocumentModel",
+    "HyperParameter",
     "Int64",
     "Name",
     "Natural",
     "Positive",
     "Shape",
     "Text",
-    "fixed_list",
+    "is_name",
+    "is_names",
 ]
 
 #: What signed 64-bit integers of runtimes hold; also the range of sizes and offsets.
@@ -29,6 +30,7 @@ MAX_INTEGER = 2**63 - 1
 #: NumPy's arrays have at most 64 axes; half of that leaves room for what operators add.
 MAX_RANK = 32
 
+#: Characters of a name, and numbers in an attribute: what is repeated in errors stays readable.
 MAX_NAME = 1024
 
 _NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
@@ -56,17 +58,24 @@ Int64 = Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 
-if set(DTypeName.__args__) != {dtype.value for dtype in DType}:  # type: ignore[attr-defined]  # a Literal
-    raise AssertionError("DTypeName lists what DType holds")
-
 
 def _tuple_of(value: Any) -> Any:
     """JSON arrays become tuples; anything else goes on to strict validation, which refuses it."""
     return tuple(value) if isinstance(value, list) else value
 
 
-#: Put into ``Annotated[tuple[X, ...], fixed_list]``: strict validation takes tuples only.
-fixed_list = BeforeValidator(_tuple_of)
+#: Put into ``Annotated[tuple[X, ...], *FIXED_LIST]``: strict validation takes tuples only, and one bad
+#: element is enough to refuse a long list.
+FIXED_LIST = (FailFast(), BeforeValidator(_tuple_of))
+
+
+def is_name(value: Any) -> bool:
+    """Whether the value is a string of reasonable length."""
+    return isinstance(value, str) and len(value) <= MAX_NAME
+
+
+def is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(is_name(name) for name in value)
 
 
 def _shape(value: Any) -> tuple[int | str, ...]:
@@ -75,7 +84,7 @@ def _shape(value: Any) -> tuple[int | str, ...]:
     if len(value) > MAX_RANK:
         raise PydanticCustomError("wanted", "a list of at most 32 dimensions")
     for dimension in value:
-        if isinstance(dimension, bool) or not isinstance(dimension, int | str):
+        if isinstance(dimension, bool) or not (isinstance(dimension, int) or is_name(dimension)):
             raise PydanticCustomError("wanted", 'a list of integers or "batch"')
     return tuple(value)
 
@@ -101,12 +110,28 @@ def _attribute(value: Any) -> int | float | str | tuple[int, ...] | tuple[float,
     if isinstance(value, list | tuple):
         return _numbers(value)
     if isinstance(value, str):
-        return value
+        return _text(value)
     return _number(value)
 
 
 def _numbers(values: list[Any] | tuple[Any, ...]) -> tuple[int, ...] | tuple[float, ...]:
+    if len(values) > MAX_NAME:
+        raise PydanticCustomError("wanted", "a list of at most 1024 numbers")
     return tuple(_number(value) for value in values)
+
+
+def _text(value: str) -> str:
+    if len(value) > MAX_NAME:
+        raise PydanticCustomError("wanted", "a string of at most 1024 characters")
+    return value
+
+
+def _hyper_parameter(value: Any) -> float | bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float):
+        raise PydanticCustomError("wanted", "a number, true or false")
+    return _number(value)
 
 
 def _number(value: Any) -> int | float:
@@ -132,4 +157,9 @@ Attributes = dict[
             }
         ),
     ],
+]
+
+#: What optimizers take beside their type.
+HyperParameter = Annotated[
+    float | bool, PlainValidator(_hyper_parameter), WithJsonSchema({"type": ["number", "boolean"]})
 ]

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from solver.documents.fields import (
+    FIXED_LIST,
     MAX_INTEGER,
     Attributes,
     DocumentModel,
     DTypeName,
+    HyperParameter,
     Int64,
     Name,
     Natural,
     Shape,
-    fixed_list,
+    is_name,
+    is_names,
 )
 from solver.documents.initializer import InitializerDocument, initializer_to_dict, to_initializer
 from solver.documents.parse import to_bytes
@@ -50,17 +53,18 @@ class OperationDocument(DocumentModel):
 
     name: Name
     type: Name
-    inputs: Annotated[tuple[Name, ...], fixed_list]
-    outputs: Annotated[tuple[Name, ...], fixed_list]
+    inputs: Annotated[tuple[Name, ...], *FIXED_LIST]
+    outputs: Annotated[tuple[Name, ...], *FIXED_LIST]
     attributes: Attributes = Field(default_factory=dict)
 
 
-def _optimizer(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise PydanticCustomError("wanted", 'an object such as {"type": "Adam", "learning_rate": 0.001}')
-    if not isinstance(value.get("type"), str):
-        raise PydanticCustomError("wanted", 'an object with a "type", such as {"type": "Adam"}')
-    return dict(value)
+class OptimizerDocument(DocumentModel):
+    """An optimizer by name; what it takes beside, the optimizers say."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, HyperParameter]
+
+    type: Name
 
 
 class LastOperations(DocumentModel):
@@ -73,15 +77,13 @@ def _trainable(value: Any) -> Any:
     """``"all"``, names, or a model of ``{"last": n}``."""
     if isinstance(value, Mapping) and set(value) == {"last"}:
         return LastOperations.model_validate(dict(value))
-    names = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-    if value != "all" and not names:
+    if value != "all" and not is_names(value):
         raise PydanticCustomError("wanted", '"all", a list of names or {"last": count}')
     return value
 
 
 def _loss(value: Any) -> Any:
-    names = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-    if value is not None and not isinstance(value, str) and not names:
+    if value is not None and not is_name(value) and not is_names(value):
         raise PydanticCustomError("wanted", "the name of the scalar operand that training minimises")
     return value
 
@@ -93,21 +95,10 @@ class GraphDocument(DocumentModel):
     version: Literal[1]
     name: Name
     batch: Int64 | None = Field(None, description='Value of the symbolic dimension "batch".')
-    operands: Annotated[tuple[OperandDocument, ...], fixed_list]
-    operations: Annotated[tuple[OperationDocument, ...], fixed_list]
+    operands: Annotated[tuple[OperandDocument, ...], *FIXED_LIST]
+    operations: Annotated[tuple[OperationDocument, ...], *FIXED_LIST]
     loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
-    optimizer: Annotated[
-        dict[str, Any],
-        PlainValidator(_optimizer),
-        WithJsonSchema(
-            {
-                "type": "object",
-                "required": ["type"],
-                "properties": {"type": {"type": "string"}},
-                "additionalProperties": {"type": ["number", "boolean"]},
-            }
-        ),
-    ]
+    optimizer: OptimizerDocument
     trainable: Annotated[
         Any,
         PlainValidator(_trainable),
@@ -126,7 +117,7 @@ class GraphDocument(DocumentModel):
             }
         ),
     ] = "all"
-    outputs: Annotated[tuple[Name, ...], fixed_list] = ()
+    outputs: Annotated[tuple[Name, ...], *FIXED_LIST] = ()
 
 
 def load_graph(
@@ -218,9 +209,9 @@ def _operation(operation: OperationDocument) -> Operation:
     )
 
 
-def _optimizer_spec(document: Mapping[str, Any]) -> OptimizerSpec:
+def _optimizer_spec(document: OptimizerDocument) -> OptimizerSpec:
     """Checked here, where paths into the document are known; the rules are the optimizers' own."""
-    spec = OptimizerSpec(document["type"], {key: document[key] for key in document if key != "type"})
+    spec = OptimizerSpec(document.type, document.__pydantic_extra__)
     try:
         optimizer_rules(spec)
     except GraphError as error:

@@ -116,7 +116,7 @@ def _explain(fault: Fault | None) -> DocumentError:
         return DocumentError("The document is not valid JSON.", remedy="Check it with a JSON validator.")
     message, remedy = {
         "duplicate": (
-            f"Key {fault.token} stands twice in one object",
+            f"Key {_short(fault.token)} stands twice in one object",
             "Keys are unique: remove or rename one of them.",
         ),
         "constant": (f"{fault.token} is not a JSON number", "Write a finite number, or leave the field out."),

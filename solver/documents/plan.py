@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import DocumentModel, DTypeName, Int64, Natural, Text, fixed_list
+from solver.documents.fields import FIXED_LIST, DocumentModel, DTypeName, Int64, Natural, Text
 from solver.documents.options import OptionFields, options_to_dict, to_options
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
@@ -23,7 +23,7 @@ __all__ = ["FORMAT", "PlanDocument", "dump_plan", "load_plan", "plan_to_dict", "
 FORMAT = "arenaplan.plan"
 
 _Path = tuple[str | int, ...]
-_Names = Annotated[tuple[Text, ...], fixed_list]
+_Names = Annotated[tuple[Text, ...], *FIXED_LIST]
 
 
 class BufferOfPlan(DocumentModel):
@@ -35,7 +35,7 @@ class BufferOfPlan(DocumentModel):
         "gradient", "optimizer_variable", "saved", "scratch",
     ]  # fmt: skip
     lifetime: Literal["forward_function", "backward_function", "iteration", "epoch", "max"]
-    shape: Annotated[tuple[Int64, ...], fixed_list]
+    shape: Annotated[tuple[Int64, ...], *FIXED_LIST]
     dtype: DTypeName
     nbytes: Int64
     size: Int64
@@ -61,7 +61,7 @@ class ArenaOfPlan(DocumentModel):
     name: Text
     size: Natural
     certificate: CertificateOfPlan
-    buffers: Annotated[tuple[BufferOfPlan, ...], fixed_list]
+    buffers: Annotated[tuple[BufferOfPlan, ...], *FIXED_LIST]
 
 
 class StepOfPlan(DocumentModel):
@@ -86,8 +86,8 @@ class PlanDocument(DocumentModel):
     deterministic: bool
     arena_bytes: Natural
     lower_bound: Natural
-    arenas: Annotated[tuple[ArenaOfPlan, ...], fixed_list]
-    steps: Annotated[tuple[StepOfPlan, ...], fixed_list]
+    arenas: Annotated[tuple[ArenaOfPlan, ...], *FIXED_LIST]
+    steps: Annotated[tuple[StepOfPlan, ...], *FIXED_LIST]
 
 
 def seal(plan: Plan) -> Plan:

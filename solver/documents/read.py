@@ -20,6 +20,9 @@ __all__ = ["VERSION", "read"]
 #: The version that every kind of document has today.
 VERSION = 1
 
+#: More mistakes than this are counted, not described one by one.
+MAX_ERRORS = 1000
+
 Model = TypeVar("Model", bound=DocumentModel)
 
 _Path = tuple[str | int, ...]
@@ -80,6 +83,11 @@ def _translate(
     model: type[BaseModel], value: Any, error: ValidationError, range_error: type[ArenaplanError]
 ) -> ArenaplanError:
     """The first error in words. An unknown field explains a missing one, so it goes first."""
+    if error.error_count() > MAX_ERRORS:
+        return DocumentError(
+            f"The document has {error.error_count()} mistakes.",
+            remedy="Check that it is what it claims to be.",
+        )
     details = error.errors(include_url=False)
     first = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
     path = _real_path(value, first)
@@ -157,7 +165,7 @@ def _shown_path(path: _Path) -> str:
 
 
 def _cut(text: str, limit: int = 60) -> str:
-    text = text.encode(errors="replace").decode()
+    text = text if text.isprintable() else repr(text)[1:-1]
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from solver.documents.fields import DocumentModel, Natural, fixed_list
+from solver.documents.fields import FIXED_LIST, DocumentModel, Natural
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.plan.validation import StepReport, ValidationReport
@@ -21,7 +21,7 @@ FORMAT = "arenaplan.report"
 #: JSON has no word for these, and a run that diverges has to be reported all the same.
 _NotFinite = Literal["NaN", "Infinity", "-Infinity"]
 _Loss = float | _NotFinite
-_Names = Annotated[tuple[str, ...], fixed_list]
+_Names = Annotated[tuple[str, ...], *FIXED_LIST]
 
 
 class StepOfReport(DocumentModel):
@@ -50,8 +50,8 @@ class ReportDocument(DocumentModel):
     identical: bool
     compared: Natural = Field(description="Tensors compared after each step.")
     arena_bytes: Natural
-    steps: Annotated[tuple[StepOfReport, ...], fixed_list]
-    violations: Annotated[tuple[ViolationOfReport, ...], fixed_list]
+    steps: Annotated[tuple[StepOfReport, ...], *FIXED_LIST]
+    violations: Annotated[tuple[ViolationOfReport, ...], *FIXED_LIST]
 
 
 def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:

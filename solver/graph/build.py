@@ -336,7 +336,7 @@ def _check_loss(
     if not isinstance(loss, str):
         if len(loss) > 1:
             raise LossError(
-                f"The graph names {len(loss)} losses: {', '.join(loss)}.",
+                f"The graph names {len(loss)} losses: {', '.join(map(repr, loss[:4]))}.",
                 remedy="Add them up with Add operations and name the sum.",
                 path=("loss",),
             )

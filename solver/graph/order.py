@@ -10,6 +10,9 @@ from solver.graph.types import Operation
 
 __all__ = ["depends_on", "topological_order"]
 
+#: Operations of a cycle that an error prints.
+_SHOWN = 20
+
 
 def topological_order(operations: Sequence[Operation], defined_by: Mapping[str, int]) -> list[int]:
     """Indexes of `operations` so that each follows what it reads; ties in the given order.
@@ -51,9 +54,11 @@ def _cycle(
             for name in operations[start].inputs
             if name in defined_by and missing[defined_by[name]]
         )
-    loop = [operations[i].id for i in (start, *reversed(walk[seen[start] + 1 :]))]
+    loop = [operations[i].id for i in (start, *reversed(walk[seen[start] + 1 :]), start)]
+    if len(loop) > _SHOWN:
+        loop[_SHOWN // 2 : -_SHOWN // 2] = [f"... {len(loop) - _SHOWN} more ..."]
     return CyclicGraphError(
-        f"The operations form a cycle: {' -> '.join([*loop, loop[0]])}.",
+        f"The operations form a cycle: {' -> '.join(loop)}.",
         remedy="A training graph is acyclic: unroll the loop.",
         path=("operations", start),
     )

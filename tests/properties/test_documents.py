@@ -231,7 +231,10 @@ def refuse_or_take(load: Any, data: Any) -> None:
         return
     assert error.message
     assert error.pointer is not None
-    str(error).encode()
+    text = str(error)
+    assert text.isprintable()
+    assert len(text) < 5000
+    text.encode()
 
 
 @given(st.binary(max_size=60))

@@ -196,8 +196,14 @@ _FORMS = (
     _bad("nested-attribute", "/operations/1/attributes/transB", [[1]], _DOCUMENT, "a string or a list"),
     _bad("huge-attribute", "/operations/1/attributes/transB", 2**63, _DOCUMENT, "64 bits"),
     _bad("number-loss", "/loss", 1, _DOCUMENT, "loss is 1", "scalar operand"),
-    _bad("text-optimizer", "/optimizer", "Adam", _DOCUMENT, '{"type": "Adam"'),
-    _bad("nameless-optimizer", "/optimizer/type", ..., _DOCUMENT, '"type"', at="/optimizer"),
+    _bad("text-optimizer", "/optimizer", "Adam", _DOCUMENT, "'Adam'", "an object"),
+    _bad("nameless-optimizer", "/optimizer/type", ..., _DOCUMENT, "optimizer.type is missing"),
+    _bad("text-rate", "/optimizer/learning_rate", "0.1", _DOCUMENT, "optimizer.learning_rate", "a number"),
+    _bad("huge-rate", "/optimizer/learning_rate", 10**400, _DOCUMENT, "64 bits"),
+    _bad("long-attribute", "/operations/1/attributes/activation", "a" * 1025, _DOCUMENT, "at most 1024"),
+    _bad("many-numbers", "/operations/1/attributes/pads", [0] * 1025, _DOCUMENT, "at most 1024"),
+    _bad("long-loss", "/loss", "a" * 1025, _DOCUMENT, "scalar operand"),
+    _bad("unprintable-field", "/a\nb", 1, _DOCUMENT, "a\\nb is an unknown field"),
     _bad("number-trainable", "/trainable", 3, _DOCUMENT, '"all"', '{"last": count}'),
     _bad("negative-last", "/trainable", {"last": -1}, _DOCUMENT, "at least 0", at="/trainable/last"),
     _bad("true-last", "/trainable", {"last": True}, _DOCUMENT, "an integer", at="/trainable/last"),
@@ -314,7 +320,6 @@ _GRAPHS = (
     _bad("unknown-optimizer", "/optimizer/type", "Adm", errors.GraphError, "'Adm'", "Adam"),
     _bad("unknown-hyper-parameter", "/optimizer/momentum", 0.9, errors.AttributeRuleError, "'momentum'"),
     _bad("negative-rate", "/optimizer/learning_rate", -1, errors.AttributeRuleError, "greater than 0"),
-    _bad("text-rate", "/optimizer/learning_rate", "0.1", errors.AttributeRuleError, "'learning_rate'"),
 )  # fmt: skip
 
 #: Every rule of graph documents that a change of one value can break.

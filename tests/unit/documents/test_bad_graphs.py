@@ -69,6 +69,16 @@ def test_several_mistakes_are_counted() -> None:
     assert caught.value.pointer == "/version "
 
 
+def test_thousands_of_mistakes_are_not_described_one_by_one() -> None:
+    with pytest.raises(DocumentError, match="has 5000 mistakes"):
+        load_graph({**graph_document(), **{f"key{i}": i for i in range(5000)}})
+    document = graph_document()
+    document["operands"] = [1] * 1_000_000
+    with pytest.raises(DocumentError) as caught:
+        load_graph(document)
+    assert caught.value.pointer == "/operands/0"
+
+
 def test_frozen_parameter_in_the_trainable_set() -> None:
     document = graph_document()
     document["operands"][4]["trainable"] = False

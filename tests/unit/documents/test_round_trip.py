@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from solver.layout.problem import Buffer, Lifespan, Problem
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import chain
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 # ------------------------------------------------------------------------------------------- graphs
 
@@ -53,6 +56,13 @@ def test_graph_made_in_code() -> None:
         graph = chain(trainable=trainable)
         assert load_graph(dump_graph(graph)) == graph
         assert load_graph(dump_graph(graph, indent=2)) == graph
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_example_graphs(path: Path) -> None:
+    graph = load_graph(path.read_bytes())
+    assert load_graph(dump_graph(graph)) == graph
+    assert load_graph(path.read_bytes(), batch=3) != graph
 
 
 def test_dumped_graph_is_stable() -> None:

@@ -258,6 +258,15 @@ def test_cycle_is_printed_along_the_data(operations: list[Operation], printed: s
     assert caught.value.path == ("operations", culprit)
 
 
+def test_long_cycle_is_shortened() -> None:
+    operations = [op(f"o{i}", f"v{i}", f"v{(i + 1) % 100}") for i in range(100)]
+    with pytest.raises(errors.CyclicGraphError) as caught:
+        topological_order(operations, {f"v{(i + 1) % 100}": i for i in range(100)})
+    assert "o0 -> o1 -> " in caught.value.message
+    assert "-> ... 81 more ... ->" in caught.value.message
+    assert "-> o99 -> o0." in caught.value.message
+
+
 def test_long_chain_needs_no_recursion() -> None:
     operations = [op(f"o{i}", f"v{i}", f"v{i + 1}") for i in range(5000)]
     defined = {f"v{i + 1}": i for i in range(5000)}
