@@ -52,7 +52,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("text", list(TEXTS.values()), ids=list(TEXTS))
 def test_no_strict_json(http: httpx.Client, text: bytes) -> None:
     document = checked(post(http, text), 400, "invalid-json")
     assert document["remedy"]
@@ -69,7 +69,7 @@ REQUESTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "pointer"), REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize(("text", "pointer"), list(REQUESTS.values()), ids=list(REQUESTS))
 def test_incomplete_requests(http: httpx.Client, text: str, pointer: str) -> None:
     assert checked(post(http, text), 422, "invalid-request")["pointer"] == pointer
 

@@ -73,7 +73,7 @@ def test_no_cache_at_all() -> None:
     st.integers(0, 8000),
 )
 def test_bookkeeping(puts: list[tuple[int, int, int]], limit: int) -> None:
-    cache, sizes = PlanCache(limit), {}
+    cache, sizes = PlanCache(limit), dict[int, int]()
     for digest, key, size in puts:
         sizes.setdefault(digest, size)
         kept = cache.by_digest(str(digest))

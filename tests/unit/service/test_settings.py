@@ -1,0 +1,76 @@
+"""Settings come from the environment, are checked, and each says what it is."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from pydantic import ValidationError
+
+from service import serving
+from service.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"ARENAPLAN_{name.upper()}", raising=False)
+
+
+def test_defaults_are_safe() -> None:
+    settings = Settings()
+    assert settings.host == "127.0.0.1"
+    assert settings.workers >= 1
+    assert settings.deadline_default_seconds is None
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_described(name: str) -> None:
+    description = Settings.model_fields[name].description
+    assert description is not None
+    assert description.endswith(".")
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENAPLAN_PORT", "9000")
+    monkeypatch.setenv("ARENAPLAN_DEADLINE_DEFAULT_SECONDS", "2.5")
+    assert Settings().port == 9000
+    assert Settings().deadline_default_seconds == 2.5
+    assert Settings(port=9001).port == 9001
+
+
+BAD = {
+    "port": "65536",
+    "workers": "0",
+    "queue_limit": "-1",
+    "queue_seconds": "0",
+    "body_limit_bytes": "many",
+    "max_operations": "0",
+    "deadline_default_seconds": "-1",
+    "deadline_max_seconds": "0",
+    "deadline_grace_seconds": "-1",
+    "validate_max_steps": "0",
+    "validate_max_seconds": "0",
+    "validate_max_bytes": "0",
+    "cache_bytes": "-1",
+    "shutdown_seconds": "0",
+    "log_level": "loud",
+    "log_format": "xml",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), list(BAD.items()))
+def test_checked_at_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"ARENAPLAN_{name.upper()}", value)
+    with pytest.raises(ValidationError):
+        Settings()
+    with pytest.raises(typer.Exit) as caught:
+        serving.settings({})
+    assert caught.value.exit_code == 2
+    assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
+
+
+def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENAPLAN_PORT", "9000")
+    assert serving.settings({"port": 0}).port == 0

@@ -1,0 +1,95 @@
+"""What `arenaplan show` prints fits the terminal and says what the plan says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.show import _LETTERS, curve_line, facts, map_lines, render
+from solver.plan.report import MemoryMap, memory_map
+from solver.training.program import OperandKind
+from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
+
+
+def test_every_kind_has_a_letter_of_its_own() -> None:
+    assert set(_LETTERS) == {kind.value for kind in OperandKind}
+    assert len(set(_LETTERS.values())) == len(_LETTERS)
+
+
+def test_map() -> None:
+    grid = memory_map(SMALL.arenas[0], 4, columns=8, rows=3)
+    assert map_lines(grid) == [
+        "offset 12",
+        "+----+",
+        "|.AA.|",
+        "|AADD|",
+        "|WWWW|",
+        "+----+",
+        "step 0 4",
+    ]
+
+
+def test_map_of_nothing() -> None:
+    assert map_lines(MemoryMap(0, 0, ())) == ["offset 0", "++", "++", "step 0 0"]
+
+
+def test_curve() -> None:
+    assert curve_line((0, 1, 4, 8), 4) == "  ▁▄█"
+    assert curve_line((0, 8, 0, 0), 2) == " █ "
+    assert curve_line((), 10) == ""
+    assert curve_line((0, 0), 10) == ""
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=300), st.integers(1, 200))
+def test_curve_shows_the_peak_in_any_width(curve: list[int], columns: int) -> None:
+    line = curve_line(tuple(curve), columns)
+    assert len(line) <= columns + 1
+    assert ("█" in line) == (max(curve) > 0)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 132, 200])
+def test_everything_fits(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    long = plan(
+        300,
+        arena(
+            1 << 30,
+            buffer("a_very_long_operand_name." * 6, W, 0, 1 << 29, 0, 300),
+            *(buffer(f"operand{n}", A, 1 << 29, 1 << 28, n * 10, n * 10 + 10) for n in range(30)),
+        ),
+    )
+    render(long, width)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert any(set(line) == {"+", "-"} and len(line) == width for line in lines)
+
+
+def test_render(capsys: pytest.CaptureFixture[str]) -> None:
+    render(SMALL, 100)
+    out = capsys.readouterr().out
+    for text in (
+        "max-load",
+        "14",
+        "10 bytes live at step 1 (s1)",
+        "deterministic",
+        "W parameter",
+        "14.3% saved",
+    ):
+        assert text in out
+    assert "not deterministic" not in out
+
+
+def test_several_arenas(capsys: pytest.CaptureFixture[str]) -> None:
+    both = plan(2, arena(4, buffer("w", W, 0, 4, 0, 2)), arena(0, name="empty"))
+    render(both, 80)
+    assert capsys.readouterr().out.count("live at the peak") == 1
+
+
+def test_facts() -> None:
+    found = facts(SMALL)
+    assert found["bytes_without_reuse"] == 14
+    assert found["kinds"][0] == {"kind": "parameter", "buffers": 1, "bytes": 4, "peak": 4}
+    (one,) = found["arenas"]
+    assert one["live_curve"] == [8, 10, 10, 8]
+    assert one["live_at_peak"][0] == {"operand": "a", "kind": "activation", "bytes": 4}
+    assert (one["bytes"], one["lower_bound"], one["proof"]) == (12, 12, "max-load")
