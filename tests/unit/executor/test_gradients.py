@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from solver.executor import Trainer, synthetic_batch
-from solver.graph import DType, Graph
+from solver.graph import DType, Graph, Initializer
 from solver.pipeline import plan
 from tests.support.graphs import Sketch
 
@@ -51,7 +51,9 @@ def regression() -> Graph:
     s = Sketch("regression", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 2, 3, 4), s.parameter("w", 4, 2)], "h")
     h = s.op("Add", [h, s.parameter("bias", 1, 3, 1)], "shifted")
-    h = s.op("Div", [h, s.parameter("scale", 2)], "scaled")
+    h = s.op(
+        "Div", [h, s.parameter("scale", 2, initializer=Initializer("uniform", scale=2.0, seed=3))], "scaled"
+    )
     h = s.op("ReduceMean", [s.op("Transpose", [h], "turned", perm=(0, 2, 1))], "mean", axes=(2,), keepdims=0)
     s.op("MeanSquaredError", [h, s.label("t", 2, 2)], "loss")
     return s.graph(learning_rate=LEARNING_RATE)

@@ -101,7 +101,7 @@ def test_a_lifespan_cut_short_is_poisoned_and_noticed() -> None:
     runner._expired.setdefault(t, []).append(runner._memory.raw("h1"))  # ends two readers too early
     feed(runner, synthetic_batch(graph, 0, 1))
     runner.run()
-    assert np.isnan(runner.value("w1")).any()
+    assert np.isnan(runner.value("w2")).any()
 
 
 def conflicting_moves(found: Plan, count: int, seed: int) -> list[tuple[str, int]]:
@@ -149,7 +149,7 @@ def test_most_corruptions_also_change_the_run() -> None:
 
 
 def test_a_step_allocates_nothing_of_tensor_size() -> None:
-    graph = convolutional(batch=64)
+    graph = convolutional(batch=128)
     found = plan(graph, PlanOptions(scratch_budget=1 << 14))
     trainer = Trainer(graph, found)
     batches = [synthetic_batch(graph, 0, i) for i in range(3)]
