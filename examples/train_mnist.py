@@ -34,7 +34,7 @@ GOAL = 0.95
 WINDOW = 16
 
 #: Batches before giving up; a model that learns at all needs a quarter of them.
-LIMIT = 600
+LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _run(console: Console) -> bool:
         for report in train(trainer, goal=GOAL, limit=LIMIT):
             text = f"loss {report.loss:.4f}  accuracy {report.accuracy:.1%}"
             progress.update(task, completed=report.step, description=text)
-            if report.step % 50 == 0 or report.reached:
+            if report.step % 10 == 0 or report.reached:
                 progress.console.print(f"batch {report.step:4}  {text}")
     verdict = "above" if report.reached else "not above"
     console.print(
