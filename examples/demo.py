@@ -67,7 +67,7 @@ def _run(console: Console) -> bool:
 def _plan(console: Console) -> tuple[Plan, float]:
     """The plan as the service answers it, and the seconds from request to answer."""
     with console.status("starting the service on loopback"), running_service() as url:
-        console.print(f"The service is ready at {url}; POST {url}/v1/plan with {DOCUMENT.name}")
+        console.print(f"The service is ready at {url}; POST /v1/plan: {DOCUMENT.name}")
         started = time.perf_counter()
         with Client(url) as client:
             result = client.plan(DOCUMENT)
