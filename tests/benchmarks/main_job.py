@@ -136,4 +136,3 @@ def _fresh_bytes(step: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
