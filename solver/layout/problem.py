@@ -129,6 +129,4 @@ class LayoutSolver(Protocol):
 
     name: str
 
-    def solve(
-        self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None
-    ) -> Outcome: ...
+    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome: ...
