@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from service.console import Exit, print_json, read_document, reporting, write_document
@@ -121,9 +119,9 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
-    from service import training
-
     with reporting(as_json=as_json, document=str(plan)):
+        from service import training
+
         made = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
         network = training.read_graph(graph, made)
@@ -162,27 +160,16 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
     """Serve the same over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
-    from service import serving
-
     given = {"host": host, "port": port, "workers": workers, "log_format": "json" if as_json else log_format}
-    settings = serving.settings({name: value for name, value in given.items() if value is not None})
     with reporting(as_json=as_json):
-        serving.run(settings)
+        from service import serving
+
+        serving.run(serving.settings({name: value for name, value in given.items() if value is not None}))
 
 
 def main() -> None:
     """Run the command line and exit; never a traceback for what a caller can cause."""
-    try:
-        sys.exit(app(standalone_mode=False) or Exit.OK)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(Exit.USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        sys.exit(Exit.OK)
+    app()
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from service.problems import Problem, problem_from
-from solver.errors import ArenaplanError, CapacityError, InternalError
+from service.problems import problem_from
+from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
 
 __all__ = ["Exit", "fail", "print_json", "read_document", "reporting", "write_document"]
 
@@ -55,19 +55,31 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     """Turn the errors of the core and of the file system into messages with an exit code."""
     try:
         yield
+        sys.stdout.flush()
     except ArenaplanError as error:
         problem = problem_from(error)
-        message = _sentence(problem, document, error.pointer)
+        message = f"{_place(error, document)}{problem.detail} {problem.remedy}".rstrip()
         facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
         fail(message, _exit_of(error), as_json=as_json, **facts)
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read has seen enough. What is still buffered must not fail at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(Exit.OK) from None
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
 
 
-def _sentence(problem: Problem, document: str, pointer: str) -> str:
-    place = f"{document}#{pointer}: " if document and pointer else f"{document}: " if document else ""
-    return f"{place}{problem.detail} {problem.remedy}".rstrip()
+def _place(error: ArenaplanError, document: str) -> str:
+    """Where the culprit is: an option of the command line, or a place in a document."""
+    if isinstance(error, OptionsError | CapacityError):
+        name = str(error.path[0]).removesuffix("_seconds").replace("_", "-") if error.path else ""
+        return f"--{name}: " if name else ""
+    if not document:
+        return ""
+    return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "
 
 
 def read_document(path: Path) -> bytes:

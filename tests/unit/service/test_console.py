@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from service.console import Exit, fail, read_document, reporting, write_document
-from solver.errors import ArenaplanError, CapacityError, InternalError, LossError
+from solver.errors import ArenaplanError, CapacityError, InternalError, LossError, OptionsError
 
 
 def test_write_and_read(tmp_path: Path) -> None:
@@ -87,10 +87,32 @@ def test_one_line(capsys: pytest.CaptureFixture[str], error: ArenaplanError, cod
     assert caught.value.exit_code == code
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("arenaplan: g.json")
     assert error.message in lines[0]
     assert error.remedy in lines[0]
-    assert (f"g.json#{error.pointer}:" in lines[0]) == bool(error.pointer)
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (LossError("No loss.", path=("loss",)), "g.json#/loss: No loss."),
+        (LossError("No loss."), "g.json: No loss."),
+        (OptionsError("Bad.", path=("deadline_seconds",)), "--deadline: Bad."),
+        (OptionsError("Bad.", path=("scratch_budget",)), "--scratch-budget: Bad."),
+        (CapacityError("Too large.", required=2, available=1, live_at_peak=[]), "Too large."),
+    ],
+)
+def test_the_place_of_the_culprit(
+    capsys: pytest.CaptureFixture[str], error: ArenaplanError, place: str
+) -> None:
+    with pytest.raises(typer.Exit), reporting(as_json=False, document="g.json"):
+        raise error
+    assert capsys.readouterr().err == f"arenaplan: {place}\n"
+
+
+def test_interrupted() -> None:
+    with pytest.raises(typer.Exit) as caught, reporting(as_json=False):
+        raise KeyboardInterrupt
+    assert caught.value.exit_code == 130
 
 
 @pytest.mark.parametrize(("error", "code"), CASES)

@@ -1,0 +1,338 @@
+"""The command line as a process: what stands on which stream, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solver import documents
+from tests.support.server import PATIENCE, ROOT, running_server
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """`arenaplan ARGUMENT...` in a directory of its own."""
+
+    def start(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "service.cli", *map(str, arguments)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    return start
+
+
+@pytest.fixture
+def graph(tmp_path: Path, tiny: dict[str, Any]) -> Path:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(tiny))
+    return path
+
+
+@pytest.fixture
+def plan(run: Run, graph: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    assert run("plan", graph, "-o", path).returncode == 0
+    return path
+
+
+def failed(result: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line that a failed command prints, and nothing else."""
+    assert result.returncode == code, result.stderr
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("arenaplan: ")
+    return line
+
+
+# ---------------------------------------------------------------------------------------- plan
+
+
+def test_plan_to_a_file(run: Run, graph: Path, tmp_path: Path) -> None:
+    result = run("plan", graph, "-o", "plan.json")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "max-load" in result.stdout
+    made = documents.load_plan((tmp_path / "plan.json").read_bytes())
+    assert f"{made.arena_bytes:,}" in result.stdout
+
+
+def test_plan_to_standard_output(run: Run, graph: Path, plan: Path) -> None:
+    result = run("plan", graph)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == plan.read_text()
+
+
+def test_plan_from_standard_input(run: Run, graph: Path, plan: Path) -> None:
+    assert run("plan", "-", stdin=graph.read_text()).stdout == plan.read_text()
+
+
+def test_plan_for_scripts(run: Run, graph: Path) -> None:
+    result = run("plan", graph, "-o", "plan.json", "--json")
+    facts = json.loads(result.stdout)
+    assert facts["arena_bytes"] == facts["lower_bound"] > 0
+    assert facts["gap"] == 0
+    assert facts["arenas"][0]["proof"] == "max-load"
+
+
+def test_options(run: Run, graph: Path, tmp_path: Path) -> None:
+    options = ["--batch", "4", "--alignment", "16", "--capacity", "1MiB", "--deadline", "30"]
+    more = ["--scratch-budget", "64KiB", "--update", "end", "--solver", "greedy", "--target", "reference"]
+    assert run("plan", graph, "-o", "plan.json", *options, *more).returncode == 0
+    made = documents.load_plan((tmp_path / "plan.json").read_bytes()).options
+    assert (made.batch, made.alignment, made.capacity, made.deadline_seconds) == (4, 16, 2**20, 30.0)
+    assert (made.scratch_budget, made.update, made.solver) == (2**16, "end", "greedy")
+
+
+def test_another_target(run: Run, graph: Path, tmp_path: Path) -> None:
+    result = run("plan", graph, "-o", "plan.json", "--target", "onert")
+    assert result.returncode == 0
+    assert run("show", "plan.json").returncode == 0
+
+
+def test_does_not_fit(run: Run, graph: Path, tmp_path: Path) -> None:
+    old = tmp_path / "plan.json"
+    old.write_text("precious")
+    line = failed(run("plan", graph, "-o", old, "--capacity", "1kB"), 3)
+    assert "1000" in line.replace(",", "")
+    assert old.read_text() == "precious"
+
+
+def test_does_not_fit_for_scripts(run: Run, graph: Path) -> None:
+    result = run("plan", graph, "--capacity", "1000", "--json")
+    facts = json.loads(result.stderr)
+    assert result.returncode == facts["exit"] == 3
+    assert facts["type"] == "/problems/capacity-exceeded"
+    assert facts["excess"] == facts["required"] - 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ('"version": 1', "version"),
+        ('"type": "Gemm"', "Gemn"),
+        ('"shape": [16, 32]', "w1"),
+    ],
+)
+def test_bad_graphs(run: Run, graph: Path, change: str, words: str) -> None:
+    replacement = {"version": '"version": 2', "Gemn": '"type": "Gemn"', "w1": '"shape": [17, 32]'}[words]
+    text = graph.read_text()
+    assert change in text
+    graph.write_text(text.replace(change, replacement, 1))
+    line = failed(run("plan", graph), 2)
+    assert line.startswith(f"arenaplan: {graph}#/")
+    assert words in line
+
+
+@pytest.mark.parametrize("text", ["", "no json", "NaN", "[" * 10_000, '{"a": 1, "a": 2}'])
+def test_no_json(run: Run, text: str) -> None:
+    assert failed(run("plan", "-", stdin=text), 2).startswith("arenaplan: -")
+
+
+def test_missing_file(run: Run) -> None:
+    assert failed(run("plan", "missing.json"), 2) == "arenaplan: missing.json: No such file or directory."
+
+
+def test_a_directory_that_cannot_be_written(run: Run, graph: Path) -> None:
+    assert "nowhere" in failed(run("plan", graph, "-o", "nowhere/plan.json"), 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--target", "moon"],
+        ["--solver", "magic"],
+        ["--update", "never"],
+        ["--batch", "0"],
+        ["--alignment", "48"],
+        ["--deadline", "-1"],
+    ],
+)
+def test_bad_options(run: Run, graph: Path, options: list[str]) -> None:
+    failed(run("plan", graph, *options), 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan"],
+        ["plan", "g", "--batch", "many"],
+        ["plan", "g", "--capacity", "1.5"],
+        ["fly"],
+        ["show", "--width", "3", "p"],
+    ],
+)
+def test_bad_usage(run: Run, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "Usage" in result.stderr
+
+
+# ------------------------------------------------------------------------------------ validate
+
+
+def test_validate(run: Run, graph: Path, plan: Path) -> None:
+    result = run("validate", graph, plan, "--steps", "3")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("identical") == 3
+    assert "bit for bit after each of 3 steps" in result.stdout
+
+
+def test_validate_for_scripts(run: Run, graph: Path, plan: Path) -> None:
+    report = documents.load_report(run("validate", graph, plan, "--steps", "2", "--json").stdout.encode())
+    assert report.identical
+    assert [step.step for step in report.steps] in ([0, 1], [1, 2])
+
+
+def test_validate_a_wrong_plan(run: Run, graph: Path, plan: Path) -> None:
+    from dataclasses import replace
+
+    made = documents.load_plan(plan.read_bytes())
+    (arena,) = made.arenas
+    first, second, *rest = arena.buffers
+    moved = replace(arena, buffers=(first, replace(second, offset=first.offset), *rest))
+    plan.write_bytes(documents.dump_plan(documents.seal(replace(made, arenas=(moved,)))))
+    result = run("validate", graph, plan)
+    assert result.returncode == 1
+    assert "broken rule overlap" in result.stdout
+    assert run("validate", graph, plan, "--json").returncode == 1
+
+
+def test_validate_a_changed_plan(run: Run, graph: Path, plan: Path) -> None:
+    plan.write_text(plan.read_text().replace('"offset": 0', '"offset": 64', 1))
+    assert "digest" in failed(run("validate", graph, plan), 2)
+
+
+def test_validate_with_another_graph(run: Run, graph: Path, plan: Path) -> None:
+    graph.write_text(graph.read_text().replace("32", "48"))
+    failed(run("validate", graph, plan), 2)
+
+
+def test_validate_with_the_batch_of_the_plan(run: Run, graph: Path) -> None:
+    assert run("plan", graph, "-o", "plan.json", "--batch", "3").returncode == 0
+    assert run("validate", graph, "plan.json", "--steps", "1").returncode == 0
+
+
+# ------------------------------------------------------------------------------ show, and the rest
+
+
+def test_show(run: Run, plan: Path) -> None:
+    result = run("show", plan, "--width", "72")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 72
+    for word in ("max-load", "parameter", "live at the peak", "step 0", "offset"):
+        assert word in result.stdout
+
+
+def test_show_for_scripts(run: Run, plan: Path) -> None:
+    facts = json.loads(run("show", plan, "--json").stdout)
+    assert facts["arenas"][0]["live_bytes"] == facts["arena_bytes"]
+    assert sum(kind["bytes"] for kind in facts["kinds"]) == facts["bytes_without_reuse"]
+
+
+def test_show_what_is_no_plan(run: Run, graph: Path) -> None:
+    assert "graph.json" in failed(run("show", graph), 2)
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").stdout.startswith("arenaplan ")
+    for command in ([], ["plan"], ["validate"], ["show"], ["serve"]):
+        result = run(*command, "--help")
+        assert result.returncode == 0
+        assert "Exit codes" in result.stdout
+
+
+def test_help_is_quick() -> None:
+    """What takes long to import is imported by what needs it."""
+    script = "import sys, service.cli; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    heavy = {
+        "numpy",
+        "ortools",
+        "fastapi",
+        "pydantic",
+        "uvicorn",
+        "structlog",
+        "solver.graph",
+        "solver.documents",
+    }
+    assert heavy & set(loaded.stdout.split()) == set()
+
+
+def test_a_reader_that_leaves(run: Run, graph: Path) -> None:
+    """As in `arenaplan plan graph.json | head -1`: no traceback."""
+    command = f"{sys.executable} -m service.cli plan {graph} | true"
+    result = subprocess.run(
+        command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert result.stderr == ""
+
+
+def test_progress_is_for_terminals(graph: Path, plan: Path) -> None:
+    """On a terminal a bar is drawn on standard error; standard output has the report alone."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", "validate", str(graph), str(plan), "--steps", "2"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        drawn = read_terminal(ours)
+        assert process.stdout is not None
+        assert b"bit for bit" in process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"training" in drawn
+
+
+def read_terminal(terminal: int) -> bytes:
+    """Everything written to a terminal until the last writer has closed it."""
+    seen = b""
+    while select.select([terminal], [], [], PATIENCE)[0]:
+        try:
+            seen += os.read(terminal, 65536)
+        except OSError:  # how Linux says that the other side has closed
+            break
+    return seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_stops_cleanly(number: signal.Signals) -> None:
+    with running_server("--workers", "1") as server:
+        server.process.send_signal(number)
+        assert server.process.wait(PATIENCE) in (0, 130, -number)
+        server.kill()
+        assert "no event" not in [event["event"] for event in server.log]
+        assert server.log[-1]["event"].startswith("Finished")
+
+
+def test_a_port_that_is_taken(run: Run) -> None:
+    with running_server("--workers", "1") as server:
+        port = server.url.rpartition(":")[2]
+        result = run("serve", "--port", port)
+    assert failed(result, 2) == f"arenaplan: 127.0.0.1:{port}: Address already in use."
+
+
+def test_a_bad_setting(run: Run) -> None:
+    assert "ARENAPLAN_LOG_FORMAT" in failed(run("serve", "--log-format", "xml"), 2)
