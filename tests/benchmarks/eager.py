@@ -7,6 +7,7 @@ from typing import Any
 
 from solver.executor.initial import initial_value
 from solver.graph import Array, Graph, Operation, Role
+from solver.graph.ops.loss import PROBABILITY_EPSILON
 
 __all__ = ["eager_step"]
 
@@ -47,7 +48,7 @@ def _activated(torch: Any, operation: Operation, y: Any) -> Any:
         case "Relu":
             return torch.relu(y)
         case "Relu6":
-            return torch.clamp(y, 0, 6)
+            return torch.nn.functional.relu6(y)
     return y
 
 
@@ -93,7 +94,8 @@ def _mean(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
 
 def _entropy(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
     p, t = (run[name] for name in op.inputs)
-    return -(t * torch.log(p.clamp_min(1e-7))).sum(-1).mean()
+    held = p + (p.clamp_min(PROBABILITY_EPSILON) - p).detach()  # below the bound, the slope at the bound
+    return -(t * torch.log(held)).sum(-1).mean()
 
 
 _OPERATORS: Mapping[str, Callable[[Any, Operation, Mapping[str, Any]], Any]] = {
