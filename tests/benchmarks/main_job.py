@@ -51,8 +51,9 @@ def run(console: Console) -> None:
 
 
 def _arenas(plans: dict[str, Plan]) -> Table:
-    table = Table("model", "arena B", "max-load bound B", "proof", "buffers", "limit B", "onert, 7 pools + extras B",
-                  "onert 0.1.0 holds B", title="One joint arena, weights, Adam state and scratch included")  # fmt: skip
+    headings = ("model", "arena B", "max-load bound B", "proof", "buffers", "promised B")
+    others = ("onert, 7 pools + extras B", "onert 0.1.0 holds B")
+    table = Table(*headings, *others, title="One joint arena, weights, Adam state and scratch included")
     for name, made in plans.items():
         arena, (_, seven, holds, limit) = made.arenas[0], MODELS[name]
         proof = arena.certificate.proof.value if arena.certificate.proof else f"gap {arena.gap:.3%}"

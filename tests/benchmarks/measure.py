@@ -81,7 +81,8 @@ def in_new_process(code: str, *arguments: str) -> dict[str, Any]:
 def machine() -> str:
     """What the figures were measured on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.system()} {platform.machine()}, {_cpu()}, {cores} cores, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.machine()}"
+    return f"{system}, {_cpu()}, {cores} cores, Python {platform.python_version()}"
 
 
 def _cpu() -> str:
