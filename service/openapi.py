@@ -107,6 +107,16 @@ def _validate_example() -> dict[str, Any]:
     return {"graph": graph, "plan": json.loads(documents.dump_plan(made)), "steps": 5}
 
 
+def _drop_foreign_errors(document: dict[str, Any]) -> None:
+    """The framework describes validation errors in a form that this service never sends."""
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+
+
 def install(app: FastAPI) -> None:
     """Make `app.openapi` include the models that the routes refer to."""
     generate = app.openapi
@@ -119,6 +129,7 @@ def install(app: FastAPI) -> None:
             )
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(definitions["$defs"])
+            _drop_foreign_errors(document)
             body = document["paths"]["/v1/validate"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = {
                 "tiny": {"summary": "The perceptron in its plan", "value": _validate_example()}

@@ -163,7 +163,7 @@ _TYPES: Final = (
         "After.",
     ),
     ProblemType(
-        "time-limit", 503, "Not finished within the time limit",
+        "time-limit", 422, "Not finished within the time limit",
         "The service's time limit ran out before there was any valid answer. Ask for the `greedy` solver "
         "or name a deadline, take a smaller graph, or run the command line, which has no limit.",
     ),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Mapping
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import structlog
 import uvicorn
@@ -32,6 +34,7 @@ def run(chosen: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then let running requests finish."""
     configure_logging(chosen.log_level, chosen.log_format)
     listener = _listen(chosen.host, chosen.port)
+    signal.signal(signal.SIGTERM, _leave)
     config = uvicorn.Config(
         create_app(chosen),
         log_config=None,
@@ -42,6 +45,11 @@ def run(chosen: Settings) -> None:
     )
     server = _Server(config, _url(listener))
     server.run(sockets=[listener])
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """The server raises the signal again once it has stopped: to be asked to stop is no failure."""
+    raise SystemExit(0)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -99,7 +99,8 @@ def _render_arena(console: Console, plan: Plan, arena: Arena, about: ArenaReport
     lines = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
     grid = memory_map(arena, len(plan.steps), columns=max(console.width - 2, 1), rows=lines)
     bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
-    for line in (*map_lines(grid), curve_line(about.curve, console.width - 2, bars)):
+    wide = max(1, (console.width - 2) // max(len(plan.steps), 1))
+    for line in (*map_lines(grid, wide), curve_line(about.curve, console.width - 2, bars, wide)):
         console.print(line, markup=False, highlight=False, no_wrap=True)
 
 
@@ -110,10 +111,10 @@ def _peak_title(about: ArenaReport) -> str:
     )
 
 
-def map_lines(grid: MemoryMap) -> list[str]:
-    """The map with a frame: steps from left to right, offsets from the bottom up."""
-    columns = len(grid.rows[0]) if grid.rows else 0
-    body = ["|" + "".join(_LETTERS[k.value] if k else _FREE for k in row) + "|" for row in grid.rows]
+def map_lines(grid: MemoryMap, wide: int = 1) -> list[str]:
+    """The map with a frame: steps from left to right, each patch `wide` letters."""
+    columns = wide * len(grid.rows[0]) if grid.rows else 0
+    body = ["|" + "".join(wide * (_LETTERS[k.value] if k else _FREE) for k in row) + "|" for row in grid.rows]
     edge = "+" + "-" * columns + "+"
     return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2)]
 
@@ -123,7 +124,7 @@ def _axis(steps: int, width: int) -> str:
     return left + right.rjust(max(width - len(left), len(right) + 1))
 
 
-def curve_line(curve: tuple[int, ...], columns: int, bars: str = _BARS) -> str:
+def curve_line(curve: tuple[int, ...], columns: int, bars: str = _BARS, wide: int = 1) -> str:
     """Live bytes over the steps as one line, each character the highest of its steps."""
     columns = min(columns, len(curve))
     top = max(curve, default=0)
@@ -132,4 +133,4 @@ def curve_line(curve: tuple[int, ...], columns: int, bars: str = _BARS) -> str:
     levels = (
         max(curve[x * len(curve) // columns : -(-(x + 1) * len(curve) // columns)]) for x in range(columns)
     )
-    return " " + "".join(bars[-(-level * (len(bars) - 1) // top)] for level in levels)
+    return " " + "".join(wide * bars[-(-level * (len(bars) - 1) // top)] for level in levels)

@@ -229,7 +229,7 @@ async def test_validation_has_a_time_limit() -> None:
         httpx.AsyncClient(transport=transport, base_url="http://test") as http,
     ):
         response = await post(http, "hang", "/validate")
-    assert response.status_code == 503
+    assert response.status_code == 422
     assert problem(response) == "time-limit"
 
 

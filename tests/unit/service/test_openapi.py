@@ -38,6 +38,11 @@ def test_references_resolve(document: dict[str, Any]) -> None:
     assert set(references(document)) - known == set()
 
 
+def test_no_form_of_error_but_problems(document: dict[str, Any]) -> None:
+    assert "HTTPValidationError" not in json.dumps(document)
+    assert "ProblemDocument" in document["components"]["schemas"]
+
+
 def test_made_once(app: FastAPI) -> None:
     assert app.openapi() is app.openapi()
 

@@ -64,6 +64,12 @@ def test_everything_fits(capsys: pytest.CaptureFixture[str], width: int) -> None
     assert any(set(line) == {"+", "-"} and len(line) == width for line in lines)
 
 
+def test_few_steps_fill_the_width() -> None:
+    grid = memory_map(SMALL.arenas[0], 4, columns=80, rows=3)
+    assert map_lines(grid, 3)[2] == "|...AAAAAA...|"
+    assert curve_line((0, 8), 80, wide=3) == "    ███"
+
+
 def test_render(capsys: pytest.CaptureFixture[str]) -> None:
     render(SMALL, 100)
     out = capsys.readouterr().out
