@@ -34,8 +34,7 @@ def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer 
     _check(options)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
-    with watch("analyze"):
-        target = _target(graph, options)
+    target = _target(graph, options, watch)
     with watch("solve"):
         arenas, deterministic = _place(target, options, deadline)
     steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch) for s in target.steps)
@@ -71,11 +70,14 @@ def _check(options: PlanOptions) -> None:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
 
 
-def _target(graph: Graph, options: PlanOptions) -> TargetPlan:
+def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:
     if options.target == "onert":
-        return onert_target(graph, options.alignment)
-    program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
-    return analyze(program, options.alignment or reference.ALIGNMENT)
+        with watch("liveness"):
+            return onert_target(graph, options.alignment)
+    with watch("derive"):
+        program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
+    with watch("liveness"):
+        return analyze(program, options.alignment or reference.ALIGNMENT)
 
 
 def _place(target: TargetPlan, options: PlanOptions, deadline: Deadline) -> tuple[tuple[Arena, ...], bool]:

@@ -65,7 +65,7 @@ def _arenas(plans: dict[str, Plan]) -> Table:
 
 
 def _planning(graphs: dict[str, Graph]) -> Table:
-    stages = ("parse", "analyze", "solve", "verify", "seal")
+    stages = ("parse", "derive", "liveness", "solve", "verify", "seal")
     table = Table("model", "cold process", "of it imports", "peak RSS MiB", "warm", *stages,
                   title="Graph document to proven plan (median, low-high)")  # fmt: skip
     for name, graph in graphs.items():
