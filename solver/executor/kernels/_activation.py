@@ -48,7 +48,7 @@ def _relu6(y: Array) -> None:
 def _sigmoid(y: Array) -> None:
     # exp overflows to infinity for very negative y, whose reciprocal is the right answer, 0.
     with np.errstate(over="ignore"):
-        np.negative(y, out=y)
+        np.multiply(y, -1, out=y)  # np.negative in place is wrong for some strides (NumPy 2.4)
         np.exp(y, out=y)
         np.add(y, 1, out=y)
         np.reciprocal(y, out=y)

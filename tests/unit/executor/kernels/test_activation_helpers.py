@@ -34,6 +34,24 @@ def test_forward_in_place(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("stride", range(1, 18))
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 17, 40])
+def test_strides_make_no_difference(name: str, dtype: str, stride: int, count: int) -> None:
+    """NumPy picks another loop for each stride, and not all of them were right in place."""
+    x = np.linspace(-7, 7, count).astype(dtype)
+    y = np.full(count * stride, np.nan, dtype)[::stride]
+    y[:] = x
+    apply_activation(name, y)
+    np.testing.assert_allclose(y, REFERENCE[name](x), rtol=3e-6, atol=1e-7)
+    out, dy = (np.full(count * stride, np.nan, dtype)[::stride] for _ in range(2))
+    dy[:], expected = x, np.empty_like(x)
+    activation_derivative(name, np.ascontiguousarray(y), x, expected)
+    activation_derivative(name, y, dy, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_derivative_is_the_central_difference(name: str) -> None:
     generator = np.random.default_rng(1)
     x = generator.uniform(-8, 8, 500)
