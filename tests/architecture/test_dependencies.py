@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 OWN = {"clients", "service", "solver"}
 #: Modules that are part of a declared package although they are distributed apart.
-PART_OF = {"pydantic-core": "pydantic"}
+PART_OF = {"pydantic-core": "pydantic", "pil": "pillow"}
 
 
 def imported(path: Path) -> set[str]:
@@ -34,7 +35,10 @@ def used(root: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def declared(pyproject: dict[str, Any]) -> set[str]:
-    return {canonicalize_name(Requirement(text).name) for text in pyproject["project"]["dependencies"]}
+    """The packages that are always there, and those of the extras."""
+    project = pyproject["project"]
+    texts = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    return {canonicalize_name(Requirement(text).name) for text in texts}
 
 
 def test_every_import_is_declared(used: set[str], declared: set[str]) -> None:

@@ -1,0 +1,244 @@
+"""MiniMalloc's CSV: one buffer a line, strictly read; every refusal names its line.
+
+    id,lower,upper,size,alignment,gaps,hint,offset      columns in any order, the last four optional
+    b1,0,3,4,1,,,                                       live [0, 3)
+    b2,3,9,4,2,,16,                                     a layout to start from may put it at 16
+    b3,0,9,4,1,7-9,,8                                   live [0, 7), pinned at 8
+
+``lower`` may be called ``start`` or ``begin``, ``id`` also ``buffer`` or ``buffer_id``. ``upper`` is the
+first step behind the lifespan; a column ``end`` in its place holds the last step inside, in gaps too.
+An empty cell of an optional column leaves the value out, and so does the hint -1.
+
+A gap ``a-b`` frees the buffer during ``[a, b)``; ``a-b@p:q`` frees all but its bytes ``[p, q)``. The
+layout problem knows one lifespan a buffer, so a gap is taken where it changes nothing (it keeps all
+bytes) or shortens the lifespan at either end. Any other gap is an error, never silently dropped.
+
+The format is that of MiniMalloc (Moffitt, ASPLOS 2023).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from solver.errors import DocumentError, ProblemError
+from solver.layout import Buffer, Layout, Lifespan, Problem, check_problem, find_violations
+
+__all__ = ["MiniMallocTable", "load_minimalloc"]
+
+_SYNONYMS: Final[Mapping[str, str]] = {
+    "buffer": "id", "buffer_id": "id", "begin": "lower", "start": "lower", "end": "upper",
+}  # fmt: skip
+_REQUIRED: Final = ("id", "lower", "upper", "size")
+_KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset")
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_GAP: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?", re.ASCII)
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_ID: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MiniMallocTable:
+    """The buffers in the order of the file, and the offset that each row hints at."""
+
+    problem: Problem
+    hints: tuple[int | None, ...]
+
+    def incumbent(self) -> Layout | None:
+        """The layout that hints and pins describe, where they place every buffer rightly."""
+        placed = zip(self.problem.buffers, self.hints, strict=True)
+        offsets = [hint if buffer.offset is None else buffer.offset for buffer, hint in placed]
+        if not any(hint is not None for hint in self.hints):
+            return None
+        known = tuple(offset for offset in offsets if offset is not None)
+        if len(known) < len(offsets):
+            return None
+        peak = max(o + b.size for o, b in zip(known, self.problem.buffers, strict=True))
+        layout = Layout(known, peak)
+        return None if find_violations(Problem(self.problem.buffers), layout, limit=1) else layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Position of each column, and how much an ``end`` column adds to reach the first step behind."""
+
+    columns: Mapping[str, int]
+    inclusive: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the file: `number` counts lines from 1, `index` rows from 0."""
+
+    index: int
+    number: int
+    header: _Header
+    cells: Sequence[str]
+
+    def cell(self, column: str) -> str:
+        position = self.header.columns.get(column)
+        return "" if position is None else self.cells[position]
+
+    def fail(self, column: str, what: str, remedy: str) -> NoReturn:
+        raise ProblemError(f"Line {self.number}: {what}.", remedy=remedy, path=("rows", self.index, column))
+
+    def integer(self, column: str) -> int:
+        text = self.cell(column)
+        if not _INTEGER.fullmatch(text):
+            self.fail(column, f"{column} is {_shown(text)}", "Write a whole number, digits only.")
+        return int(text)
+
+    def natural(self, column: str) -> int:
+        value = self.integer(column)
+        if not 0 <= value < 2**63:
+            self.fail(column, f"{column} is {value}", "It must be from 0 to 2**63 - 1.")
+        return value
+
+    def optional(self, column: str) -> int | None:
+        return self.natural(column) if self.cell(column) else None
+
+
+def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTable:
+    """The layout problem of a CSV file, checked as `solver.layout` does. O(n log n).
+
+    Raises DocumentError when the text or its header is wrong, ProblemError for a bad row; its path is
+    ``("rows", n, column)`` with n counted from 0.
+    """
+    lines = _lines(data)
+    header = _header(lines[0])
+    rows = list(_rows(lines, header))
+    buffers = tuple(_buffer(row) for row in rows)
+    hints = tuple(_hint(row) for row in rows)
+    problem = Problem(buffers, capacity)
+    try:
+        check_problem(problem)
+    except ProblemError as error:
+        raise _with_line(error, rows) from None
+    return MiniMallocTable(problem, hints)
+
+
+def _lines(data: bytes) -> list[str]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DocumentError(f"Line {line} is not UTF-8.", remedy="Save the file as UTF-8.") from None
+    if text.startswith("\ufeff"):
+        raise DocumentError(
+            "The file starts with a byte order mark.", remedy="Save it as UTF-8 without a byte order mark."
+        )
+    lines = [line.removesuffix("\r") for line in text.rstrip("\r\n").split("\n")]
+    if lines == [""]:
+        raise DocumentError("The file is empty.", remedy=f"Start it with {','.join(_REQUIRED)}.")
+    return lines
+
+
+def _header(line: str) -> _Header:
+    columns: dict[str, int] = {}
+    given = line.split(",")
+    for position, name in enumerate(given):
+        column = _SYNONYMS.get(name, name)
+        if column not in _KNOWN:
+            _bad_header(f"Line 1: there is no column {_shown(name)}", f"Known columns: {', '.join(_KNOWN)}.")
+        if column in columns:
+            _bad_header(f"Line 1: the column {column} stands there twice", "Remove one of the two.")
+        columns[column] = position
+    missing = [column for column in _REQUIRED if column not in columns]
+    if missing:
+        _bad_header(f"Line 1: the column {missing[0]} is missing", f"Needed: {', '.join(_REQUIRED)}.")
+    return _Header(columns, int("end" in given))
+
+
+def _bad_header(what: str, remedy: str) -> NoReturn:
+    raise DocumentError(f"{what}.", remedy=remedy, path=("header",))
+
+
+def _rows(lines: Sequence[str], header: _Header) -> Iterator[_Row]:
+    for index, line in enumerate(lines[1:]):
+        row = _Row(index, index + 2, header, line.split(","))
+        if len(row.cells) != len(header.columns):
+            raise DocumentError(
+                f"Line {row.number} has {len(row.cells)} cells, the header has {len(header.columns)}."
+                if line
+                else f"Line {row.number} is blank.",
+                remedy="Every line has one cell a column; quotes have no meaning in this format.",
+                path=("rows", index),
+            )
+        yield row
+
+
+def _buffer(row: _Row) -> Buffer:
+    name = row.cell("id")
+    if not name or len(name) > _LONGEST_ID or _UNPRINTABLE.search(name):
+        row.fail("id", f"id is {_shown(name)}", "Give 1 to 1024 characters without control characters.")
+    size = row.natural("size")
+    lifespan = _shortened(row, _lifespan(row), size)
+    alignment = row.optional("alignment")
+    return Buffer(name, size, lifespan, 1 if alignment is None else alignment, row.optional("offset"))
+
+
+def _lifespan(row: _Row) -> Lifespan:
+    start, end = row.natural("lower"), row.natural("upper") + row.header.inclusive
+    if end <= start:
+        remedy = "The lifespan ends after its start: upper is the first step behind it, end the last inside."
+        row.fail("upper", f"the lifespan [{start}, {end}) is empty", remedy)
+    return Lifespan(start, end)
+
+
+def _shortened(row: _Row, lifespan: Lifespan, size: int) -> Lifespan:
+    """The lifespan without the gaps at its ends. Gaps are tried in order of time from either side."""
+    gaps = [_gap(row, text, size) for text in row.cell("gaps").split()]
+    frees = sorted((gap for gap in gaps if gap is not None), key=lambda gap: gap.start)
+    start, end = lifespan.start, lifespan.end
+    while frees and frees[0].start <= start:
+        start = max(start, frees.pop(0).end)
+    for gap in sorted(frees, key=lambda gap: gap.end, reverse=True):
+        if gap.end < end:
+            remedy = "Give the parts rows of their own, or clear the cell so that all bytes stay reserved."
+            row.fail("gaps", f"the gap [{gap.start}, {gap.end}) lies inside the lifespan", remedy)
+        end = min(end, gap.start)
+    if end <= start:
+        row.fail("gaps", "the gaps leave nothing of the lifespan", "Remove the row or correct its gaps.")
+    return Lifespan(start, end)
+
+
+def _gap(row: _Row, text: str, size: int) -> Lifespan | None:
+    """When the buffer frees all its bytes; None where it keeps them all."""
+    found = _GAP.fullmatch(text)
+    if found is None:
+        row.fail("gaps", f"the gap {_shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
+    start, end = int(found[1]), int(found[2]) + row.header.inclusive
+    if end <= start:
+        row.fail("gaps", f"the gap {_shown(text)} is empty", "A gap ends after its start.")
+    if found[3] is None:
+        return Lifespan(start, end)
+    low, high = int(found[3]), int(found[4])
+    if not 0 <= low < high <= size:
+        row.fail("gaps", f"the gap {_shown(text)} keeps bytes outside the buffer", f"Its size is {size}.")
+    if (low, high) != (0, size):
+        remedy = "Clear the cell so that all bytes stay reserved."
+        row.fail(
+            "gaps", f"the gap {_shown(text)} keeps a part of the buffer, which cannot be planned", remedy
+        )
+    return None
+
+
+def _hint(row: _Row) -> int | None:
+    return None if row.cell("hint") in ("", "-1") else row.natural("hint")
+
+
+def _with_line(error: ProblemError, rows: Sequence[_Row]) -> ProblemError:
+    """An error about buffer n, said of its line."""
+    if error.path[:1] != ("buffers",):
+        return error
+    row = rows[int(error.path[1])]
+    message = f"Line {row.number}: {error.message[:1].lower()}{error.message[1:]}"
+    return ProblemError(message, remedy=error.remedy, path=("rows", *error.path[1:]))
+
+
+def _shown(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,79 @@
+"""MiniMalloc's CSV out: the columns that are needed, and in again what was written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.errors import ProblemError
+from solver.exporters import dump_minimalloc
+from solver.importers import load_minimalloc
+from solver.layout import Buffer, Layout, Lifespan, Problem, find_violations, solve
+from tests.support.buffers import layout, problem
+
+
+def test_plain() -> None:
+    assert dump_minimalloc(problem((4, 0, 3), (5, 3, 9))) == b"id,lower,upper,size\nb0,0,3,4\nb1,3,9,5\n"
+
+
+def test_solution() -> None:
+    found = problem((4, 0, 3), (5, 2, 9))
+    expected = b"id,lower,upper,size,offset\nb0,0,3,4,5\nb1,2,9,5,0\n"
+    assert dump_minimalloc(found, layout(found, 5, 0)) == expected
+
+
+def test_solution_of_nothing() -> None:
+    assert dump_minimalloc(Problem(()), Layout((), 0)) == b"id,lower,upper,size,offset\n"
+    assert dump_minimalloc(Problem(())) == b"id,lower,upper,size\n"
+
+
+def test_alignment_and_pins() -> None:
+    found = Problem((Buffer("a", 4, Lifespan(0, 3), 8), Buffer("b", 4, Lifespan(0, 3), 1, 16)))
+    assert dump_minimalloc(found) == b"id,lower,upper,size,alignment,offset\na,0,3,4,8,\nb,0,3,4,1,16\n"
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "a\nb", "a\x00"])
+def test_ids_that_the_format_cannot_hold(name: str) -> None:
+    found = Problem((Buffer("a", 1, Lifespan(0, 1)), Buffer(name, 1, Lifespan(0, 1))))
+    with pytest.raises(ProblemError, match="cannot be written to CSV") as caught:
+        dump_minimalloc(found)
+    assert caught.value.path == ("buffers", 1, "id")
+
+
+names = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters=","), min_size=1
+)
+problems = st.lists(
+    st.builds(
+        lambda size, start, length, shift, pin: (size, Lifespan(start, start + length), 2**shift, pin),
+        st.integers(1, 100),
+        st.integers(0, 50),
+        st.integers(1, 50),
+        st.integers(0, 5),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(problems, st.lists(names, min_size=8, max_size=8, unique=True))
+def test_in_again(rows: list[tuple[int, Lifespan, int, bool]], ids: list[str]) -> None:
+    """Pinned buffers are stacked, so that none overlap."""
+    made = tuple(
+        Buffer(name, size, span, alignment, 128 * i if pin else None)
+        for i, (name, (size, span, alignment, pin)) in enumerate(zip(ids, rows, strict=False))
+    )
+    first = Problem(made)
+    assert load_minimalloc(dump_minimalloc(first)).problem == first
+
+
+def test_a_solution_pins_everything() -> None:
+    """A solution read again is a problem whose only layout is that solution."""
+    found = problem((4, 0, 3), (5, 2, 9), (3, 1, 4))
+    outcome = solve(found, solver="greedy")
+    assert outcome.layout is not None
+    again = load_minimalloc(dump_minimalloc(found, outcome.layout)).problem
+    assert tuple(buffer.offset for buffer in again.buffers) == outcome.layout.offsets
+    assert find_violations(again, outcome.layout) == ()
+    assert solve(again, solver="greedy").layout == outcome.layout
