@@ -72,11 +72,12 @@ class OneOperation:
     def prepare_forward(self) -> tuple[list[Array], Callable[[], None]]:
         """(outputs, the prepared step)."""
         outputs = [poisoned(type_) for type_ in self.types]
+        self.saved = _arrays(self.kind.saved(self.node))
         call = Call(
             self.node,
             x=tuple(self.values),
             y=tuple(outputs),
-            saved=_arrays(self.kind.saved(self.node)),
+            saved=self.saved,
             scratch=_arrays(self.kind.forward_scratch(self.node)),
         )
         return outputs, self.kernels.forward(call)
@@ -105,6 +106,7 @@ class OneOperation:
             y=(y if 0 in needs.outputs else None,),
             dy=(placed(dy),),
             dx=tuple(dx.get(i) for i in range(len(self.values))),
+            saved={name: self.saved[name] for name in needs.saved},
             scratch=_arrays(needs.scratch),
         )
         return dx, self.kernels.backward(call)

@@ -1,131 +1,166 @@
-"""Depthwise convolution, tap by tap over blocks of output rows.
+"""Depthwise convolution: multiply and accumulate, tap by tap, on chunks that stay in the cache.
 
-For each tap, a block of the output takes the product of the data under the tap and the tap's weights.
-Where channels come last the weights are spread along the last spatial axis first, so that NumPy's
-inner loop runs over whole rows and not over the channels of one position.
+Arrays are seen as [examples, *outer, blocks, spread, channels, multiplier]: the last spatial axis is cut
+into blocks of `spread` positions, over which a row of weights is repeated, so that NumPy's inner loop
+runs over spread * channels elements where channels are innermost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from solver.executor.kernels._activation import activation_derivative, apply_activation
-from solver.executor.kernels._blocks import Step, bound, present, run_all
-from solver.executor.kernels._windows import Block, block_view, blocks, channels_last
+from solver.executor.kernels._blocks import Step, bound, present, run_all, staging, with_small_buffers
+from solver.executor.kernels._inner import bias_steps, finish, inner, inner_source, optional
+from solver.executor.kernels._windows import carve, channels_last, chunk, chunk_source, windows
 from solver.executor.kernels.base import Call
-from solver.graph.ops._spatial import Tap
-from solver.graph.ops.convolution import Geometry
+from solver.graph.ops._spatial import Part, Spatial
+from solver.graph.ops.convolution import Convolution
 from solver.graph.types import Array
 
-__all__ = ["backward", "forward"]
+__all__ = ["correlate_back", "forward", "scatter", "weigh"]
 
-X, W, B = 0, 1, 2
-
-
-def forward(call: Call, g: Geometry) -> Step:
-    x, y = (channels_last(array, is_nchw=g.is_nchw) for array in present(call.x[X], call.y[0]))
-    bias = call.x[B] if call.node.has_input(B) else None
-    steps = [_spread(call, g)]
-    for block in blocks(g.window, g.batch, g.rows):
-        out = y[block.example, block.start : block.stop]
-        steps.append(bound(np.copyto, out, 0 if bias is None else bias))
-        for tap in block.taps:
-            product = _product(call, g, out[tap.out].shape)
-            steps.append(
-                _accumulate(x[block.example][tap.data], _weight(call, g, tap), product, out[tap.out])
-            )
-        if g.activation != "None":
-            steps.append(bound(apply_activation, g.activation, out))
-    return run_all(steps)
+X, W = 0, 1
 
 
-def backward(call: Call, g: Geometry) -> Step:
-    """Both derivatives from one pass over the blocks, as far as they are wanted."""
-    steps: list[Step] = []
-    dx = call.dx[X]
-    if dx is not None:
-        steps += [_spread(call, g), bound(dx.fill, 0)]
-    if call.dx[W] is not None:
-        steps.append(bound(call.scratch["sums"].fill, 0))
-    db = call.dx[B] if len(call.dx) > B else None
-    if db is not None:
-        steps.append(bound(db.fill, 0))
-    for block in blocks(g.window, g.batch, g.rows):
-        dz, prepare = _inner(call, g, block)
-        steps += prepare
-        if db is not None:
-            steps += _summed(dz, call.scratch["bias_part"], db)
-        for tap in block.taps:
-            steps += _tap_steps(call, g, block, tap, dz[tap.out])
-    dw = call.dx[W]
-    if dw is not None:
-        sums = call.scratch["sums"].reshape(g.window.taps, -1, g.channels)
-        steps.append(bound(np.add.reduce, sums, axis=1, out=dw.reshape(g.channels, -1).T))
-    return run_all(steps)
+def _split(images: Array, conv: Convolution, spread: int) -> Array:
+    """[examples, *outer, blocks, spread, channels, multiplier or 1] of images seen channels last."""
+    *outer, width, channels = images.shape
+    groups = conv.groups
+    return images.reshape(*outer, width // spread, spread, groups, channels // groups, copy=False)
 
 
-def _tap_steps(call: Call, g: Geometry, block: Block, tap: Tap, dz: Array) -> list[Step]:
-    product, steps = _product(call, g, dz.shape), []
-    if call.dx[W] is not None:
-        data = channels_last(present(call.x[X])[0], is_nchw=g.is_nchw)[block.example][tap.data]
-        sums, part = _slots(call, g, tap)
-        axes = tuple(range(dz.ndim - 1 if g.is_nchw else dz.ndim - 2))
-        steps.append(bound(np.multiply, data, dz, out=product))
-        steps.append(bound(np.add.reduce, product, axis=axes, out=part))
-        steps.append(bound(np.add, sums, part, out=sums))
-    dx = call.dx[X]
-    if dx is not None:
-        target = channels_last(dx, is_nchw=g.is_nchw)[block.example][tap.data]
-        steps.append(_accumulate(dz, _weight(call, g, tap), product, target))
-    return steps
+def _taps(window: Spatial, source: Array, part: Part, conv: Convolution, spread: int) -> Iterator[Array]:
+    """What each tap of the windows sees, split."""
+    seen = windows(source, window.axes, part.rows)
+    for tap in np.ndindex(*(axis.kernel for axis in window.axes)):
+        rank = len(window.axes)
+        yield _split(seen[(slice(None),) * (rank + 1) + tap], conv, spread)
 
 
-def _spread(call: Call, g: Geometry) -> Step:
-    """Weights as ``[taps, width, C]``: each tap's channels repeated along the last spatial axis."""
-    w = present(call.x[W])[0].reshape(g.channels, -1)
-    spread = call.scratch["spread"].reshape(g.window.taps, -1, g.channels)
-    return bound(np.copyto, spread, w.T[:, None, :])
+def _tap_weights(call: Call, conv: Convolution, spread: int, *, flip: bool = False) -> tuple[Array, Step]:
+    """W as [taps, spread, channels, multiplier], and the step that writes it."""
+    w = present(call.x[W])[0].reshape(conv.groups, conv.group_filters, -1)
+    rows = np.moveaxis(w[..., ::-1] if flip else w, -1, 0)[:, None]
+    shape = (conv.window.taps, spread, conv.groups, conv.group_filters)
+    target = staging(call.scratch["weights"], shape)
+    return target, bound(np.copyto, target, rows)
 
 
-def _weight(call: Call, g: Geometry, tap: Tap) -> Array:
-    """A tap's weights, to be broadcast over ``[rows, ..., C]``."""
-    spread: Array = call.scratch["spread"].reshape(g.window.taps, -1, g.channels)[tap.index]
-    return spread[0] if g.is_nchw else spread[: tap.out[-1].stop - tap.out[-1].start]
+def _product(call: Call, name: str, window: Spatial, part: Part, channels: int) -> Array:
+    """Scratch for the products of one tap, images seen channels last."""
+    sizes = (part.rows, *window.outputs[1:])
+    return carve(call.scratch[name], window.layout, part.examples, sizes, channels)
 
 
-def _slots(call: Call, g: Geometry, tap: Tap) -> tuple[Array, Array]:
-    """Where a tap's weight derivative is summed up, and where one block's share goes first."""
-    sums = call.scratch["sums"].reshape(g.window.taps, -1, g.channels)[tap.index]
-    part = call.scratch["sums_part"].reshape(-1, g.channels)
-    if g.is_nchw:
-        return sums[0], part[0]
-    width = tap.out[-1].stop - tap.out[-1].start
-    return sums[:width], part[:width]
+def _accumulate(pairs: Iterator[tuple[Array, Array]], product: Array, target: Array) -> Step:
+    """One step for target = sum of the products of all pairs."""
+    (left, right), *rest = pairs
 
-
-def _product(call: Call, g: Geometry, shape: tuple[int, ...]) -> Array:
-    return block_view(call.scratch["product"], shape, is_nchw=g.is_nchw)
-
-
-def _accumulate(data: Array, weight: Array, product: Array, out: Array) -> Step:
     def run() -> None:
-        np.multiply(data, weight, out=product)
-        np.add(out, product, out=out)
+        np.multiply(left, right, out=target)
+        for a, b in rest:
+            np.multiply(a, b, out=product)
+            np.add(target, product, out=target)
 
     return run
 
 
-def _inner(call: Call, g: Geometry, block: Block) -> tuple[Array, list[Step]]:
-    """Derivative of a block before the activation, and the steps that write it."""
-    rows = slice(block.start, block.stop)
-    dy = channels_last(present(call.dy[0])[0], is_nchw=g.is_nchw)[block.example, rows]
-    if g.activation == "None":
-        return dy, []
-    y = channels_last(present(call.y[0])[0], is_nchw=g.is_nchw)[block.example, rows]
-    dz = block_view(call.scratch["inner"], dy.shape, is_nchw=g.is_nchw)
-    return dz, [bound(activation_derivative, g.activation, y, dy, dz)]
+def forward(call: Call, conv: Convolution) -> Step:
+    window, spread = conv.window, conv.spread(conv.window)
+    x, y = (channels_last(array, window.layout) for array in present(call.x[X], call.y[0]))
+    weights, write = _tap_weights(call, conv, spread)
+    steps = [write]
+    for part in conv.correlate(backward=False).parts():
+        source, fill = chunk_source(window, part, x, call.scratch)
+        out = chunk(y, part)
+        product = _split(_product(call, "product", window, part, conv.filters), conv, spread)
+        pairs = zip(_taps(window, source, part, conv, spread), weights, strict=True)
+        steps += [*fill, _accumulate(pairs, product, _split(out, conv, spread)), *finish(call, out)]
+    return with_small_buffers(run_all(steps))
 
 
-def _summed(dz: Array, part: Array, db: Array) -> list[Step]:
-    axes = tuple(range(dz.ndim - 1))
-    return [bound(np.add.reduce, dz, axis=axes, out=part), bound(np.add, db, part, out=db)]
+def correlate_back(call: Call, conv: Convolution) -> list[Step]:
+    """dX as the correlation of dZ with the flipped W; for stride 1."""
+    window, spread = conv.transposed, conv.spread(conv.transposed)
+    dx = channels_last(present(call.dx[X])[0], window.layout)
+    weights, write = _tap_weights(call, conv, spread, flip=True)
+    steps = [write]
+    for part in conv.correlate(backward=True).parts():
+        source, fill = inner_source(call, conv, part)
+        product = _split(_product(call, "product", window, part, conv.groups), conv, spread)
+        target = _split(chunk(dx, part), conv, spread)
+        seen = _taps(window, source, part, conv, spread)
+        pairs = (
+            (tap[..., j : j + 1], weight[..., j : j + 1])
+            for tap, weight in zip(seen, weights, strict=True)
+            for j in range(conv.group_filters)
+        )
+        steps += [*fill, _accumulate(pairs, product, target)]
+    return steps
+
+
+def scatter(call: Call, conv: Convolution) -> list[Step]:
+    """dX as shares of dZ, added back tap by tap; for strides above 1."""
+    window = conv.window
+    dx = channels_last(present(call.dx[X])[0], window.layout)
+    weights, write = _tap_weights(call, conv, 1)
+    steps = [bound(dx.fill, 0), write]
+    for part in conv.scatter().parts():
+        dz, derive = inner(call, conv, part)
+        split = dz.reshape(*dz.shape[:-1], conv.groups, conv.group_filters, copy=False)
+        product = _product(call, "columns", window, part, conv.groups)
+        steps += derive
+        for number, outputs, inputs in window.taps_of(part):
+            for j in range(conv.group_filters):
+                factors = (split[outputs][..., j], weights[number, 0, :, j])
+                steps.append(_add_share(*factors, product[outputs], dx[inputs]))
+    return steps
+
+
+def _add_share(dz: Array, weight: Array, product: Array, dx: Array) -> Step:
+    def run() -> None:
+        np.multiply(dz, weight, out=product)
+        np.add(dx, product, out=dx)
+
+    return run
+
+
+def weigh(call: Call, conv: Convolution) -> list[Step]:
+    """dW as sums of products of dZ and what each tap sees; dB as the sum of dZ.
+
+    Positions within `spread` keep sums of their own, which are added up last: long inner loops again.
+    """
+    dw, steps = optional(call.dx, W), list[Step]()
+    for part in conv.weigh(bias_only=dw is None).parts():
+        dz, derive = inner(call, conv, part)
+        first = not steps
+        steps += [*derive, *bias_steps(call, dz, first=first)]
+        if dw is not None:
+            steps += _weigh_chunk(call, conv, part, dz, first=first)
+    if dw is not None:
+        target = np.moveaxis(dw.reshape(conv.groups, conv.group_filters, -1), -1, 0)
+        steps.append(bound(np.add.reduce, _sums(call, "sums", conv), axis=1, out=target))
+    return steps
+
+
+def _sums(call: Call, name: str, conv: Convolution) -> Array:
+    spread = conv.sums_spread(conv.window)
+    return staging(call.scratch[name], (conv.window.taps, spread, conv.groups, conv.group_filters))
+
+
+def _weigh_chunk(call: Call, conv: Convolution, part: Part, dz: Array, *, first: bool) -> list[Step]:
+    window, spread = conv.window, conv.sums_spread(conv.window)
+    x = channels_last(present(call.x[X])[0], window.layout)
+    source, steps = chunk_source(window, part, x, call.scratch)
+    product = _split(_product(call, "product", window, part, conv.filters), conv, spread)
+    sums = _sums(call, "sums" if first else "partial", conv)
+    factor, axes = _split(dz, conv, spread), tuple(range(product.ndim - 3))
+    for seen, into in zip(_taps(window, source, part, conv, spread), sums, strict=True):
+        steps.append(bound(np.multiply, seen, factor, out=product))
+        steps.append(bound(np.add.reduce, product, axis=axes, out=into))
+    if not first:
+        total = _sums(call, "sums", conv)
+        steps.append(bound(np.add, total, sums, out=total))
+    return steps

@@ -1,165 +1,182 @@
-"""Kernels of the pooling family, tap by tap over blocks of output rows."""
+"""Pooling tap by tap: each tap of the window is one strided view of the input, chunk by chunk."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all
-from solver.executor.kernels._windows import Block, block_view, blocks, channels_last
+from solver.executor.kernels._blocks import Step, bound, present, run_all, with_small_buffers
+from solver.executor.kernels._windows import carve, channels_last, chunk
 from solver.executor.kernels.base import Call, Kernels
-from solver.graph.ops._spatial import Window
-from solver.graph.ops.pooling import block_rows, pool_window
+from solver.graph.ops._spatial import Part, Spatial
+from solver.graph.ops.pooling import ARG_MAX, BACKWARD_SCRATCH, pool_chunks, pool_window
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]
 
 
-def _is_nchw(call: Call) -> bool:
-    return bool(call.attributes["data_layout"] == "NCHW")
+def _chunk_scratch(call: Call, name: str, window: Spatial, part: Part) -> Array:
+    sizes = (part.rows, *window.outputs[1:])
+    return carve(call.scratch[name], window.layout, part.examples, sizes, window.channels)
 
 
-def _views(call: Call, *arrays: Array | None) -> list[Array]:
-    return [channels_last(array, is_nchw=_is_nchw(call)) for array in present(*arrays)]
+def _lowest(array: Array) -> float | int:
+    return -math.inf if array.dtype.kind == "f" else int(np.iinfo(array.dtype).min)
 
 
-def _blocks(call: Call) -> list[Block]:
-    return list(blocks(pool_window(call.node), call.node.input(0).shape[0], block_rows(call.node)))
-
-
-# -------------------------------------------------------------------------------------- maximum
+# ------------------------------------------------------------------------------------------- maximum
 
 
 def _max_forward(call: Call) -> Step:
-    x, y, argmax = _views(call, call.x[0], call.y[0], call.saved.get("argmax"))
-    lowest = -np.inf if y.dtype.kind == "f" else np.iinfo(y.dtype).min
-    steps: list[Step] = [bound(y.fill, lowest), bound(argmax.fill, 0)]
-    for block in _blocks(call):
-        data, out, arg = (
-            x[block.example],
-            y[block.example, block.start : block.stop],
-            argmax[block.example, block.start : block.stop],
-        )
-        for tap in block.taps:
-            mask = block_view(call.scratch["mask"], out[tap.out].shape, is_nchw=_is_nchw(call))
-            steps.append(_take_larger(data[tap.data], out[tap.out], arg[tap.out], mask, tap.index))
-    return run_all(steps)
+    window = pool_window(call.node)
+    x, y = (channels_last(array, window.layout) for array in present(call.x[0], call.y[0]))
+    taps = channels_last(call.saved[ARG_MAX], window.layout)
+    steps: list[Step] = []
+    for part in pool_chunks(call.node, "wins").parts():
+        wins = _chunk_scratch(call, "wins", window, part)
+        steps += _max_chunk(window, part, x, (chunk(y, part), chunk(taps, part), wins))
+    return with_small_buffers(run_all(steps))
 
 
-def _take_larger(data: Array, out: Array, arg: Array, mask: Array, index: int) -> Step:
-    number = arg.dtype.type(index)
+def _max_chunk(window: Spatial, part: Part, x: Array, chunks: tuple[Array, Array, Array]) -> list[Step]:
+    """The largest of all taps first, then which tap it came from.
+
+    A tap is stored as its distance from the last tap, plus 1: then the first of several equal taps is
+    the largest number, and 0 is left for windows that look at padding alone.
+    """
+    y, taps, wins = chunks
+    steps = [bound(y.fill, _lowest(y)), bound(taps.fill, 0)]
+    met = list(window.taps_of(part))
+    for _, outputs, inputs in met:
+        steps.append(bound(np.maximum, y[outputs], x[inputs], out=y[outputs]))
+    for number, outputs, inputs in met:
+        operands = (x[inputs], y[outputs], taps[outputs], wins[outputs])
+        steps.append(_keep_tap(*operands, window.taps - number))
+    return steps
+
+
+def _keep_tap(x: Array, y: Array, taps: Array, wins: Array, code: int) -> Step:
+    equal = wins.view(np.bool_) if wins.itemsize == 1 else wins
 
     def run() -> None:
-        np.greater(data, out, out=mask)
-        np.copyto(out, data, where=mask)
-        np.copyto(arg, number, where=mask)
+        np.equal(x, y, out=equal)
+        np.multiply(wins, code, out=wins)
+        np.maximum(taps, wins, out=taps)
 
     return run
 
 
 def _max_backward(call: Call) -> Step:
-    dx, dy, argmax = _views(call, call.dx[0], call.dy[0], call.saved.get("argmax"))
-    steps: list[Step] = [bound(dx.fill, 0)]
-    disjoint = pool_window(call.node).is_disjoint
-    for block in _blocks(call):
-        rows = slice(block.start, block.stop)
-        for tap in block.taps:
-            arg, source = argmax[block.example, rows][tap.out], dy[block.example, rows][tap.out]
-            mask, product = (
-                block_view(call.scratch[name], arg.shape, is_nchw=_is_nchw(call))
-                for name in ("mask", "product")
-            )
-            target = dx[block.example][tap.data]
-            steps.append(_give_back(target, source, arg, mask, product, tap.index, disjoint=disjoint))
-    return run_all(steps)
+    window = pool_window(call.node)
+    dy, dx = (channels_last(array, window.layout) for array in present(call.dy[0], call.dx[0]))
+    taps = channels_last(call.saved[ARG_MAX], window.layout)
+    steps = [bound(dx.fill, 0)]
+    for part in pool_chunks(call.node, *BACKWARD_SCRATCH).parts():
+        mask = _chunk_scratch(call, "mask", window, part)
+        product = _chunk_scratch(call, "product", window, part) if window.overlaps else None
+        for number, outputs, inputs in window.taps_of(part):
+            operands = (chunk(taps, part)[outputs], chunk(dy, part)[outputs], dx[inputs], mask[outputs])
+            piece = None if product is None else product[outputs]
+            steps.append(_scatter_tap(*operands, piece, window.taps - number))
+    return with_small_buffers(run_all(steps))
 
 
-def _give_back(
-    dx: Array, dy: Array, arg: Array, mask: Array, product: Array, index: int, *, disjoint: bool
-) -> Step:
-    """Derivatives to the winners; where windows are disjoint each element is written once."""
-
-    def alone() -> None:
-        np.equal(arg, index, out=mask)
+def _scatter_tap(taps: Array, dy: Array, dx: Array, mask: Array, product: Array | None, code: int) -> Step:
+    def assign() -> None:
+        np.equal(taps, code, out=mask)
         np.multiply(dy, mask, out=dx)
 
-    def shared() -> None:
-        np.equal(arg, index, out=mask)
-        np.multiply(dy, mask, out=product)
-        np.add(dx, product, out=dx)
+    if product is None:
+        return assign
+    share = product
 
-    return alone if disjoint else shared
+    def add() -> None:
+        np.equal(taps, code, out=mask)
+        np.multiply(dy, mask, out=share)
+        np.add(dx, share, out=dx)
+
+    return add
 
 
-# -------------------------------------------------------------------------------------- average
+# ------------------------------------------------------------------------------------------- average
 
 
-def _reciprocals(call: Call, window: Window, dtype: np.dtype[np.generic]) -> list[Array]:
-    """One over the elements counted along each spatial axis, shaped to broadcast over ``[rows, ..., C]``."""
-    found = []
-    for axis in range(len(window.output)):
-        starts = np.arange(window.output[axis]) * window.strides[axis] - window.begin[axis]
-        taps = starts[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
-        low, high = 0, window.data[axis]
-        if call.attributes["count_include_pad"]:
-            low, high = -window.begin[axis], window.data[axis] + window.end[axis]
-        counts = ((taps >= low) & (taps < high)).sum(axis=1)
-        shape = [1] * (len(window.output) + 1)
-        shape[axis] = -1
-        found.append((1.0 / counts).astype(dtype).reshape(shape))
-    return found
+def _weights(call: Call, window: Spatial) -> list[Array]:
+    """One over the number of elements under a window, a factor for each spatial axis."""
+    padded = call.attributes["count_include_pad"]
+    rank, dtype = len(window.axes), call.node.input(0).dtype.numpy
+    factors = []
+    for position, axis in enumerate(window.axes):
+        low, high = (-axis.before, axis.size + axis.after) if padded else (0, axis.size)
+        starts = np.arange(axis.out)[:, None] * axis.stride - axis.before
+        reads = starts + np.arange(axis.kernel) * axis.dilation
+        counts = np.maximum(((reads >= low) & (reads < high)).sum(1), 1)
+        shape = [1] * (rank + 2)
+        shape[position + 1] = axis.out
+        factors.append((1 / counts).astype(dtype).reshape(shape))
+    return factors
+
+
+def _scale(source: Array, target: Array, factors: list[Array], part: Part) -> list[Step]:
+    """Steps for target = source times the factors; one multiplication where they are all alike."""
+    if all((factor == factor.flat[0]).all() for factor in factors):
+        return [bound(np.multiply, source, math.prod(float(f.flat[0]) for f in factors), out=target)]
+    first, *others = factors
+    steps = [bound(np.multiply, source, first[:, part.start : part.stop], out=target)]
+    return steps + [bound(np.multiply, target, factor, out=target) for factor in others]
 
 
 def _average_forward(call: Call) -> Step:
-    x, y = _views(call, call.x[0], call.y[0])
-    scales = _reciprocals(call, pool_window(call.node), y.dtype)
-    steps: list[Step] = [bound(y.fill, 0)]
-    for block in _blocks(call):
-        out = y[block.example, block.start : block.stop]
-        steps += [
-            bound(np.add, out[tap.out], x[block.example][tap.data], out=out[tap.out]) for tap in block.taps
-        ]
-        steps += _scaled(out, out, scales, block)
-    return run_all(steps)
-
-
-def _scaled(source: Array, out: Array, scales: list[Array], block: Block) -> list[Step]:
-    """Multiply by the reciprocals of all axes; the first spatial axis is cut to the block."""
-    rows = scales[0][block.start : block.stop]
-    steps = [bound(np.multiply, source, rows, out=out)]
-    return steps + [bound(np.multiply, out, scale, out=out) for scale in scales[1:]]
+    window = pool_window(call.node)
+    x, y = (channels_last(array, window.layout) for array in present(call.x[0], call.y[0]))
+    factors = _weights(call, window)
+    steps: list[Step] = []
+    for part in pool_chunks(call.node, "scaled").parts():
+        mean = chunk(y, part)
+        steps.append(bound(mean.fill, 0))
+        for _, outputs, inputs in window.taps_of(part):
+            steps.append(bound(np.add, mean[outputs], x[inputs], out=mean[outputs]))
+        steps += _scale(mean, mean, factors, part)
+    return with_small_buffers(run_all(steps))
 
 
 def _average_backward(call: Call) -> Step:
-    dx, dy = _views(call, call.dx[0], call.dy[0])
-    scales = _reciprocals(call, pool_window(call.node), dx.dtype)
-    steps: list[Step] = [bound(dx.fill, 0)]
-    for block in _blocks(call):
-        source = dy[block.example, block.start : block.stop]
-        product = block_view(call.scratch["product"], source.shape, is_nchw=_is_nchw(call))
-        steps += _scaled(source, product, scales, block)
-        for tap in block.taps:
-            target = dx[block.example][tap.data]
-            steps.append(bound(np.add, target, product[tap.out], out=target))
-    return run_all(steps)
+    window = pool_window(call.node)
+    dy, dx = (channels_last(array, window.layout) for array in present(call.dy[0], call.dx[0]))
+    factors = _weights(call, window)
+    steps = [bound(dx.fill, 0)]
+    for part in pool_chunks(call.node, "scaled").parts():
+        scaled = _chunk_scratch(call, "scaled", window, part)
+        steps += _scale(chunk(dy, part), scaled, factors, part)
+        for _, outputs, inputs in window.taps_of(part):
+            steps.append(bound(np.add, dx[inputs], scaled[outputs], out=dx[inputs]))
+    return with_small_buffers(run_all(steps))
+
+
+# -------------------------------------------------------------------------------------- global average
+
+
+def _positions(images: Array) -> int:
+    return math.prod(images.shape[1:-1])
 
 
 def _global_forward(call: Call) -> Step:
-    x, y = _views(call, call.x[0], call.y[0])
-    axes, share = tuple(range(1, x.ndim - 1)), y.dtype.type(y.size / x.size)
-
-    def run() -> None:
-        np.add.reduce(x, axis=axes, out=y, keepdims=True)
-        np.multiply(y, share, out=y)
-
-    return run
+    layout = call.attributes["data_layout"]
+    x, y = (channels_last(array, layout) for array in present(call.x[0], call.y[0]))
+    axes = tuple(range(1, x.ndim - 1))
+    total = bound(np.add.reduce, x, axis=axes, out=y, keepdims=True)
+    return with_small_buffers(run_all([total, bound(np.divide, y, _positions(x), out=y)]))
 
 
 def _global_backward(call: Call) -> Step:
-    dx, dy = _views(call, call.dx[0], call.dy[0])
-    return bound(np.multiply, dy, dx.dtype.type(dy.size / dx.size), out=dx)
+    layout = call.attributes["data_layout"]
+    dy, dx = (channels_last(array, layout) for array in present(call.dy[0], call.dx[0]))
+    return with_small_buffers(bound(np.divide, dy, _positions(dx), out=dx))
 
 
-KERNELS = {
+KERNELS: Mapping[str, Kernels] = {
     "MaxPool": Kernels(_max_forward, _max_backward),
     "AveragePool": Kernels(_average_forward, _average_backward),
     "GlobalAveragePool": Kernels(_global_forward, _global_backward),

@@ -1,182 +1,333 @@
-"""Windows that slide over spatial axes: what convolution and pooling share, in any number of axes."""
+"""Geometry of operators that slide a window over images, and how their work is cut into chunks.
+
+One axis, seven positions padded by one on each side, window of 3 taps, stride 2:
+
+    .  0 1 2 3 4 5 6  .        size 7, before 1, stride 2, extent 3
+   [-----]                     output 0 reads positions -1 .. 1
+       [-----]                 output 1
+           [-----]
+               [-----]         output 3, the last: `out` is 4
+
+A chunk is a block of whole examples, or some output rows (first spatial axis) of one example where
+a single example would exceed the scratch budget.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from solver.graph.ops._shared import bad_attribute
-from solver.graph.ops.base import Attribute, Node
+from solver.graph.ops.base import Attribute, Node, ScratchRequest, scratch
+from solver.graph.types import DType
 
-__all__ = ["DATA_LAYOUTS", "WINDOW_ATTRIBUTES", "Tap", "Window", "channels", "spatial", "window", "with_spatial"]
+__all__ = [
+    "WINDOW_ATTRIBUTES",
+    "Axis",
+    "Part",
+    "Spatial",
+    "Staging",
+    "image_of",
+    "in_order",
+    "requests",
+    "stage",
+    "window_of",
+]
 
-DATA_LAYOUTS = ("NCHW", "NHWC")
+_PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
-#: Attributes of every operator with a window, as in ONNX, and the layout of its data.
-WINDOW_ATTRIBUTES = {
+#: Attributes of every operator with a window: ONNX's, and the memory order of images.
+WINDOW_ATTRIBUTES: Mapping[str, Attribute] = {
+    "data_layout": Attribute("string", default="NCHW", choices=("NCHW", "NHWC")),
+    "auto_pad": Attribute("string", default="NOTSET", choices=_PADDINGS),
     "kernel_shape": Attribute("ints", minimum=1),
     "strides": Attribute("ints", minimum=1),
     "dilations": Attribute("ints", minimum=1),
     "pads": Attribute("ints", minimum=0),
-    "auto_pad": Attribute(
-        "string", default="NOTSET", choices=("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-    ),
-    "data_layout": Attribute("string", default="NCHW", choices=DATA_LAYOUTS),
 }
 
-
-@dataclass(frozen=True, slots=True)
-class Tap:
-    """One position inside the window, and where it meets data rather than padding.
-
-    Along each axis, output positions ``out`` read input positions ``data`` (slices of equal length).
-    """
-
-    index: int
-    out: tuple[slice, ...]
-    data: tuple[slice, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return any(part.start >= part.stop for part in self.out)
+#: Bytes of output a chunk writes where it needs little scratch: they stay in the second-level cache
+#: while a bias and an activation pass over them again.
+_OUTPUT_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Geometry of a sliding window, one entry an axis.
+class Axis:
+    """One spatial axis: input size, window, and number of outputs; `before` may be negative (a crop)."""
 
-        pads[0]  data ................. pads[1]      input axis
-        [k . k . k]                                  first window: kernel 3, dilation 2
-            stride >[k . k . k]                      second window
-
-    `output` is the number of windows along each axis.
-    """
-
-    data: tuple[int, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
-    output: tuple[int, ...]
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    out: int
 
     @property
-    def taps(self) -> int:
-        return math.prod(self.kernel)
+    def extent(self) -> int:
+        """Input positions from the first tap to the last, both included."""
+        return (self.kernel - 1) * self.dilation + 1
 
-    @property
-    def positions(self) -> int:
-        """Windows of one example and channel."""
-        return math.prod(self.output)
+    def reach(self, outputs: int) -> int:
+        """Input positions that `outputs` neighbouring outputs look at."""
+        return (outputs - 1) * self.stride + self.extent
 
     @property
     def is_padded(self) -> bool:
-        """Whether some window reaches over the edge of the data."""
-        return any(
-            b > 0 or (o - 1) * s + (k - 1) * d + 1 > n + b
-            for n, k, s, d, b, o in zip(
-                self.data, self.kernel, self.strides, self.dilations, self.begin, self.output, strict=True
-            )
-        )
+        """Whether some window leaves the input, or the first one does not start where the input does."""
+        return self.before != 0 or self.reach(self.out) > self.size
 
     @property
     def is_pointwise(self) -> bool:
-        """Each window is one element, and each element one window."""
-        return self.taps == 1 and self.output == self.data and not self.is_padded
+        return self.kernel == self.stride == 1
 
     @property
-    def is_disjoint(self) -> bool:
-        """No element of the data lies in two windows."""
-        return all(
-            s >= (k - 1) * d + 1
-            for k, s, d in zip(self.kernel, self.strides, self.dilations, strict=True)
-        )
+    def transposed(self) -> Axis:
+        """The axis of the correlation that takes dY back to dX; for stride 1 only."""
+        before = self.extent - 1 - self.before
+        return Axis(self.out, self.kernel, 1, self.dilation, before, 0, self.size)
 
-    def tap_slices(self) -> tuple[Tap, ...]:
-        """All taps in C order of the kernel, those that meet padding only included."""
-        return tuple(
-            self._tap(index, offsets)
-            for index, offsets in enumerate(product(*(range(k) for k in self.kernel)))
-        )
+    def tap(self, tap: int, start: int, stop: int) -> tuple[slice, slice]:
+        """(outputs, inputs): those in [start, stop) whose `tap` lies inside the input, and what it reads.
 
-    def _tap(self, index: int, offsets: Sequence[int]) -> Tap:
-        out, data = [], []
-        for axis, offset in enumerate(offsets):
-            stride, shift = self.strides[axis], offset * self.dilations[axis] - self.begin[axis]
-            first = max(0, -(shift // stride))
-            last = max(first, min(self.output[axis], (self.data[axis] - 1 - shift) // stride + 1))
-            out.append(slice(first, last))
-            start = first * stride + shift
-            data.append(slice(start, start + (last - first - 1) * stride + 1 if last > first else start, stride))
-        return Tap(index, tuple(out), tuple(data))
+        Outputs are counted from `start`. Both slices have the same length, maybe 0.
+        """
+        shift = tap * self.dilation - self.before
+        first = max(start, -(shift // self.stride))
+        last = min(stop, (self.size - 1 - shift) // self.stride + 1)
+        if last <= first:
+            return slice(0, 0), slice(0, 0)
+        begin = first * self.stride + shift
+        end = (last - 1) * self.stride + shift + 1
+        return slice(first - start, last - start), slice(begin, end, self.stride)
 
 
-def channels(node: Node, shape: Sequence[int]) -> int:
-    """Channels of data in the node's layout."""
-    return shape[1] if node.attributes["data_layout"] == "NCHW" else shape[-1]
+@dataclass(frozen=True, slots=True)
+class Spatial:
+    """Images of one operation: memory order, batch, channels, spatial axes."""
+
+    layout: str
+    batch: int
+    channels: int
+    axes: tuple[Axis, ...]
+
+    @property
+    def taps(self) -> int:
+        return math.prod(axis.kernel for axis in self.axes)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return tuple(axis.out for axis in self.axes)
+
+    @property
+    def row(self) -> int:
+        """Output positions in one row, that is for one index of the first spatial axis."""
+        return math.prod(self.outputs[1:])
+
+    @property
+    def is_padded(self) -> bool:
+        return any(axis.is_padded for axis in self.axes)
+
+    @property
+    def is_pointwise(self) -> bool:
+        return all(axis.is_pointwise for axis in self.axes)
+
+    @property
+    def strides_over(self) -> bool:
+        """Whether any stride is larger than 1."""
+        return any(axis.stride > 1 for axis in self.axes)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether two windows may read the same position."""
+        return any(axis.stride < axis.extent and axis.out > 1 for axis in self.axes)
+
+    def reached(self, examples: int, rows: int) -> int:
+        """Elements that `rows` output rows of `examples` examples look at, padding included."""
+        first, *others = self.axes
+        plane = math.prod(axis.reach(axis.out) for axis in others)
+        return examples * first.reach(rows) * plane * self.channels
+
+    def shaped(self, channels: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Shape of a batch of images in this memory order."""
+        return in_order(self.layout, self.batch, channels, sizes)
+
+    def taps_of(self, part: Part) -> Iterator[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
+        """(number, outputs of the part, inputs) of each tap that meets the input at all.
+
+        Slices go over (examples, *spatial): outputs within the part, inputs within the whole batch.
+        """
+        bounds = [(part.start, part.stop)] + [(0, axis.out) for axis in self.axes[1:]]
+        for number, taps in enumerate(product(*(range(axis.kernel) for axis in self.axes))):
+            pairs = [axis.tap(tap, *bound) for axis, tap, bound in zip(self.axes, taps, bounds, strict=True)]
+            if all(outputs.stop for outputs, _ in pairs):
+                outputs, inputs = zip(*pairs, strict=True)
+                yield number, (slice(None), *outputs), (slice(part.first, part.last), *inputs)
 
 
-def spatial(node: Node, shape: Sequence[int]) -> tuple[int, ...]:
-    """Spatial dimensions of data (or of a weight, whose axes follow the data)."""
-    return tuple(shape[2:] if node.attributes["data_layout"] == "NCHW" else shape[1:-1])
+def in_order(layout: str, batch: int, channels: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """(batch, channels, sizes) in the memory order `layout`."""
+    return (batch, channels, *sizes) if layout == "NCHW" else (batch, *sizes, channels)
 
 
-def with_spatial(node: Node, batch: int, channel: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Shape of data in the node's layout."""
+# --------------------------------------------------------------------------------- from node to geometry
+
+
+def image_of(node: Node) -> tuple[int, int, tuple[int, ...]]:
+    """(batch, channels, spatial sizes) of input 0. Raises ShapeMismatchError below rank 3."""
+    shape = node.input(0).shape
+    if len(shape) < 3:
+        raise node.mismatch("expected input 0 with a batch, channels and at least one spatial axis")
     if node.attributes["data_layout"] == "NCHW":
-        return (batch, channel, *sizes)
-    return (batch, *sizes, channel)
+        return shape[0], shape[1], shape[2:]
+    return shape[0], shape[-1], shape[1:-1]
 
 
-def window(node: Node, data: Sequence[int], kernel: Sequence[int], *, ceil_mode: bool = False) -> Window:
-    """The window of a node over `data` spatial dimensions.
+def window_of(node: Node, kernel: Sequence[int]) -> Spatial:
+    """Geometry of a window of `kernel` taps over input 0.
 
-    Raises AttributeRuleError when a list has the wrong length, ShapeMismatchError when no window fits.
+    Raises AttributeRuleError for lists of the wrong length and for pads beside an auto_pad, and
+    ShapeMismatchError where no window fits.
     """
-    rank = len(data)
-    strides = _per_axis(node, "strides", rank, 1)
-    dilations = _per_axis(node, "dilations", rank, 1)
-    pads = _per_axis(node, "pads", 2 * rank, 0)
-    begin, end, output = [], [], []
-    for axis in range(rank):
-        extent = (kernel[axis] - 1) * dilations[axis] + 1
-        given = (pads[axis], pads[rank + axis])
-        left, right, count = _axis(node, data[axis], extent, strides[axis], given, ceil_mode=ceil_mode)
-        begin.append(left)
-        end.append(right)
-        output.append(count)
-    return Window(tuple(data), tuple(kernel), strides, dilations, tuple(begin), tuple(end), tuple(output))
+    batch, channels, sizes = image_of(node)
+    rank = len(sizes)
+    strides = _per_axis(node, "strides", rank)
+    dilations = _per_axis(node, "dilations", rank)
+    pads = _per_axis(node, "pads", 2 * rank, default=0)
+    if node.attributes["auto_pad"] != "NOTSET" and any(pads):
+        raise bad_attribute(node, "pads", "must be left out where auto_pad computes the padding")
+    axes = tuple(
+        _axis(node, sizes[i], kernel[i], strides[i], dilations[i], (pads[i], pads[i + rank]))
+        for i in range(rank)
+    )
+    return Spatial(node.attributes["data_layout"], batch, channels, axes)
 
 
-def _per_axis(node: Node, key: str, length: int, default: int) -> tuple[int, ...]:
-    values = node.attributes.get(key)
-    if values is None:
-        return (default,) * length
-    if len(values) != length:
-        raise bad_attribute(node, key, f"must have {length} entries for this input")
-    if key == "pads" and node.attributes["auto_pad"] != "NOTSET" and any(values):
-        raise bad_attribute(node, key, f"cannot stand beside auto_pad {node.attributes['auto_pad']!r}")
-    return tuple(values)
+def _per_axis(node: Node, key: str, count: int, default: int = 1) -> tuple[int, ...]:
+    given: tuple[int, ...] | None = node.attributes[key]
+    if not given:
+        return (default,) * count
+    if len(given) != count:
+        raise bad_attribute(node, key, f"must have {count} elements, for input {node.input(0)}")
+    return given
 
 
-def _axis(
-    node: Node, size: int, extent: int, stride: int, pads: tuple[int, int], *, ceil_mode: bool
-) -> tuple[int, int, int]:
-    """Padding before, padding after and number of windows along one axis, as ONNX counts them."""
-    auto = node.attributes["auto_pad"]
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        count = -(-size // stride)
-        total = max((count - 1) * stride + extent - size, 0)
-        small, large = total // 2, total - total // 2
-        return (small, large, count) if auto == "SAME_UPPER" else (large, small, count)
-    room = size + sum(pads) - extent
-    if room < 0:
+def _axis(node: Node, size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> Axis:
+    extent = (kernel - 1) * dilation + 1
+    how = node.attributes["auto_pad"]
+    if how.startswith("SAME"):
+        out = -(-size // stride)
+        total = max((out - 1) * stride + extent - size, 0)
+        smaller, larger = total // 2, total - total // 2
+        pads = (smaller, larger) if how == "SAME_UPPER" else (larger, smaller)
+    else:
+        out = _windows(node, size + sum(pads) - extent, stride)
+        if node.attributes.get("ceil_mode") and (out - 1) * stride >= size + pads[0]:
+            # A window that exists by rounding up must not start behind the input.
+            out -= 1
+    if out < 1:
         raise node.mismatch(
-            f"expected a window that fits: it spans {extent} elements, the padded data {size + sum(pads)}"
+            f"a window of {kernel} taps, dilation {dilation}, does not fit {size} positions padded by"
+            f" {pads[0]} and {pads[1]}"
         )
-    count = (-(-room // stride) if ceil_mode else room // stride) + 1
-    if ceil_mode and (count - 1) * stride >= size + pads[0]:
-        count -= 1  # a window may not begin in the padding behind the data
-    return (*pads, count)
+    return Axis(size, kernel, stride, dilation, *pads, out)
+
+
+def _windows(node: Node, room: int, stride: int) -> int:
+    if room < 0:
+        return 0
+    return (-(-room // stride) if node.attributes.get("ceil_mode") else room // stride) + 1
+
+
+# --------------------------------------------------------------------------------------------- chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Examples [first, last) and output rows [start, stop) of a chunk."""
+
+    first: int
+    last: int
+    start: int
+    stop: int
+
+    @property
+    def examples(self) -> int:
+        return self.last - self.first
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A loop over chunks of at most `examples` and `rows`, and the elements of scratch it needs."""
+
+    batch: int
+    height: int
+    examples: int
+    rows: int
+    sizes: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        return -(-self.batch // self.examples) * -(-self.height // self.rows)
+
+    def parts(self) -> Iterator[Part]:
+        for first in range(0, self.batch, self.examples):
+            for start in range(0, self.height, self.rows):
+                yield Part(
+                    first,
+                    min(first + self.examples, self.batch),
+                    start,
+                    min(start + self.rows, self.height),
+                )
+
+
+#: Elements of scratch by name for a chunk of (examples, rows).
+Sizes = Callable[[int, int], dict[str, int]]
+
+
+def stage(
+    spatial: Spatial, output: int, itemsize: int, sizes: Sizes, budget: int, positions: int | None = None
+) -> Staging:
+    """The largest chunks whose scratch stays within `budget` bytes; at least one row of one example.
+
+    `output` is the elements of Y at one position: what a chunk touches of Y is bounded as well, and so are
+    its `positions`.
+    """
+    height = spatial.axes[0].out
+
+    def fits(examples: int, rows: int) -> bool:
+        touched = examples * rows * spatial.row
+        if touched * output * itemsize > _OUTPUT_BYTES or (positions is not None and touched > positions):
+            return False
+        return sum(sizes(examples, rows).values()) * itemsize <= budget
+
+    if fits(1, height):
+        examples, rows = _largest(spatial.batch, lambda n: fits(n, height)), height
+    else:
+        examples, rows = 1, _largest(height, lambda n: fits(1, n))
+    return Staging(spatial.batch, height, examples, rows, sizes(examples, rows))
+
+
+def _largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """Largest n in [1, limit] that fits, 1 when none does; then evened out over the loop."""
+    low, high = 1, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return -(-limit // -(-limit // low))
+
+
+def requests(dtype: DType, *stagings: Mapping[str, int]) -> tuple[ScratchRequest, ...]:
+    """Scratch that serves several loops one after the other: by name, the largest size."""
+    names: dict[str, Any] = {}
+    for sizes in stagings:
+        for name, size in sizes.items():
+            names[name] = max(size, names.get(name, 0))
+    return tuple(scratch(name, (size,), dtype) for name, size in names.items() if size)

@@ -1,128 +1,241 @@
-"""Convolution: Conv in any number of spatial axes, grouped and depthwise, in both data layouts."""
+"""Convolution, and the loops its kernels run: what they stage in scratch, chunk by chunk.
+
+Three loops, each a function of the geometry alone; operator and kernels share them:
+
+    correlate   Y from X and W; for stride 1 also dX, as the correlation of dZ with the flipped W
+    scatter     dX for larger strides: columns of dX, added back tap by tap
+    weigh       dW and dB: dZ times the columns of X, summed over the chunks
+
+dZ is the derivative before the fused activation. It exists as a chunk of scratch, never as a tensor.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 from solver.graph.ops._shared import same_floating
-from solver.graph.ops._spatial import WINDOW_ATTRIBUTES, Window, channels, spatial, window, with_spatial
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
-from solver.graph.types import TensorType
+from solver.graph.ops._spatial import (
+    WINDOW_ATTRIBUTES,
+    Spatial,
+    Staging,
+    image_of,
+    requests,
+    stage,
+    window_of,
+)
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
+from solver.graph.types import DType, TensorType
 
-__all__ = ["OPERATORS", "Geometry", "geometry"]
+__all__ = ["OPERATORS", "Convolution", "convolution"]
 
 X, W, B = 0, 1, 2
 
+#: A depthwise kernel passes over a chunk twice for each tap, so a chunk of the output, of the products
+#: and of the data has to stay in the second-level cache.
+_DEPTHWISE_BYTES = 512 * 1024
 
-class Geometry:
-    """Sizes of one convolution; what kernels and scratch requests must agree on.
+#: Output positions that one product of a weight derivative sums over. BLAS is slow on longer, thin
+#: factors, and partial sums round better.
+_POSITIONS_A_PRODUCT = 2048
 
-    `chunk` is the number of examples treated at a time: as many as fit the scratch budget, at
-    least one.
-    """
+#: Elements that NumPy's inner loop should have at least; below, its own overhead prevails.
+_INNER_ELEMENTS = 2048
 
-    def __init__(self, node: Node) -> None:
-        x, w = node.input(X), node.input(W)
-        self.window: Window = window(node, spatial(node, x.shape), spatial(node, w.shape))
-        self.groups: int = node.attributes["group"]
-        self.batch = x.shape[0]
-        self.channels = channels(node, x.shape)
-        self.outputs = w.shape[0]
-        self.is_nchw = node.attributes["data_layout"] == "NCHW"
-        self.activation: str = node.attributes["activation"]
-        self.dtype = x.dtype
-        #: One input and one output channel a group: no GEMM, but multiply-accumulate over the taps.
-        self.is_depthwise = self.groups == self.channels == self.outputs and self.groups > 1
-        self.needs_columns = not self.window.is_pointwise and not self.is_depthwise
-        self.budget = node.scratch_budget
+#: Repeated weights, or sums, take at most one part in so many of the scratch budget.
+_SHARE_OF_WEIGHTS = 8
 
-    @property
-    def columns_bytes(self) -> int:
-        """Columns of one example: every window of every channel written out."""
-        w = self.window
-        return w.positions * w.taps * self.channels * self.dtype.itemsize if self.needs_columns else 0
+
+@dataclass(frozen=True)
+class Convolution:
+    """Sizes of one convolution. `window` slides over X; `transposed` over dZ, for stride 1."""
+
+    window: Spatial
+    groups: int
+    filters: int
+    activation: str
+    dtype: DType
+    budget: int
 
     @property
-    def inner_bytes(self) -> int:
-        """Derivative of one example before its activation."""
-        return self.window.positions * self.outputs * self.dtype.itemsize
+    def group_channels(self) -> int:
+        return self.window.channels // self.groups
 
-    def chunk(self, *, inner: bool) -> int:
-        """Examples treated at a time; `inner`: with the derivative before the activation beside them."""
-        each = self.columns_bytes + (self.inner_bytes if inner else 0)
-        return max(1, min(self.batch, self.budget // each)) if each else self.batch
+    @property
+    def group_filters(self) -> int:
+        return self.filters // self.groups
 
-    def columns(self, examples: int) -> list[ScratchRequest]:
-        if not self.needs_columns:
-            return []
-        per_group = self.window.taps * self.channels // self.groups
-        shape = (self.groups, examples, self.window.positions, per_group)
-        return [scratch("columns", shape, self.dtype)]
+    @property
+    def is_depthwise(self) -> bool:
+        """One input channel a group: multiply and accumulate instead of a matrix product."""
+        return self.group_channels == 1 and self.groups > 1
 
-    def inner(self, examples: int) -> list[ScratchRequest]:
-        if self.activation == "None":
-            return []
+    @property
+    def is_fused(self) -> bool:
+        return self.activation != "None"
+
+    @property
+    def weights(self) -> int:
+        """Elements of W."""
+        return self.filters * self.group_channels * self.window.taps
+
+    @cached_property
+    def transposed(self) -> Spatial:
+        axes = tuple(axis.transposed for axis in self.window.axes)
+        return replace(self.window, channels=self.filters, axes=axes)
+
+    # ------------------------------------------------------------------------------------ loops
+
+    def correlate(self, *, backward: bool) -> Staging:
+        """Chunks of Y (forward) or of dX (backward, stride 1)."""
+        window = self.transposed if backward else self.window
+        written = self.window.channels if backward else self.filters
+        copies = window.is_padded or (backward and self.is_fused)
         if self.is_depthwise:
-            return [scratch("inner", (self.block_elements,), self.dtype)]
-        return [scratch("inner", (examples, self.window.positions * self.outputs), self.dtype)]
+            return self._depthwise(window, written, copies=copies)
+        flipped = self.weights if backward and self.window.taps > 1 else 0
 
-    def has_several_products(self, chunk: int) -> bool:
-        """Whether a weight derivative is a sum of more than one matrix product."""
-        if self.is_nchw:
-            return self.batch > 1
-        return chunk < self.batch or chunk * self.window.positions > WINDOWS_PER_PRODUCT
+        def sizes(examples: int, rows: int) -> dict[str, int]:
+            spread = examples * rows * window.row * window.taps * window.channels
+            return {
+                "source": window.reached(examples, rows) if copies else 0,
+                "columns": 0 if window.is_pointwise else spread,
+                "weights": flipped,
+            }
 
-    # ------------------------------------------------------------------------- depthwise
+        return stage(window, written, self.dtype.itemsize, sizes, self.budget)
 
-    @property
-    def rows(self) -> int:
-        """Output rows a depthwise kernel treats at a time, so that its product stays in the cache."""
-        row = math.prod(self.window.output[1:]) * self.channels * self.dtype.itemsize
-        return max(1, min(self.window.output[0], DEPTHWISE_BLOCK_BYTES // row))
+    def _depthwise(self, window: Spatial, written: int, *, copies: bool) -> Staging:
+        def sizes(examples: int, rows: int) -> dict[str, int]:
+            return {
+                "source": window.reached(examples, rows) if copies else 0,
+                "product": examples * rows * window.row * written,
+                "weights": self.weights * self.spread(window),
+            }
 
-    def depthwise(self) -> list[ScratchRequest]:
-        """A weight for each tap, spread along the last spatial axis where channels come last, and one
-        block of products."""
-        return [
-            scratch("spread", (self.window.taps, self.width * self.channels), self.dtype),
-            scratch("product", (self.block_elements,), self.dtype),
-        ]
+        return stage(window, written, self.dtype.itemsize, sizes, self._small_budget(window))
 
-    def depthwise_sums(self) -> list[ScratchRequest]:
-        """Sums of the weight derivative, spread as the weights are, and one block's share of one tap."""
-        return [
-            scratch("sums", (self.window.taps, self.width * self.channels), self.dtype),
-            scratch("sums_part", (self.width * self.channels,), self.dtype),
-        ]
+    def _small_budget(self, window: Spatial) -> int:
+        fixed = self.weights * self.spread(window) * self.dtype.itemsize
+        return min(self.budget, _DEPTHWISE_BYTES + fixed)
 
-    @property
-    def width(self) -> int:
-        return 1 if self.is_nchw else self.window.output[-1]
+    def spread(self, window: Spatial) -> int:
+        """How many positions of the last axis a row of depthwise weights is repeated over.
 
-    @property
-    def block_elements(self) -> int:
-        return self.rows * math.prod(self.window.output[1:]) * self.channels
+        Channels that are innermost and few make short inner loops; where neighbouring windows start at
+        neighbouring positions, several of them can share one.
+        """
+        return self.sums_spread(window) if window.axes[-1].stride == 1 else 1
+
+    def sums_spread(self, window: Spatial) -> int:
+        """How many positions of the last axis keep sums of their own until the last chunk is added.
+
+        One where that axis is the first as well: chunks cut it anywhere.
+        """
+        if window.layout == "NCHW" or self.group_filters > 1 or len(window.axes) == 1:
+            return 1
+        out, enough = window.axes[-1].out, -(-_INNER_ELEMENTS // window.channels)
+        affordable = self.budget // (_SHARE_OF_WEIGHTS * self.weights * self.dtype.itemsize)
+        return next(n for n in range(max(min(enough, affordable, out), 1), 0, -1) if out % n == 0)
+
+    def scatter(self) -> Staging:
+        """Chunks of dZ whose shares of dX are added up; for strides above 1."""
+        window = self.window
+        each = window.channels * (1 if self.is_depthwise else window.taps)
+
+        def sizes(examples: int, rows: int) -> dict[str, int]:
+            positions = examples * rows * window.row
+            return {
+                "inner": positions * self.filters if self.is_fused else 0,
+                "columns": positions * each,
+                "weights": self.weights if self.is_depthwise else 0,
+            }
+
+        budget = self._small_budget(window) if self.is_depthwise else self.budget
+        return stage(window, self.filters, self.dtype.itemsize, sizes, budget)
+
+    def weigh(self, *, bias_only: bool = False) -> Staging:
+        """Chunks over which dW and dB are summed."""
+        window, itemsize = self.window, self.dtype.itemsize
+        common = self._inner_sizes
+        if bias_only:
+            return stage(window, self.filters, itemsize, common, self.budget)
+        if self.is_depthwise:
+            return self._weigh_depthwise()
+        columns = 0 if window.is_pointwise else window.taps * window.channels
+
+        def sizes(examples: int, rows: int) -> dict[str, int]:
+            return {
+                **common(examples, rows),
+                "source": window.reached(examples, rows) if window.is_padded else 0,
+                "columns": examples * rows * window.row * columns,
+                "partial": 0 if self._is_one_product(examples, rows) else self.weights,
+            }
+
+        return stage(window, self.filters, itemsize, sizes, self.budget, _POSITIONS_A_PRODUCT)
+
+    def _inner_sizes(self, examples: int, rows: int) -> dict[str, int]:
+        """dZ of a chunk, and a chunk's share of dB."""
+        inner = examples * rows * self.window.row * self.filters if self.is_fused else 0
+        return {"inner": inner, "partial_bias": self.filters}
+
+    def _is_one_product(self, examples: int, rows: int) -> bool:
+        """Whether dW is a single product and not a sum of several."""
+        whole = examples == self.window.batch and rows == self.window.axes[0].out
+        return whole and (self.window.layout == "NHWC" or examples == 1)
+
+    def _weigh_depthwise(self) -> Staging:
+        window = self.window
+        sums = self.weights * self.sums_spread(window)
+
+        def sizes(examples: int, rows: int) -> dict[str, int]:
+            return {
+                **self._inner_sizes(examples, rows),
+                "source": window.reached(examples, rows) if window.is_padded else 0,
+                "product": examples * rows * window.row * self.filters,
+                "sums": sums,
+                "partial": 0 if self._is_one_product(examples, rows) else sums,
+            }
+
+        budget = min(self.budget, _DEPTHWISE_BYTES + 2 * sums * self.dtype.itemsize)
+        return stage(window, self.filters, self.dtype.itemsize, sizes, budget)
 
 
-#: Windows that one product of a weight derivative sums over. Longer sums are split: BLAS libraries are
-#: slow on tall and thin factors (a 16 x 32 result from 125,440 rows: 1.7 ms split, 8 to 760 ms whole), and
-#: partial sums round better.
-WINDOWS_PER_PRODUCT = 1024
-
-#: A block of products, its input and its output stay in a second-level cache of 1 MiB together.
-DEPTHWISE_BLOCK_BYTES = 256 * 1024
-
-
-def geometry(node: Node) -> Geometry:
-    return Geometry(node)
+def convolution(node: Node) -> Convolution:
+    """Sizes of a Conv. Raises AttributeRuleError and ShapeMismatchError."""
+    _, channels, sizes = image_of(node)
+    shape, group = node.input(W).shape, node.attributes["group"]
+    if len(shape) != len(sizes) + 2:
+        raise node.mismatch("expected inputs 0 and 1 of one rank")
+    is_nchw = node.attributes["data_layout"] == "NCHW"
+    kernel, depth = (shape[2:], shape[1]) if is_nchw else (shape[1:-1], shape[-1])
+    if depth * group != channels:
+        raise node.mismatch(
+            f"{group} groups of {depth} channels in W do not make the {channels} of the input"
+        )
+    if shape[0] % group:
+        raise node.mismatch(f"{shape[0]} filters do not divide into {group} groups")
+    if node.attributes["kernel_shape"] not in (None, (), kernel):
+        raise node.mismatch(f"kernel_shape is {list(node.attributes['kernel_shape'])}, W has {list(kernel)}")
+    if node.has_input(B) and node.input(B).shape != (shape[0],):
+        raise node.mismatch(f"expected a bias of shape [{shape[0]}]")
+    return Convolution(
+        window_of(node, kernel),
+        group,
+        shape[0],
+        node.attributes["activation"],
+        node.input(X).dtype,
+        node.scratch_budget,
+    )
 
 
 class Conv(OperationType):
-    """Y = X * W + B. W is ``[O, I/group, *k]`` under NCHW and ``[O, *k, I/group]`` under NHWC.
+    """Y = X * W + B. W is [filters, channels/group, *kernel] under NCHW, [filters, *kernel, channels/group]
+    under NHWC.
 
-    dW and dB read X (dB alone does not) and dY, dX reads W and dY; all read Y where an activation is fused.
+    dW reads X, dX reads W, dB neither; all read dY, and Y where an activation is fused.
     """
 
     name = "Conv"
@@ -134,58 +247,33 @@ class Conv(OperationType):
     fuses_activation = True
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
+        conv = convolution(node)
         dtype = same_floating(node, (X, W, B))
-        x, w, group = node.input(X).shape, node.input(W).shape, node.attributes["group"]
-        if len(x) < 3 or len(w) != len(x):
-            raise node.mismatch("expected X and W of one rank, at least 3")
-        if w[0] % group or channels(node, w) * group != channels(node, x):
-            raise node.mismatch(
-                f"expected W with {channels(node, x)} / {group} input channels and outputs in {group} groups"
-            )
-        kernel = node.attributes["kernel_shape"]
-        if kernel is not None and kernel != spatial(node, w):
-            raise node.mismatch(f"expected W with the kernel {list(kernel)} of `kernel_shape`")
-        if node.has_input(B) and node.input(B).shape != (w[0],):
-            raise node.mismatch(f"expected a bias of shape [{w[0]}]")
-        output = window(node, spatial(node, x), spatial(node, w)).output
-        return (TensorType(with_spatial(node, x[0], w[0], output), dtype),)
+        return (TensorType(conv.window.shaped(conv.filters, conv.window.outputs), dtype),)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        g = geometry(node)
-        return tuple(g.depthwise() if g.is_depthwise else g.columns(g.chunk(inner=False)))
+        conv = convolution(node)
+        return requests(conv.dtype, conv.correlate(backward=False).sizes)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        g = geometry(node)
-        inputs = ({X} if W in wanted else set()) | ({W} if X in wanted else set())
+        conv = convolution(node)
+        loops = []
+        if wanted & {W, B}:
+            loops.append(_without(conv.weigh(bias_only=W not in wanted), bias=B in wanted))
+        if X in wanted:
+            strided = conv.window.strides_over
+            loops.append((conv.scatter() if strided else conv.correlate(backward=True)).sizes)
+        reads = {W: X, X: W}
         return BackwardNeeds(
-            inputs=frozenset(inputs),
-            outputs=frozenset() if g.activation == "None" else frozenset({0}),
-            scratch=tuple(self._scratch(g, wanted)),
+            inputs=frozenset(reads[position] for position in wanted if position in reads),
+            outputs=frozenset({0} if conv.is_fused else ()),
+            scratch=requests(conv.dtype, *loops),
         )
 
-    def _scratch(self, g: Geometry, wanted: frozenset[int]) -> list[ScratchRequest]:
-        chunk = self.backward_chunk(g, wanted)
-        found = g.inner(chunk)
-        if g.is_depthwise:
-            found += g.depthwise() if wanted & {X, W} else []
-            found += g.depthwise_sums() if W in wanted else []
-        elif wanted & {X, W}:
-            found += g.columns(chunk)
-            if W in wanted and g.has_several_products(chunk):
-                per_group = g.window.taps * g.channels // g.groups
-                found.append(scratch("weight_part", (g.outputs // g.groups, per_group), g.dtype))
-        if B in wanted:
-            found.append(scratch("bias_part", (g.outputs,), g.dtype))
-        return found
 
-    def backward_chunk(self, g: Geometry, wanted: frozenset[int]) -> int:
-        """Examples treated at a time by a backward step."""
-        if g.is_depthwise:
-            return 1
-        inner = g.activation != "None"
-        if not (wanted & {X, W}) or not g.needs_columns:
-            return max(1, min(g.batch, g.budget // g.inner_bytes)) if inner else g.batch
-        return g.chunk(inner=inner)
+def _without(loop: Staging, *, bias: bool) -> Mapping[str, int]:
+    """Sizes of the loop, less the share of dB where there is no dB or only one chunk."""
+    return loop.sizes if bias and loop.count > 1 else {**loop.sizes, "partial_bias": 0}
 
 
-OPERATORS = (Conv(),)
+OPERATORS: tuple[OperationType, ...] = (Conv(),)

@@ -1,110 +1,144 @@
-"""Pooling over sliding windows or over everything: MaxPool, AveragePool, GlobalAveragePool."""
+"""Pooling. Backward reads neither X nor Y: max reads the saved tap of each window, average nothing."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from typing import ClassVar
 
-from solver.graph.ops._shared import same_floating
-from solver.graph.ops._spatial import WINDOW_ATTRIBUTES, Window, channels, spatial, window, with_spatial
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops._shared import bad_attribute, same_floating
+from solver.graph.ops._spatial import (
+    WINDOW_ATTRIBUTES,
+    Spatial,
+    Staging,
+    image_of,
+    in_order,
+    requests,
+    stage,
+    window_of,
+)
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.types import DType, TensorType
 
-__all__ = ["OPERATORS", "block_rows", "pool_window"]
+__all__ = ["ARG_MAX", "BACKWARD_SCRATCH", "OPERATORS", "pool_chunks", "pool_window", "position_dtype"]
 
-#: Bytes of one block of output rows: with its input it stays in a second-level cache of 1 MiB.
-BLOCK_BYTES = 256 * 1024
+ARG_MAX = "arg_max"
 
-_POOL = {
+#: Scratch of the backward step of MaxPool; the product only where windows overlap.
+BACKWARD_SCRATCH = ("mask", "product")
+
+#: Windows of so many taps keep a tap's number in one byte; one value is left for "none".
+_TAPS_IN_A_BYTE = 255
+
+_POOL_ATTRIBUTES: Mapping[str, Attribute] = {
     **WINDOW_ATTRIBUTES,
-    "kernel_shape": Attribute("ints", minimum=1, required=True),
+    "kernel_shape": Attribute("ints", required=True, minimum=1),
     "ceil_mode": Attribute("int", default=0, choices=(0, 1)),
 }
 
 
-def pool_window(node: Node) -> Window:
-    """The pooling window. Raises as `solver.graph.ops._spatial.window` does."""
-    data, kernel = spatial(node, node.input(0).shape), node.attributes["kernel_shape"]
-    if len(kernel) != len(data) or not data:
-        raise node.mismatch(f"expected data with {len(kernel)} spatial axes, as `kernel_shape` has")
-    return window(node, data, kernel, ceil_mode=bool(node.attributes["ceil_mode"]))
+def pool_window(node: Node) -> Spatial:
+    """Geometry of a pooling window. Raises AttributeRuleError and ShapeMismatchError."""
+    rank = len(image_of(node)[2])
+    kernel = node.attributes["kernel_shape"]
+    if len(kernel) != rank:
+        raise bad_attribute(node, "kernel_shape", f"must have {rank} elements, for input {node.input(0)}")
+    return window_of(node, kernel)
 
 
-def block_rows(node: Node) -> int:
-    """Output rows (positions on the first spatial axis) that a kernel treats at a time."""
-    shape = pool_window(node).output
-    row = math.prod(shape[1:]) * channels(node, node.input(0).shape) * node.input(0).dtype.itemsize
-    return max(1, min(shape[0], BLOCK_BYTES // row))
+def pool_chunks(node: Node, *names: str) -> Staging:
+    """The loop of a pooling kernel; each of `names` is scratch the size of a chunk of Y."""
+    window = pool_window(node)
+
+    def sizes(examples: int, rows: int) -> dict[str, int]:
+        return dict.fromkeys(names, examples * rows * window.row * window.channels)
+
+    return stage(window, window.channels, node.input(0).dtype.itemsize, sizes, node.scratch_budget)
 
 
-def _block(node: Node, name: str, dtype: DType) -> ScratchRequest:
-    elements = math.prod(pool_window(node).output[1:]) * channels(node, node.input(0).shape)
-    return scratch(name, (block_rows(node) * elements,), dtype)
+def position_dtype(window: Spatial) -> DType:
+    """Element type of the saved taps."""
+    return DType.UINT8 if window.taps <= _TAPS_IN_A_BYTE else DType.INT32
 
 
 class _Pool(OperationType):
     arity = (1, 1)
+    attributes: ClassVar[Mapping[str, Attribute]] = _POOL_ATTRIBUTES
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        x = node.input(0)
-        output = pool_window(node).output
-        return (TensorType(with_spatial(node, x.shape[0], channels(node, x.shape), output), x.dtype),)
+        window = pool_window(node)
+        return (TensorType(window.shaped(window.channels, window.outputs), self._dtype(node)),)
+
+    def _dtype(self, node: Node) -> DType:
+        return same_floating(node, (0,))
 
 
 class MaxPool(_Pool):
-    """The largest element of each window; the first one where several are.
-
-    Forward saves which element won as its position inside the window: one byte an output element up
-    to 255 taps, else four. Backward reads that and nothing else.
-    """
+    """Largest element under each window; padding never wins, and of equals the first tap does."""
 
     name = "MaxPool"
-    attributes = _POOL
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        **_POOL_ATTRIBUTES,
+        "storage_order": Attribute("int", default=0, choices=(0, 1)),
+    }
+
+    def _dtype(self, node: Node) -> DType:
+        dtype = node.input(0).dtype
+        if dtype is DType.BOOL:
+            raise node.mismatch("expected numbers")
+        return dtype
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
-        dtype = DType.UINT8 if pool_window(node).taps <= 255 else DType.INT32
-        return (scratch("argmax", node.outputs[0].shape, dtype),)
+        """The tap that won, for each element of Y: one byte where the window has at most 255 taps."""
+        window = pool_window(node)
+        shape = window.shaped(window.channels, window.outputs)
+        return (scratch(ARG_MAX, shape, position_dtype(window)),)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        return (_block(node, "mask", DType.BOOL),)
+        return requests(position_dtype(pool_window(node)), pool_chunks(node, "wins").sizes)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        del wanted
-        blocks = (_block(node, "mask", DType.BOOL), _block(node, "product", node.input(0).dtype))
-        return BackwardNeeds(saved=frozenset({"argmax"}), scratch=blocks)
+        window = pool_window(node)
+        size = pool_chunks(node, *BACKWARD_SCRATCH).sizes["mask"]
+        products = (scratch("product", (size,), node.input(0).dtype),) if window.overlaps else ()
+        return BackwardNeeds(
+            saved=frozenset({ARG_MAX}), scratch=(scratch("mask", (size,), DType.BOOL), *products)
+        )
 
 
 class AveragePool(_Pool):
-    """Mean of each window; `count_include_pad` counts padding, but never what `ceil_mode` adds behind it."""
+    """Mean under each window; padding counts with `count_include_pad` only."""
 
     name = "AveragePool"
-    attributes = {**_POOL, "count_include_pad": Attribute("int", default=0, choices=(0, 1))}
-
-    def infer(self, node: Node) -> tuple[TensorType, ...]:
-        same_floating(node, (0,))
-        return super().infer(node)
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        **_POOL_ATTRIBUTES,
+        "count_include_pad": Attribute("int", default=0, choices=(0, 1)),
+    }
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        del wanted
-        return BackwardNeeds(scratch=(_block(node, "product", node.input(0).dtype),))
+        return BackwardNeeds(scratch=requests(node.input(0).dtype, pool_chunks(node, "scaled").sizes))
 
 
 class GlobalAveragePool(OperationType):
-    """Mean over all spatial axes, which stay with size 1. Backward reads dY only."""
+    """Mean over all spatial axes, which stay with size 1."""
 
     name = "GlobalAveragePool"
     arity = (1, 1)
-    attributes = {"data_layout": WINDOW_ATTRIBUTES["data_layout"]}
+    attributes: ClassVar[Mapping[str, Attribute]] = {"data_layout": WINDOW_ATTRIBUTES["data_layout"]}
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        dtype, x = same_floating(node, (0,)), node.input(0).shape
-        sizes = spatial(node, x)
-        if len(x) < 3:
-            raise node.mismatch("expected data with a batch, channels and at least one spatial axis")
-        return (TensorType(with_spatial(node, x[0], channels(node, x), (1,) * len(sizes)), dtype),)
+        batch, channels, sizes = image_of(node)
+        shape = in_order(node.attributes["data_layout"], batch, channels, (1,) * len(sizes))
+        return (TensorType(shape, same_floating(node, (0,))),)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        del wanted
         return BackwardNeeds()
 
 
-OPERATORS = (MaxPool(), AveragePool(), GlobalAveragePool())
+OPERATORS: tuple[OperationType, ...] = (MaxPool(), AveragePool(), GlobalAveragePool())

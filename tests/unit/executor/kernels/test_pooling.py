@@ -1,0 +1,145 @@
+"""Pooling: forward against ONNX, derivatives against central differences, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+#: (X under NCHW, attributes)
+SETTINGS: Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]] = {
+    "halves": ((2, 3, 6, 4), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    "overlapping": ((2, 2, 6, 5), {"kernel_shape": (3, 2)}),
+    "padded": ((2, 2, 5, 5), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    "asymmetric": ((1, 2, 5, 6), {"kernel_shape": (3, 3), "strides": (2, 1), "pads": (0, 2, 1, 1)}),
+    "rounded_up": ((1, 2, 6, 7), {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": 1}),
+    "rounded_up_padded": (
+        (1, 2, 6, 6),
+        {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": 1, "pads": (1, 1, 1, 1)},
+    ),
+    "gaps": ((1, 2, 8, 7), {"kernel_shape": (2, 1), "strides": (3, 2)}),
+    "same_upper": ((2, 2, 5, 5), {"kernel_shape": (2, 2), "auto_pad": "SAME_UPPER"}),
+    "same_lower": ((2, 2, 5, 5), {"kernel_shape": (2, 2), "strides": (2, 2), "auto_pad": "SAME_LOWER"}),
+    "valid": ((2, 2, 5, 4), {"kernel_shape": (3, 2), "auto_pad": "VALID"}),
+    "dilated": ((1, 2, 7, 7), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
+    "one_axis": ((2, 3, 9), {"kernel_shape": (3,), "strides": (2,)}),
+    "three_axes": ((1, 2, 4, 3, 4), {"kernel_shape": (2, 2, 2), "strides": (2, 1, 2)}),
+}
+LAYOUTS = ["NCHW", "NHWC"]
+
+
+def spread_out(shape: tuple[int, ...], dtype: str = "float64") -> Array:
+    """All elements differ by far more than the step of a central difference."""
+    values = np.random.default_rng(0).permutation(np.prod(shape)).reshape(shape)
+    return np.asarray(values / 7 - 3, dtype)
+
+
+def arranged(array: Array, layout: str) -> Array:
+    return np.ascontiguousarray(np.moveaxis(array, 1, -1)) if layout == "NHWC" else array
+
+
+def operation(type_: str, name: str, layout: str, budget: int = 1 << 21, **more: Any) -> OneOperation:
+    shape, attributes = SETTINGS[name]
+    x = arranged(spread_out(shape), layout)
+    return OneOperation(type_, [x], scratch_budget=budget, data_layout=layout, **attributes, **more)
+
+
+@pytest.mark.parametrize("budget", [1 << 21, 1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_max_pool_is_onnx_max_pool(name: str, layout: str, budget: int) -> None:
+    shape, attributes = SETTINGS[name]
+    if name == "same_lower":  # ONNX's evaluator rounds the output down; its text and its models round up
+        attributes = {**attributes, "auto_pad": "NOTSET", "pads": (1, 1, 0, 0)}
+    expected = onnx_reference("MaxPool", [spread_out(shape)], attributes)
+    found = operation("MaxPool", name, layout, budget).forward()
+    np.testing.assert_array_equal(found, arranged(expected, layout))
+
+
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_average_pool_is_onnx_average_pool(name: str, layout: str, include: int) -> None:
+    shape, attributes = SETTINGS[name]
+    given = {**attributes, "count_include_pad": include}
+    expected = onnx_reference("AveragePool", [spread_out(shape)], given, opset=19)
+    found = operation("AveragePool", name, layout, count_include_pad=include).forward()
+    np.testing.assert_allclose(found, arranged(expected, layout), rtol=1e-12)
+
+
+@pytest.mark.parametrize("budget", [1 << 21, 1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_max_pool_derivatives(name: str, layout: str, budget: int) -> None:
+    operation("MaxPool", name, layout, budget).assert_derivatives()
+
+
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_average_pool_derivatives(name: str, layout: str, include: int) -> None:
+    operation("AveragePool", name, layout, 1, count_include_pad=include).assert_derivatives()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 7), (1, 2, 2, 3, 2), (1, 1, 1, 1)])
+def test_global_average_pool(shape: tuple[int, ...], layout: str) -> None:
+    x = spread_out(shape)
+    one = OneOperation("GlobalAveragePool", [arranged(x, layout)], data_layout=layout)
+    expected = onnx_reference("GlobalAveragePool", [x], {})
+    np.testing.assert_allclose(one.forward(), arranged(expected, layout), rtol=1e-12)
+    one.assert_derivatives()
+
+
+def test_of_equal_elements_the_first_takes_the_derivative() -> None:
+    one = OneOperation("MaxPool", [np.zeros((1, 1, 4, 4))], kernel_shape=(2, 2), strides=(2, 2))
+    (dx,) = one.backward(np.ones((1, 1, 2, 2)), 0).values()
+    np.testing.assert_array_equal(np.argwhere(dx[0, 0]), [[0, 0], [0, 2], [2, 0], [2, 2]])
+
+
+def test_padding_never_wins() -> None:
+    x = np.full((1, 1, 2, 2), -5.0)
+    one = OneOperation("MaxPool", [x], kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    np.testing.assert_array_equal(one.forward(), -5)
+    assert one.backward(np.ones((1, 1, 2, 2)), 0)[0].sum() == 4
+
+
+def test_infinities_can_win() -> None:
+    x = np.full((1, 1, 2, 2), -np.inf)
+    one = OneOperation("MaxPool", [x], kernel_shape=(2, 2))
+    assert one.forward().item() == -np.inf
+    assert one.backward(np.ones((1, 1, 1, 1)), 0)[0][0, 0, 0, 0] == 1
+
+
+@pytest.mark.parametrize("kernel", [(15, 17), (16, 16), (20, 20)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_windows_of_any_number_of_taps(kernel: tuple[int, int], layout: str) -> None:
+    x = arranged(spread_out((1, 2, 22, 23)), layout)
+    one = OneOperation("MaxPool", [x], kernel_shape=kernel, data_layout=layout)
+    dy = np.ones(one.types[0].shape)
+    (saved,) = one.kind.saved(one.node)
+    assert saved.type.dtype.value == ("uint8" if np.prod(kernel) <= 255 else "int32")
+    dx = one.backward(dy, 0)[0]
+    assert dx.sum() == dy.size
+    assert np.sum(x * dx) == pytest.approx(one.forward().sum())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("type_", ["MaxPool", "AveragePool", "GlobalAveragePool"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_step_allocates_nothing_of_tensor_size(type_: str, stride: int, layout: str) -> None:
+    x = arranged(spread_out((4, 16, 64, 64), "float32"), layout)
+    window: dict[str, Any] = (
+        {} if type_.startswith("Global") else {"kernel_shape": (2, 2), "strides": (stride, stride)}
+    )
+    one = OneOperation(type_, [x], data_layout=layout, **window)
+    _, forward = one.prepare_forward()
+    assert allocated(forward) < 64 * 1024
+    _, backward = one.prepare_backward(np.ones(one.types[0].shape, "float32"), 0)
+    assert allocated(backward) < 64 * 1024
