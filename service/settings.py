@@ -13,7 +13,9 @@ __all__ = ["Settings"]
 
 def _processors() -> int:
     """Processors this process may use, at least one."""
-    return len(os.sched_getaffinity(0)) or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # where processes cannot be tied to processors
 
 
 class Settings(BaseSettings):

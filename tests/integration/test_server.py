@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from clients import CapacityExceeded, Client
+from clients import AsyncClient, CapacityExceeded, Client
 from solver import documents
 from tests.support.server import PATIENCE, Server, running_server
 
@@ -145,6 +146,13 @@ def test_the_client_of_the_project(server: Server, tiny: Graph) -> None:
             client.plan(tiny, capacity=100)
         assert caught.value.available == 100
         assert client.validate(tiny, result.document, steps=2).identical
+
+
+async def test_the_asynchronous_client_of_the_project(server: Server, tiny: Graph) -> None:
+    async with AsyncClient(server.url) as client:
+        first, second = await asyncio.gather(client.plan(tiny, batch=5), client.plan(tiny, batch=6))
+        assert first.digest != second.digest
+        assert (await client.validate(tiny, first.document, steps=1)).identical
 
 
 # ------------------------------------------------------------------- with a server for the test alone
