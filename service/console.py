@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import typer
 
@@ -18,6 +18,10 @@ from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
 
 __all__ = ["Exit", "fail", "print_json", "read_document", "reporting", "write_document"]
+
+
+#: Operands in a message about one line long.
+MOST_NAMED: Final = 3
 
 
 class Exit(IntEnum):
@@ -58,7 +62,7 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
         sys.stdout.flush()
     except ArenaplanError as error:
         problem = problem_from(error)
-        message = f"{_place(error, document)}{problem.detail} {problem.remedy}".rstrip()
+        message = f"{_place(error, document)}{problem.detail}{_largest(error)} {problem.remedy}".rstrip()
         facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
         fail(message, _exit_of(error), as_json=as_json, **facts)
     except KeyboardInterrupt:
@@ -70,6 +74,14 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
+
+
+def _largest(error: ArenaplanError) -> str:
+    """What to look at first when an arena does not fit."""
+    if not isinstance(error, CapacityError) or not error.live_at_peak:
+        return ""
+    named = ", ".join(f"{name} ({size:,})" for name, size in error.live_at_peak[:MOST_NAMED])
+    return f" Largest at the peak: {named}."
 
 
 def _place(error: ArenaplanError, document: str) -> str:

@@ -75,6 +75,7 @@ def certificate_table(plan: Plan) -> Table:
     table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
     for heading in ("arena", "bytes", "lower bound", "gap", "status", "proof", "solver"):
         table.add_column(heading, justify="right" if heading in ("bytes", "lower bound", "gap") else "left")
+    table.columns[-1].overflow = "fold"
     for arena in plan.arenas:
         facts = _arena(arena)
         figures = (f"{arena.size:,}", f"{facts['lower_bound']:,}", f"{arena.gap:.2%}")

@@ -22,12 +22,14 @@ async def index(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", summary="Is the process up?")
 async def healthz() -> dict[str, str]:
     """200 as long as the service answers at all."""
     return {"status": "ok"}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", summary="Can it plan?")
 async def readyz(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live."""

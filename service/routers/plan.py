@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
@@ -20,6 +22,9 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["plans"])
 
+#: Hashing less than this takes under a millisecond.
+INLINE_BYTES: Final = 1 << 18
+
 
 @router.post("/v1/plan", **PLAN_ROUTE)
 @router.post("/plan", include_in_schema=False)
@@ -33,7 +38,7 @@ async def plan(request: Request) -> Response:
     """
     state = state_of(request)
     body = await read_json_body(request, state.settings.body_limit_bytes)
-    key = hashlib.sha256(body).hexdigest()
+    key = await _digest(body)
     cached = state.cache.by_key(key)
     if cached is not None:
         return _from_cache(request, cached)
@@ -44,6 +49,13 @@ async def plan(request: Request) -> Response:
         state.cache.put(answer.digest, answer.body, key)
         return _from_cache(request, answer)
     return _fresh(request, state, answer, key)
+
+
+async def _digest(body: bytes) -> str:
+    """SHA-256; of a large body in a thread, so that other requests go on meanwhile."""
+    if len(body) < INLINE_BYTES:
+        return hashlib.sha256(body).hexdigest()
+    return (await asyncio.to_thread(hashlib.sha256, body)).hexdigest()
 
 
 async def _solve(state: State, body: bytes) -> Frame | CachedPlan:

@@ -103,6 +103,15 @@ def test_not_declared_as_json(http: httpx.Client) -> None:
     assert http.post("/plan", content=b"{}").status_code == 415
 
 
+def test_large_requests_are_recognised_too(http: httpx.Client, tiny: Graph) -> None:
+    padded = json.dumps({"graph": tiny}).encode().ljust(500_000)
+    answers = [
+        http.post("/plan", content=padded, headers={"Content-Type": "application/json"}) for _ in range(2)
+    ]
+    assert answers[1].headers["x-cache"] == "hit"
+    assert answers[0].content == answers[1].content == plan(http, tiny).content
+
+
 def test_many_at_once(server: Server, tiny: Graph) -> None:
     def ask(batch: int) -> bytes:
         with server.client() as http:

@@ -241,6 +241,14 @@ async def test_health(http: httpx.AsyncClient) -> None:
     assert ready.json() == {"status": "ready", "workers": 1, "wanted": 1}
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_probes_may_ask_for_the_head(http: httpx.AsyncClient, path: str) -> None:
+    await post(http, "echo\n{}")
+    response = await http.head(path)
+    assert response.status_code == 200
+    assert response.content == b""
+
+
 async def test_not_ready_before_the_workers_are() -> None:
     app = create_app(Settings(workers=1), tasks="tests.support.fake_tasks")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:

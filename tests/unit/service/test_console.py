@@ -99,6 +99,10 @@ def test_one_line(capsys: pytest.CaptureFixture[str], error: ArenaplanError, cod
         (OptionsError("Bad.", path=("deadline_seconds",)), "--deadline: Bad."),
         (OptionsError("Bad.", path=("scratch_budget",)), "--scratch-budget: Bad."),
         (CapacityError("Too large.", required=2, available=1, live_at_peak=[]), "Too large."),
+        (
+            CapacityError("Too large.", required=9, available=1, live_at_peak=[(n, 4000) for n in "abcd"]),
+            "Too large. Largest at the peak: a (4,000), b (4,000), c (4,000).",
+        ),
     ],
 )
 def test_the_place_of_the_culprit(
