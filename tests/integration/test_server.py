@@ -247,8 +247,7 @@ def test_running_requests_finish_before_the_service_stops(slow: Graph) -> None:
             assert answer.result(PATIENCE).json()["identical"] is True
         assert code == 0
         assert server.log[-1]["event"].startswith("Finished server process")
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+        wait_until_gone(pid)
 
 
 def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:
@@ -256,7 +255,7 @@ def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:
         client.plan(tiny)
         (pid,) = server.worker_pids()
         server.kill()
-        assert not is_running(pid)
+        wait_until_gone(pid)
 
 
 def processor_time(pid: int) -> int:
@@ -269,6 +268,14 @@ def wait_until_busy(pid: int) -> None:
     """Until the process has worked a little."""
     used, until = processor_time(pid), time.monotonic() + PATIENCE
     while processor_time(pid) < used + 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def wait_until_gone(pid: int) -> None:
+    """A process closes its files a moment before it is gone."""
+    until = time.monotonic() + PATIENCE
+    while is_running(pid):
         assert time.monotonic() < until
         time.sleep(0.01)
 
