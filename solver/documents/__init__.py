@@ -11,6 +11,12 @@ types only. Every refusal is a DocumentError (or the core's own error) with the 
 from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
 from solver.documents.digest import graph_digest
 from solver.documents.graph import GraphDocument, dump_graph, load_graph
+from solver.documents.layout import LayoutDocument, dump_layout, load_layout, seal_layout
+from solver.documents.layout_options import (
+    LayoutOptionsDocument,
+    dump_layout_options,
+    load_layout_options,
+)
 from solver.documents.options import OptionsDocument, dump_options, load_options
 from solver.documents.parse import canonical_json, parse_json
 from solver.documents.plan import PlanDocument, dump_plan, load_plan, seal
@@ -21,21 +27,28 @@ __all__ = [
     "SCHEMAS",
     "BuffersDocument",
     "GraphDocument",
+    "LayoutDocument",
+    "LayoutOptionsDocument",
     "OptionsDocument",
     "PlanDocument",
     "ReportDocument",
     "canonical_json",
     "dump_buffers",
     "dump_graph",
+    "dump_layout",
+    "dump_layout_options",
     "dump_options",
     "dump_plan",
     "dump_report",
     "graph_digest",
     "load_buffers",
     "load_graph",
+    "load_layout",
+    "load_layout_options",
     "load_options",
     "load_plan",
     "load_report",
     "parse_json",
     "seal",
+    "seal_layout",
 ]

@@ -14,14 +14,23 @@ from solver.documents.read import read
 from solver.errors import OptionsError
 from solver.plan.plan import PlanOptions
 
-__all__ = ["FORMAT", "OptionFields", "OptionsDocument", "dump_options", "load_options", "options_to_dict"]
+__all__ = [
+    "FORMAT",
+    "OptionFields",
+    "OptionsDocument",
+    "dump_options",
+    "load_options",
+    "options_to_dict",
+    "power_of_two",
+    "to_options",
+]
 
 FORMAT = "arenaplan.options"
 
 _DEFAULT = PlanOptions()
 
 
-def _power_of_two(value: int) -> int:
+def power_of_two(value: int) -> int:
     if value & (value - 1):
         raise PydanticCustomError("power_of_two", "a power of two")
     return value
@@ -33,7 +42,7 @@ class OptionFields(DocumentModel):
     target: Name = Field(_DEFAULT.target, description="Runtime whose allocations are planned.")
     solver: Name = Field(_DEFAULT.solver, description="Layout solver.")
     batch: Positive | None = Field(None, description="Takes the place of the graph's own batch.")
-    alignment: Annotated[Positive, AfterValidator(_power_of_two)] | None = None
+    alignment: Annotated[Positive, AfterValidator(power_of_two)] | None = None
     capacity: Natural | None = Field(None, description="A plan beyond it is an error.")
     deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
         None, description="Wall time for the search; without it the plan is the same on every machine."

@@ -18,7 +18,17 @@ from solver.layout.problem import Lifespan, Proof, Status
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep
 from solver.training.program import Lifetime, OperandKind
 
-__all__ = ["FORMAT", "PlanDocument", "dump_plan", "load_plan", "plan_to_dict", "seal"]
+__all__ = [
+    "FORMAT",
+    "CertificateOfPlan",
+    "PlanDocument",
+    "certificate_to_dict",
+    "dump_plan",
+    "load_plan",
+    "plan_to_dict",
+    "seal",
+    "to_certificate",
+]
 
 FORMAT = "arenaplan.plan"
 
@@ -143,16 +153,18 @@ def _to_plan(document: PlanDocument) -> Plan:
 
 
 def _to_arena(arena: ArenaOfPlan, path: _Path) -> Arena:
-    given = arena.certificate
-    certificate = Certificate(
+    buffers = tuple(_to_buffer(b, (*path, "buffers", k)) for k, b in enumerate(arena.buffers))
+    return Arena(arena.name, arena.size, to_certificate(arena.certificate), buffers)
+
+
+def to_certificate(given: CertificateOfPlan) -> Certificate:
+    return Certificate(
         status=Status(given.status),
         proof=None if given.proof is None else Proof(given.proof),
         lower_bound=given.lower_bound,
         witness_step=given.witness_step,
         solver=given.solver,
     )
-    buffers = tuple(_to_buffer(b, (*path, "buffers", k)) for k, b in enumerate(arena.buffers))
-    return Arena(arena.name, arena.size, certificate, buffers)
 
 
 def _to_buffer(buffer: BufferOfPlan, path: _Path) -> PlannedBuffer:
@@ -193,18 +205,21 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _arena_to_dict(arena: Arena) -> dict[str, Any]:
-    certificate = arena.certificate
     return {
         "name": arena.name,
         "size": arena.size,
-        "certificate": {
-            "status": certificate.status.value,
-            "proof": certificate.proof.value if certificate.proof else None,
-            "lower_bound": certificate.lower_bound,
-            "witness_step": certificate.witness_step,
-            "solver": certificate.solver,
-        },
+        "certificate": certificate_to_dict(arena.certificate),
         "buffers": [_buffer_to_dict(buffer) for buffer in arena.buffers],
+    }
+
+
+def certificate_to_dict(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "status": certificate.status.value,
+        "proof": certificate.proof.value if certificate.proof else None,
+        "lower_bound": certificate.lower_bound,
+        "witness_step": certificate.witness_step,
+        "solver": certificate.solver,
     }
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from solver.documents.buffers import BuffersDocument
 from solver.documents.fields import DocumentModel
 from solver.documents.graph import GraphDocument
+from solver.documents.layout import LayoutDocument
+from solver.documents.layout_options import LayoutOptionsDocument
 from solver.documents.options import OptionsDocument
 from solver.documents.plan import PlanDocument
 from solver.documents.report import ReportDocument
@@ -26,6 +28,8 @@ _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
     {
         "buffers": BuffersDocument,
         "graph": GraphDocument,
+        "layout": LayoutDocument,
+        "layout_options": LayoutOptionsDocument,
         "options": OptionsDocument,
         "plan": PlanDocument,
         "report": ReportDocument,
@@ -36,7 +40,7 @@ _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
 def generate(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a kind of document, from its model."""
     schema = _MODELS[name].model_json_schema()
-    if name == "options":
+    if name in ("options", "layout_options"):
         schema["required"] = [key for key in schema["required"] if key not in ("format", "version")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -1,5 +1,6 @@
 """Plans: the execution order, every buffer at its offset, and what proves them right and good."""
 
+from solver.plan.placed import LayoutOptions, PlacedBuffers
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
 from solver.plan.validation import StepReport, ValidationReport
 from solver.plan.verify import Violation, live_at, verify
@@ -7,6 +8,8 @@ from solver.plan.verify import Violation, live_at, verify
 __all__ = [
     "Arena",
     "Certificate",
+    "LayoutOptions",
+    "PlacedBuffers",
     "Plan",
     "PlanOptions",
     "PlannedBuffer",

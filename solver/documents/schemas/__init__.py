@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["SCHEMAS"]
 
-#: Kind of document (``graph``, ``options``, ``plan``, ``buffers``, ``report``) -> its JSON Schema.
+#: Kind of document (``graph``, ``options``, ``plan``, ``buffers``, ``layout``, ...) -> its JSON Schema.
 SCHEMAS: Mapping[str, dict[str, Any]] = MappingProxyType(
     {path.stem: json.loads(path.read_bytes()) for path in sorted(Path(__file__).parent.glob("*.json"))}
 )

@@ -16,7 +16,7 @@ from solver.layout.problem import Proof, Status
 from solver.training.program import Lifetime, OperandKind
 
 FOLDER = Path(solver.documents.__file__).with_name("schemas")
-KINDS = ("buffers", "graph", "options", "plan", "report")
+KINDS = ("buffers", "graph", "layout", "layout_options", "options", "plan", "report")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,9 +55,11 @@ def test_lists_of_choices_are_those_of_the_core() -> None:
     assert choices(plan, "BufferOfPlan", "lifetime") == {lifetime.value for lifetime in Lifetime}
     assert choices(plan, "CertificateOfPlan", "status") == {status.value for status in Status}
     assert choices(plan, "CertificateOfPlan", "proof") == {proof.value for proof in Proof}
+    assert choices(SCHEMAS["layout"], "CertificateOfPlan", "status") == {status.value for status in Status}
     assert set(DTypeName.__args__) == {dtype.value for dtype in DType}  # type: ignore[attr-defined]  # a Literal
 
 
 def test_optional_header_of_options() -> None:
-    assert SCHEMAS["options"].get("required", []) == []
+    for name in ("options", "layout_options"):
+        assert SCHEMAS[name].get("required", []) == []
     assert {"format", "version"} <= set(SCHEMAS["graph"]["required"])

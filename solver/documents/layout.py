@@ -1,0 +1,124 @@
+"""Layout documents: buffers at their offsets with the certificate, sealed by a digest like a plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
+from solver.documents.layout_options import LayoutOptionFields, layout_options_to_dict, to_layout_options
+from solver.documents.parse import canonical_json, to_bytes
+from solver.documents.plan import CertificateOfPlan, certificate_to_dict, to_certificate
+from solver.documents.read import read
+from solver.errors import PlanError
+from solver.layout.problem import Buffer, Layout, Lifespan, Problem
+from solver.plan.placed import PlacedBuffers
+
+__all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "load_layout", "seal_layout"]
+
+FORMAT = "arenaplan.layout"
+
+
+class BufferOfLayout(DocumentModel):
+    """`size` bytes at `offset` during steps ``[start, end)``."""
+
+    id: Name
+    size: Natural
+    start: Int64
+    end: Int64
+    alignment: Positive = 1
+    pinned: bool = Field(False, description="Whether the offset was given, not found.")
+    offset: Natural
+
+
+class LayoutDocument(DocumentModel):
+    """Buffers placed in one arena of `peak` bytes, and how good that is."""
+
+    format: Literal["arenaplan.layout"]
+    version: Literal[1]
+    digest: str = Field(description="SHA-256 over the canonical JSON of everything else, in hexadecimal.")
+    options: LayoutOptionFields
+    deterministic: bool
+    capacity: Natural | None = Field(None, description="What the peak had to fit.")
+    peak: Natural = Field(description="Largest offset + size.")
+    certificate: CertificateOfPlan
+    buffers: Annotated[tuple[BufferOfLayout, ...], *FIXED_LIST]
+
+
+def seal_layout(placed: PlacedBuffers) -> PlacedBuffers:
+    """The layout with its digest: SHA-256 over its canonical JSON without the digest."""
+    content = layout_to_dict(placed)
+    del content["digest"]
+    return replace(placed, digest=hashlib.sha256(canonical_json(content)).hexdigest())
+
+
+def dump_layout(placed: PlacedBuffers, *, indent: int | None = None) -> bytes:
+    """The document of a layout, field by field in a fixed order: equal layouts give equal bytes."""
+    return to_bytes(layout_to_dict(placed), indent=indent)
+
+
+def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
+    """The layout of a document. Raises DocumentError, or PlanError when content and digest disagree.
+
+    Whether the layout is right is for `solver.layout.find_violations` to say.
+    """
+    document = read(LayoutDocument, data, format_=FORMAT, range_error=PlanError)
+    placed = PlacedBuffers(
+        problem=Problem(tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity),
+        options=to_layout_options(document.options),
+        layout=Layout(tuple(buffer.offset for buffer in document.buffers), document.peak),
+        certificate=to_certificate(document.certificate),
+        deterministic=document.deterministic,
+        digest=document.digest,
+    )
+    if seal_layout(placed).digest != placed.digest:
+        raise PlanError(
+            "The layout's content does not match its digest: it was changed after it was made.",
+            remedy="Take the layout as the solver wrote it, or make a new one.",
+            path=("digest",),
+        )
+    return placed
+
+
+def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
+    if not 0 <= buffer.start < buffer.end:
+        raise PlanError(
+            f"Buffer {buffer.id!r} lives [{buffer.start}, {buffer.end}), which is no lifespan.",
+            remedy="Lifespans are half-open, start at 0 or later, and are not empty.",
+            path=("buffers", i, "end"),
+        )
+    span = Lifespan(buffer.start, buffer.end)
+    return Buffer(buffer.id, buffer.size, span, buffer.alignment, buffer.offset if buffer.pinned else None)
+
+
+def layout_to_dict(placed: PlacedBuffers) -> dict[str, Any]:
+    pairs = zip(placed.problem.buffers, placed.layout.offsets, strict=True)
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "digest": placed.digest,
+        "options": layout_options_to_dict(placed.options),
+        "deterministic": placed.deterministic,
+        "capacity": placed.problem.capacity,
+        "peak": placed.layout.peak,
+        "certificate": certificate_to_dict(placed.certificate),
+        "buffers": [_buffer_to_dict(buffer, offset) for buffer, offset in pairs],
+    }
+
+
+def _buffer_to_dict(buffer: Buffer, offset: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": buffer.id,
+        "size": buffer.size,
+        "start": buffer.lifespan.start,
+        "end": buffer.lifespan.end,
+    }
+    if buffer.alignment != 1:
+        found["alignment"] = buffer.alignment
+    if buffer.offset is not None:
+        found["pinned"] = True
+    return {**found, "offset": offset}

@@ -1,0 +1,91 @@
+"""The third door, from end to end: buffers -> layout -> certificate, sealed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from solver.documents import seal_layout
+from solver.errors import CapacityError, OptionsError
+from solver.layout import SOLVERS, Deadline, Layout, Outcome, Problem, live_at, solve
+from solver.plan import Certificate, LayoutOptions, PlacedBuffers
+
+__all__ = ["place"]
+
+#: Buffers named in an error that a capacity is too small; the report would be as long as the problem.
+MOST_NAMED = 100
+
+
+def place(
+    problem: Problem, options: LayoutOptions | None = None, *, incumbent: Layout | None = None
+) -> PlacedBuffers:
+    """Place every buffer under the capacity, or as low as possible without one.
+
+    The search starts from `incumbent` if there is one. Without `options.deadline_seconds` the same
+    arguments give the same layout, byte for byte. Raises ProblemError for buffers that no solver can
+    take, OptionsError for an option out of range, CapacityError when no layout within the capacity was
+    found.
+    """
+    options = options or LayoutOptions()
+    _check(options)
+    problem = _with(problem, options)
+    deadline = Deadline.after(options.deadline_seconds)
+    outcome = solve(problem, solver=options.solver, deadline=deadline, incumbent=incumbent)
+    layout, capacity = outcome.layout, problem.capacity
+    if capacity is not None and (layout is None or layout.peak > capacity):
+        raise _does_not_fit(problem, outcome, capacity)
+    if layout is None:
+        raise _gave_up(options)
+    certificate = Certificate(
+        outcome.status, outcome.proof, outcome.lower_bound, outcome.witness_step, outcome.solver
+    )
+    return seal_layout(PlacedBuffers(problem, options, layout, certificate, outcome.deterministic))
+
+
+def _check(options: LayoutOptions) -> None:
+    if options.solver not in SOLVERS:
+        remedy = f"Choose one of {list(SOLVERS)}."
+        raise OptionsError(f"Unknown solver {options.solver!r}.", remedy=remedy, path=("solver",))
+    alignment = options.alignment
+    if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
+        remedy = "Give 1, 2, 4, ..., or leave it out."
+        raise OptionsError(f"Alignment {alignment} is no power of two.", remedy=remedy, path=("alignment",))
+    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
+        if number is not None and not number >= 0:
+            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
+
+
+def _with(problem: Problem, options: LayoutOptions) -> Problem:
+    capacity = problem.capacity if options.capacity is None else options.capacity
+    least = options.alignment
+    if least is None:
+        return replace(problem, capacity=capacity)
+    raised = tuple(
+        buffer if buffer.alignment >= least else replace(buffer, alignment=least)
+        for buffer in problem.buffers
+    )
+    return Problem(raised, capacity)
+
+
+def _gave_up(options: LayoutOptions) -> OptionsError:
+    return OptionsError(
+        f"The solver {options.solver!r} found no layout of this problem.",
+        remedy='It may not take pins or alignments, or needs more time: use "portfolio".',
+        path=("solver",),
+    )
+
+
+def _does_not_fit(problem: Problem, outcome: Outcome, capacity: int) -> CapacityError:
+    required = outcome.layout.peak if outcome.layout else outcome.lower_bound
+    proved = outcome.lower_bound > capacity
+    known = "at least" if proved and outcome.layout is None else "as far as the solver could find"
+    if proved and outcome.layout is not None:
+        known = f"as far as the solver could find, and {outcome.lower_bound} at least"
+    live = live_at(problem, outcome.witness_step or 0)
+    return CapacityError(
+        f"The buffers need {max(required, outcome.lower_bound)} bytes {known}; the capacity is {capacity}.",
+        remedy="Raise the capacity, or give the search more time." if not proved else "Raise the capacity.",
+        required=max(required, outcome.lower_bound),
+        available=capacity,
+        live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda b: (-b[1], b[0]))[:MOST_NAMED],
+        path=("capacity",),
+    )

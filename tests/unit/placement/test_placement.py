@@ -1,0 +1,132 @@
+"""The third door: buffers in, a sealed layout out, or a clear word on why not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from solver.documents import dump_layout, load_layout, seal_layout
+from solver.errors import CapacityError, OptionsError, ProblemError
+from solver.layout import SOLVERS, Buffer, Lifespan, Outcome, Problem, Proof, Status, find_violations
+from solver.placement import place
+from solver.plan import LayoutOptions
+from tests.support.buffers import layout, problem, random_problem
+
+PAIR = problem((4, 0, 3), (6, 2, 9))
+
+
+def test_placed() -> None:
+    made = place(PAIR)
+    assert made.layout.peak == made.certificate.lower_bound == 10
+    assert (made.certificate.status, made.certificate.proof) == (Status.OPTIMAL, Proof.MAX_LOAD)
+    assert made.certificate.witness_step == 2
+    assert made.deterministic
+    assert made.gap == 0.0
+    assert find_violations(made.problem, made.layout) == ()
+    assert seal_layout(made) == made
+    assert load_layout(dump_layout(made)) == made
+
+
+def test_nothing_to_place() -> None:
+    assert place(Problem(())).layout.peak == 0
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_every_solver(solver: str) -> None:
+    found = random_problem(random.Random(3), 8, 6, 20)
+    made = place(found, LayoutOptions(solver, deadline_seconds=20))
+    assert find_violations(found, made.layout) == ()
+    assert made.options.solver == solver
+
+
+def test_same_bytes_twice() -> None:
+    found = random_problem(random.Random(5), 30, 20, 50)
+    assert dump_layout(place(found)) == dump_layout(place(found))
+
+
+def test_alignment_is_a_least_one() -> None:
+    mixed = Problem((Buffer("a", 5, Lifespan(0, 2)), Buffer("b", 5, Lifespan(0, 2), 64)))
+    made = place(mixed, LayoutOptions(alignment=16))
+    assert [buffer.alignment for buffer in made.problem.buffers] == [16, 64]
+    assert all(o % b.alignment == 0 for o, b in zip(made.layout.offsets, made.problem.buffers, strict=True))
+
+
+def test_alignment_against_a_pin() -> None:
+    pinned = Problem((Buffer("a", 5, Lifespan(0, 2), 1, 8),))
+    with pytest.raises(ProblemError, match="not a multiple of its alignment 16"):
+        place(pinned, LayoutOptions(alignment=16))
+
+
+def test_capacity_of_the_options_wins() -> None:
+    assert place(Problem(PAIR.buffers, 3), LayoutOptions(capacity=10)).problem.capacity == 10
+    assert place(Problem(PAIR.buffers, 10)).problem.capacity == 10
+
+
+@pytest.mark.parametrize("capacity", [0, 9])
+def test_capacity_below_the_bound(capacity: int) -> None:
+    with pytest.raises(CapacityError, match="10 bytes at least") as caught:
+        place(PAIR, LayoutOptions(capacity=capacity))
+    assert (caught.value.required, caught.value.available, caught.value.excess) == (
+        10,
+        capacity,
+        10 - capacity,
+    )
+    assert caught.value.live_at_peak == (("b1", 6), ("b0", 4))
+    assert caught.value.path == ("capacity",)
+
+
+def test_capacity_that_the_solver_does_not_reach() -> None:
+    """Bump never reuses a byte."""
+    apart = problem((4, 0, 3), (6, 3, 9))
+    with pytest.raises(CapacityError, match="10 bytes as far as the solver could find") as caught:
+        place(apart, LayoutOptions("bump", capacity=6))
+    assert caught.value.required == 10
+    assert "more time" in caught.value.remedy
+
+
+def test_long_lists_are_cut() -> None:
+    many = problem(*((1, 0, 1) for _ in range(500)))
+    with pytest.raises(CapacityError) as caught:
+        place(many, LayoutOptions(capacity=1))
+    assert len(caught.value.live_at_peak) == 100
+
+
+def test_incumbent() -> None:
+    """Where there is no time at all, what was given is what comes back."""
+    start = layout(PAIR, 6, 0)
+    assert place(PAIR, incumbent=start).layout.peak == 10
+    with pytest.raises(ProblemError, match="incumbent"):
+        place(PAIR, incumbent=layout(PAIR, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        (LayoutOptions("magic"), "solver"),
+        (LayoutOptions(alignment=3), "alignment"),
+        (LayoutOptions(alignment=0), "alignment"),
+        (LayoutOptions(capacity=-1), "capacity"),
+        (LayoutOptions(deadline_seconds=-0.5), "deadline_seconds"),
+        (LayoutOptions(deadline_seconds=float("nan")), "deadline_seconds"),
+    ],
+)
+def test_bad_options(options: LayoutOptions, path: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        place(PAIR, options)
+    assert caught.value.path == (path,)
+    assert caught.value.remedy
+
+
+def test_a_solver_that_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Outcome(Status.UNKNOWN, None, 10, 2, None, "greedy", 0.0)
+    monkeypatch.setattr("solver.placement.solve", lambda *_args, **_more: nothing)
+    with pytest.raises(OptionsError, match="found no layout") as caught:
+        place(PAIR, LayoutOptions("greedy"))
+    assert caught.value.path == ("solver",)
+
+
+def test_bad_problem() -> None:
+    with pytest.raises(ProblemError) as caught:
+        place(Problem((PAIR.buffers[0], PAIR.buffers[0])))
+    assert caught.value.path == ("buffers", 1, "id")
