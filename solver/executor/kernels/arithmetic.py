@@ -32,7 +32,7 @@ def _same(dz: Array, a: Array, b: Array, out: Array) -> None:
 
 
 def _negated(dz: Array, a: Array, b: Array, out: Array) -> None:
-    np.negative(dz, out=out)
+    np.multiply(dz, -1, out=out)
 
 
 def _times_left(dz: Array, a: Array, b: Array, out: Array) -> None:
@@ -52,7 +52,7 @@ def _quotient_right(dz: Array, a: Array, b: Array, out: Array) -> None:
     np.divide(dz, b, out=out)
     np.divide(out, b, out=out)
     np.multiply(out, a, out=out)
-    np.negative(out, out=out)
+    np.multiply(out, -1, out=out)
 
 
 def _forward(function: np.ufunc) -> Callable[[Call], Step]:

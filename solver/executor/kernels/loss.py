@@ -202,7 +202,7 @@ def _cross(target: Array, logarithm: Array, losses: Array) -> Step:
     def run() -> None:
         np.multiply(target, logarithm, out=target)
         np.add.reduce(target, axis=1, out=losses)
-        np.negative(losses, out=losses)
+        np.multiply(losses, -1, out=losses)
 
     return run
 
@@ -234,7 +234,7 @@ def _quotient(prediction: Array, raised: Array, dx: Array) -> Step:
     def run() -> None:
         np.maximum(prediction, PROBABILITY_EPSILON, out=raised)
         np.divide(dx, raised, out=dx)
-        np.negative(dx, out=dx)
+        np.multiply(dx, -1, out=dx)
 
     return run
 
