@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from solver.layout.instance import Integers
-from solver.layout.jit import compiled
+from solver.layout.jit import compiled, inlined
 
 __all__ = ["place_indexed"]
 
@@ -44,48 +44,29 @@ SKY: Final = 2**63 - 1
 #: Most nodes on a path: every centre lies in the middle half of its node's sections.
 DEPTH: Final = 160
 
-# Slots of `counts`: chunks used or free to take, directory entries used, capacity of the largest directory.
-_FREE, _ENTRIES, _LARGEST = range(3)
-
-
-class Tree(NamedTuple):
-    """Nodes over sections; `centre` is -1 on a leaf. Node 0 is the root."""
-
-    centre: Integers
-    left: Integers
-    right: Integers
+# Fields of a strip.
+BEGIN, END, BOTTOM, TOP = range(4)
+# Fields of a chunk: strips in it, the least begin, the greatest end.
+LENGTH, EARLIEST, LATEST = range(3)
+# Fields of a node: centre (-1 on a leaf), children, directory: where it begins, chunks in it, room for chunks.
+CENTRE, LEFT, RIGHT, AT, USED, ROOM = range(6)
+# Fields of a cursor: node, position in its directory, slot in that chunk, bottom of the strip there.
+NODE, POSITION, SLOT, HEIGHT = range(4)
+# Field of a strip in a gap, after those of a strip: the node it hangs on.
+HOME: Final = 4
+# Counters: chunks free to take, directory entries used, room of the largest directory.
+FREE, ENTRIES, LARGEST = range(3)
 
 
 class Shelf(NamedTuple):
-    """Chunks of strips, and for each node of the tree its directory of chunks by height."""
+    """The tree, its directories, and their chunks of strips. Few arrays: handing one over costs time."""
 
-    begin: Integers  # chunk x slot
-    end: Integers
-    bottom: Integers
-    top: Integers
-    length: Integers  # chunk: strips in it
-    earliest: Integers  # chunk: the least begin
-    latest: Integers  # chunk: the greatest end
+    nodes: Integers  # node x field; node 0 is the root
+    entries: Integers  # directories, one after the other, of chunks by height
+    chunks: Integers  # chunk x field
+    strips: Integers  # chunk x slot x field
     free: Integers  # stack of unused chunks
-    entries: Integers  # directories, one after the other
-    at: Integers  # node: where its directory begins in `entries`
-    used: Integers  # node: chunks in it
-    room: Integers  # node: chunks it can hold there
     counts: Integers
-
-
-class Gap(NamedTuple):
-    """The strips of a gap, lowest first, and the cursors of the walk that finds them."""
-
-    node: Integers
-    begin: Integers
-    end: Integers
-    bottom: Integers
-    top: Integers
-    path: Integers
-    chunk: Integers
-    slot: Integers
-    height: Integers
 
 
 @compiled
@@ -103,159 +84,135 @@ def _busiest(load: Integers, first: int, last: int) -> int:
 
 
 @compiled
-def _tree(load: Integers) -> Tree:
-    """Depth at most log(sections) / log(4/3); O(sections log sections)."""
-    nodes = 2 * (len(load) // 2 + 1)
-    tree = Tree(np.full(nodes, -1), np.full(nodes, -1), np.full(nodes, -1))
+def _tree(load: Integers) -> Integers:
+    """Nodes over sections; depth at most log(sections) / log(4/3); O(sections log sections)."""
+    nodes = np.zeros((2 * (len(load) // 2 + 1), 6), np.int64)
     stack = [(0, 0, len(load))]
     made = 1
     while len(stack) > 0:
         node, first, last = stack.pop()
+        nodes[node, CENTRE] = -1
         if last - first <= LEAF:
             continue
         centre = _busiest(load, first, last)
-        tree.centre[node], tree.left[node], tree.right[node] = centre, made, made + 1
+        nodes[node, CENTRE], nodes[node, LEFT], nodes[node, RIGHT] = centre, made, made + 1
         stack.append((made, first, centre))
         stack.append((made + 1, centre + 1, last))
         made += 2
-    return Tree(tree.centre[:made].copy(), tree.left[:made].copy(), tree.right[:made].copy())
+    return nodes[:made].copy()
 
 
-@compiled
-def _home(tree: Tree, begin: int, end: int) -> int:
+@inlined
+def _home(nodes: Integers, begin: int, end: int) -> int:
     """The node on which a strip over [begin, end) hangs."""
     node = 0
-    while tree.centre[node] >= 0:
-        if end <= tree.centre[node]:
-            node = tree.left[node]
-        elif begin > tree.centre[node]:
-            node = tree.right[node]
+    while nodes[node, CENTRE] >= 0:
+        if end <= nodes[node, CENTRE]:
+            node = nodes[node, LEFT]
+        elif begin > nodes[node, CENTRE]:
+            node = nodes[node, RIGHT]
         else:
             break
     return node
 
 
 @compiled
-def _empty_shelf(nodes: int, chunks: int) -> Shelf:
-    shape = (chunks, CHUNK)
+def _empty_shelf(load: Integers) -> Shelf:
+    """No space at all; `_grown` gives it memory."""
     return Shelf(
-        np.empty(shape, np.int64),
-        np.empty(shape, np.int64),
-        np.empty(shape, np.int64),
-        np.empty(shape, np.int64),
-        np.zeros(chunks, np.int64),
-        np.zeros(chunks, np.int64),
-        np.zeros(chunks, np.int64),
-        np.arange(chunks - 1, -1, -1),
-        np.empty(4 * nodes + 64, np.int64),
-        np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.int64),
-        np.array([chunks, 0, 1]),
+        _tree(load),
+        np.empty(0, np.int64),
+        np.zeros((0, 3), np.int64),
+        np.empty((0, CHUNK, 4), np.int64),
+        np.empty(0, np.int64),
+        np.array([0, 0, 1]),
     )
 
 
 @compiled
-def _rows(old: Integers, rows: int) -> Integers:
-    new = np.empty((rows, CHUNK), np.int64)
-    new[: len(old)] = old
-    return new
+def _more_memory(shelf: Shelf, inserts: int, needed: int) -> Shelf:
+    old, held = len(shelf.chunks), shelf.counts[FREE]
+    new = 2 * old + 2 * inserts
+    entries = np.empty(2 * len(shelf.entries) + needed, np.int64)
+    entries[: len(shelf.entries)] = shelf.entries
+    chunks = np.zeros((new, 3), np.int64)
+    chunks[:old] = shelf.chunks
+    strips = np.empty((new, CHUNK, 4), np.int64)
+    strips[:old] = shelf.strips
+    free = np.empty(new, np.int64)
+    free[: new - old] = np.arange(new - 1, old - 1, -1)
+    free[new - old : new - old + held] = shelf.free[:held]
+    shelf.counts[FREE] += new - old
+    return Shelf(shelf.nodes, entries, chunks, strips, free, shelf.counts)
 
 
-@compiled
-def _longer(old: Integers, length: int) -> Integers:
-    new = np.zeros(length, np.int64)
-    new[: len(old)] = old
-    return new
-
-
-@compiled
+@inlined
 def _grown(shelf: Shelf, inserts: int) -> Shelf:
-    """The same with room for so many insertions, each of which may split a chunk and move a directory."""
-    chunks, entries = len(shelf.length), len(shelf.entries)
-    needed = inserts * (2 * shelf.counts[_LARGEST] + 4)
-    if shelf.counts[_FREE] >= 2 * inserts and entries - shelf.counts[_ENTRIES] >= needed:
-        return shelf
-    more = 2 * chunks + 2 * inserts
-    free = np.zeros(more, np.int64)
-    free[: more - chunks] = np.arange(more - 1, chunks - 1, -1)
-    free[more - chunks : more - chunks + shelf.counts[_FREE]] = shelf.free[: shelf.counts[_FREE]]
-    shelf.counts[_FREE] += more - chunks
-    return Shelf(
-        _rows(shelf.begin, more),
-        _rows(shelf.end, more),
-        _rows(shelf.bottom, more),
-        _rows(shelf.top, more),
-        _longer(shelf.length, more),
-        _longer(shelf.earliest, more),
-        _longer(shelf.latest, more),
-        free,
-        _longer(shelf.entries, 2 * entries + needed),
-        shelf.at,
-        shelf.used,
-        shelf.room,
-        shelf.counts,
-    )
+    """With room for so many insertions, each of which may split a chunk and move a directory."""
+    needed = inserts * (2 * shelf.counts[LARGEST] + 4)
+    if shelf.counts[FREE] < 2 * inserts or len(shelf.entries) - shelf.counts[ENTRIES] < needed:
+        return _more_memory(shelf, inserts, needed)
+    return shelf
 
 
-@compiled
+@inlined
 def _summarise(shelf: Shelf, chunk: int) -> None:
-    earliest, latest = shelf.begin[chunk, 0], shelf.end[chunk, 0]
-    for slot in range(1, shelf.length[chunk]):
-        earliest = min(earliest, shelf.begin[chunk, slot])
-        latest = max(latest, shelf.end[chunk, slot])
-    shelf.earliest[chunk], shelf.latest[chunk] = earliest, latest
+    earliest, latest = shelf.strips[chunk, 0, BEGIN], shelf.strips[chunk, 0, END]
+    for slot in range(1, shelf.chunks[chunk, LENGTH]):
+        earliest = min(earliest, shelf.strips[chunk, slot, BEGIN])
+        latest = max(latest, shelf.strips[chunk, slot, END])
+    shelf.chunks[chunk, EARLIEST], shelf.chunks[chunk, LATEST] = earliest, latest
 
 
-@compiled
-def _move(shelf: Shelf, chunk: int, slot: int, other: int, place: int) -> None:
-    shelf.begin[other, place] = shelf.begin[chunk, slot]
-    shelf.end[other, place] = shelf.end[chunk, slot]
-    shelf.bottom[other, place] = shelf.bottom[chunk, slot]
-    shelf.top[other, place] = shelf.top[chunk, slot]
+@inlined
+def _move(strips: Integers, chunk: int, slot: int, other: int, place: int) -> None:
+    for field in range(4):
+        strips[other, place, field] = strips[chunk, slot, field]
 
 
 @compiled
 def _enter(shelf: Shelf, node: int, position: int) -> int:
     """A fresh chunk in the node's directory at this position."""
-    used, room = shelf.used[node], shelf.room[node]
+    nodes, entries, counts = shelf.nodes, shelf.entries, shelf.counts
+    used, room = nodes[node, USED], nodes[node, ROOM]
     if used == room:
-        at, room = shelf.counts[_ENTRIES], 2 * room + 1
-        shelf.entries[at : at + used] = shelf.entries[shelf.at[node] : shelf.at[node] + used]
-        shelf.at[node], shelf.room[node] = at, room
-        shelf.counts[_ENTRIES] += room
-        shelf.counts[_LARGEST] = max(shelf.counts[_LARGEST], room)
-    at = shelf.at[node]
+        at, room = counts[ENTRIES], 2 * room + 1
+        for k in range(used):
+            entries[at + k] = entries[nodes[node, AT] + k]
+        nodes[node, AT], nodes[node, ROOM] = at, room
+        counts[ENTRIES] += room
+        counts[LARGEST] = max(counts[LARGEST], room)
+    at = nodes[node, AT]
     for k in range(used, position, -1):
-        shelf.entries[at + k] = shelf.entries[at + k - 1]
-    shelf.counts[_FREE] -= 1
-    chunk = shelf.free[shelf.counts[_FREE]]
-    shelf.entries[at + position] = chunk
-    shelf.used[node] = used + 1
-    shelf.length[chunk] = 0
-    return int(chunk)
+        entries[at + k] = entries[at + k - 1]
+    counts[FREE] -= 1
+    chunk = shelf.free[counts[FREE]]
+    entries[at + position] = chunk
+    nodes[node, USED] = used + 1
+    shelf.chunks[chunk, LENGTH] = 0
+    return chunk  # type: ignore[no-any-return]  # NumPy's stubs lose the type of an element
 
 
 @compiled
 def _split(shelf: Shelf, node: int, position: int) -> None:
     """Move the upper half of a full chunk into a fresh one after it."""
-    chunk = shelf.entries[shelf.at[node] + position]
+    chunk = shelf.entries[shelf.nodes[node, AT] + position]
     fresh = _enter(shelf, node, position + 1)
     half = CHUNK // 2
     for slot in range(half, CHUNK):
-        _move(shelf, chunk, slot, fresh, slot - half)
-    shelf.length[chunk], shelf.length[fresh] = half, CHUNK - half
+        _move(shelf.strips, chunk, slot, fresh, slot - half)
+    shelf.chunks[chunk, LENGTH], shelf.chunks[fresh, LENGTH] = half, CHUNK - half
     _summarise(shelf, chunk)
     _summarise(shelf, fresh)
 
 
-@compiled
+@inlined
 def _chunk_for(shelf: Shelf, node: int, bottom: int) -> int:
     """Position in the directory of the last chunk that begins at or below `bottom`; the first if none."""
-    at, low, high = shelf.at[node], 0, shelf.used[node]
+    at, low, high = shelf.nodes[node, AT], 0, shelf.nodes[node, USED]
     while high - low > 1:
         middle = (low + high) // 2
-        if shelf.bottom[shelf.entries[at + middle], 0] <= bottom:
+        if shelf.strips[shelf.entries[at + middle], 0, BOTTOM] <= bottom:
             low = middle
         else:
             high = middle
@@ -263,33 +220,33 @@ def _chunk_for(shelf: Shelf, node: int, bottom: int) -> int:
 
 
 @compiled
-def _insert(shelf: Shelf, tree: Tree, begin: int, end: int, bottom: int, top: int) -> None:
-    node = _home(tree, begin, end)
-    if shelf.used[node] == 0:
+def _insert(shelf: Shelf, begin: int, end: int, bottom: int, top: int) -> None:
+    nodes, chunks, strips = shelf.nodes, shelf.chunks, shelf.strips
+    node = _home(nodes, begin, end)
+    if nodes[node, USED] == 0:
         _enter(shelf, node, 0)
     position = _chunk_for(shelf, node, bottom)
-    if shelf.length[shelf.entries[shelf.at[node] + position]] == CHUNK:
+    if chunks[shelf.entries[nodes[node, AT] + position], LENGTH] == CHUNK:
         _split(shelf, node, position)
         position = _chunk_for(shelf, node, bottom)
-    chunk = shelf.entries[shelf.at[node] + position]
-    slot = shelf.length[chunk]
-    while slot > 0 and shelf.bottom[chunk, slot - 1] > bottom:
-        _move(shelf, chunk, slot - 1, chunk, slot)
+    chunk = shelf.entries[nodes[node, AT] + position]
+    slot = chunks[chunk, LENGTH]
+    if slot == 0:
+        chunks[chunk, EARLIEST], chunks[chunk, LATEST] = begin, end
+    chunks[chunk, LENGTH] += 1
+    chunks[chunk, EARLIEST] = min(chunks[chunk, EARLIEST], begin)
+    chunks[chunk, LATEST] = max(chunks[chunk, LATEST], end)
+    while slot > 0 and strips[chunk, slot - 1, BOTTOM] > bottom:
+        _move(strips, chunk, slot - 1, chunk, slot)
         slot -= 1
-    shelf.begin[chunk, slot], shelf.end[chunk, slot] = begin, end
-    shelf.bottom[chunk, slot], shelf.top[chunk, slot] = bottom, top
-    shelf.length[chunk] += 1
-    if shelf.length[chunk] == 1:
-        shelf.earliest[chunk], shelf.latest[chunk] = begin, end
-    else:
-        shelf.earliest[chunk] = min(shelf.earliest[chunk], begin)
-        shelf.latest[chunk] = max(shelf.latest[chunk], end)
+    strips[chunk, slot, BEGIN], strips[chunk, slot, END] = begin, end
+    strips[chunk, slot, BOTTOM], strips[chunk, slot, TOP] = bottom, top
 
 
-@compiled
+@inlined
 def _slot_of(shelf: Shelf, chunk: int, begin: int, bottom: int) -> int:
-    for slot in range(shelf.length[chunk]):
-        if shelf.bottom[chunk, slot] == bottom and shelf.begin[chunk, slot] == begin:
+    for slot in range(shelf.chunks[chunk, LENGTH]):
+        if shelf.strips[chunk, slot, BOTTOM] == bottom and shelf.strips[chunk, slot, BEGIN] == begin:
             return slot
     return -1
 
@@ -297,190 +254,179 @@ def _slot_of(shelf: Shelf, chunk: int, begin: int, bottom: int) -> int:
 @compiled
 def _find(shelf: Shelf, node: int, begin: int, bottom: int) -> tuple[int, int]:
     """Directory position and slot of a strip that is there; equal bottoms may reach into earlier chunks."""
-    position = _chunk_for(shelf, node, bottom)
-    slot = _slot_of(shelf, shelf.entries[shelf.at[node] + position], begin, bottom)
+    at, position, slot = shelf.nodes[node, AT], _chunk_for(shelf, node, bottom) + 1, -1
     while slot < 0:
         position -= 1
-        slot = _slot_of(shelf, shelf.entries[shelf.at[node] + position], begin, bottom)
+        slot = _slot_of(shelf, shelf.entries[at + position], begin, bottom)
     return position, slot
 
 
 @compiled
-def _remove(shelf: Shelf, node: int, begin: int, bottom: int) -> None:
-    position, slot = _find(shelf, node, begin, bottom)
-    at = shelf.at[node]
-    chunk = shelf.entries[at + position]
-    for k in range(slot + 1, shelf.length[chunk]):
-        _move(shelf, chunk, k, chunk, k - 1)
-    shelf.length[chunk] -= 1
-    if shelf.length[chunk] > 0:
+def _remove(shelf: Shelf, node: int, position: int, slot: int) -> None:
+    nodes, entries = shelf.nodes, shelf.entries
+    at = nodes[node, AT]
+    chunk = entries[at + position]
+    for k in range(slot + 1, shelf.chunks[chunk, LENGTH]):
+        _move(shelf.strips, chunk, k, chunk, k - 1)
+    shelf.chunks[chunk, LENGTH] -= 1
+    if shelf.chunks[chunk, LENGTH] > 0:
         _summarise(shelf, chunk)
         return
-    for k in range(position + 1, shelf.used[node]):
-        shelf.entries[at + k - 1] = shelf.entries[at + k]
-    shelf.used[node] -= 1
-    shelf.free[shelf.counts[_FREE]] = chunk
-    shelf.counts[_FREE] += 1
+    for k in range(position + 1, nodes[node, USED]):
+        entries[at + k - 1] = entries[at + k]
+    nodes[node, USED] -= 1
+    shelf.free[shelf.counts[FREE]] = chunk
+    shelf.counts[FREE] += 1
 
 
-@compiled
-def _advance(shelf: Shelf, gap: Gap, k: int, start: int, end: int) -> None:
+@inlined
+def _advance(shelf: Shelf, cursors: Integers, k: int, start: int, end: int) -> None:
     """Move the k-th cursor to its next strip that covers [start, end); its height is SKY if there is none."""
-    node, position, slot = gap.path[k], gap.chunk[k], gap.slot[k]
-    at, used = shelf.at[node], shelf.used[node]
+    node, position, slot = cursors[k, NODE], cursors[k, POSITION], cursors[k, SLOT]
+    at, used = shelf.nodes[node, AT], shelf.nodes[node, USED]
+    chunks, strips = shelf.chunks, shelf.strips
     while position < used:
         chunk = shelf.entries[at + position]
-        if shelf.earliest[chunk] <= start and shelf.latest[chunk] >= end:
-            while slot < shelf.length[chunk]:
-                if shelf.begin[chunk, slot] <= start and shelf.end[chunk, slot] >= end:
-                    gap.chunk[k], gap.slot[k] = position, slot
-                    gap.height[k] = shelf.bottom[chunk, slot]
+        if chunks[chunk, EARLIEST] <= start and chunks[chunk, LATEST] >= end:
+            length = chunks[chunk, LENGTH]
+            while slot < length:
+                if strips[chunk, slot, BEGIN] <= start and strips[chunk, slot, END] >= end:
+                    cursors[k, POSITION], cursors[k, SLOT] = position, slot
+                    cursors[k, HEIGHT] = strips[chunk, slot, BOTTOM]
                     return
                 slot += 1
         position, slot = position + 1, 0
-    gap.height[k] = SKY
+    cursors[k, HEIGHT] = SKY
 
 
 @compiled
-def _open(tree: Tree, shelf: Shelf, gap: Gap, start: int, end: int) -> int:
+def _open(shelf: Shelf, cursors: Integers, start: int, end: int) -> int:
     """Put a cursor on every node of the path that has strips over [start, end); how many."""
-    count, node = 0, 0
-    while node >= 0:
-        if shelf.used[node] > 0:
-            gap.path[count], gap.chunk[count], gap.slot[count] = node, 0, 0
-            _advance(shelf, gap, count, start, end)
-            if gap.height[count] < SKY:
+    nodes, count, node = shelf.nodes, 0, 0
+    while True:
+        if nodes[node, USED] > 0:
+            cursors[count, NODE], cursors[count, POSITION], cursors[count, SLOT] = node, 0, 0
+            _advance(shelf, cursors, count, start, end)
+            if cursors[count, HEIGHT] < SKY:
                 count += 1
-        centre = tree.centre[node]
+        centre = nodes[node, CENTRE]
         if centre < 0 or start <= centre < end:
-            break
-        node = tree.left[node] if end <= centre else tree.right[node]
-    return count
+            return count
+        node = nodes[node, LEFT] if end <= centre else nodes[node, RIGHT]
 
 
 @compiled
-def _next(shelf: Shelf, gap: Gap, cursors: int, strips: int, start: int, end: int) -> int:
-    """Append the lowest strip under a cursor to the gap, or begin a new gap with it; its strips now."""
-    low = 0
-    for k in range(1, cursors):
-        if gap.height[k] < gap.height[low]:
+def _next(shelf: Shelf, cursors: Integers, count: int, strip: Integers, start: int, end: int) -> bool:
+    """Copy the lowest strip under a cursor to `strip`; false when there is none."""
+    low = -1
+    for k in range(count):
+        if low < 0 or cursors[k, HEIGHT] < cursors[low, HEIGHT]:
             low = k
-    chunk = shelf.entries[shelf.at[gap.path[low]] + gap.chunk[low]]
-    slot = gap.slot[low]
-    if strips > 0 and gap.top[strips - 1] != shelf.bottom[chunk, slot]:
-        strips = 0
-    gap.node[strips] = gap.path[low]
-    gap.begin[strips], gap.end[strips] = shelf.begin[chunk, slot], shelf.end[chunk, slot]
-    gap.bottom[strips], gap.top[strips] = shelf.bottom[chunk, slot], shelf.top[chunk, slot]
-    gap.slot[low] = slot + 1
-    _advance(shelf, gap, low, start, end)
-    return strips + 1
+    if low < 0 or cursors[low, HEIGHT] == SKY:
+        return False
+    node, slot = cursors[low, NODE], cursors[low, SLOT]
+    chunk = shelf.entries[shelf.nodes[node, AT] + cursors[low, POSITION]]
+    for field in range(4):
+        strip[field] = shelf.strips[chunk, slot, field]
+    strip[HOME] = node
+    cursors[low, SLOT] = slot + 1
+    _advance(shelf, cursors, low, start, end)
+    return True
 
 
-@compiled
-def _wider(gap: Gap) -> Gap:
-    length = 2 * len(gap.node)
-    return Gap(
-        _longer(gap.node, length),
-        _longer(gap.begin, length),
-        _longer(gap.end, length),
-        _longer(gap.bottom, length),
-        _longer(gap.top, length),
-        gap.path,
-        gap.chunk,
-        gap.slot,
-        gap.height,
-    )
-
-
-@compiled
-def _empty_gap() -> Gap:
-    return Gap(
-        np.zeros(64, np.int64),
-        np.zeros(64, np.int64),
-        np.zeros(64, np.int64),
-        np.zeros(64, np.int64),
-        np.zeros(64, np.int64),
-        np.zeros(DEPTH, np.int64),
-        np.zeros(DEPTH, np.int64),
-        np.zeros(DEPTH, np.int64),
-        np.zeros(DEPTH, np.int64),
-    )
-
-
-@compiled
+@inlined
 def _aligned(bottom: int, alignment: int) -> int:
     return (bottom + (alignment - 1)) & -alignment
 
 
 @compiled
 def _lowest(
-    tree: Tree, shelf: Shelf, gap: Gap, start: int, end: int, size: int, alignment: int, floor: int
-) -> tuple[Gap, int, int]:
-    """The gap with the lowest aligned place for `size` at or above `floor`: its strips and that place."""
-    cursors, strips = _open(tree, shelf, gap, start, end), 0
+    shelf: Shelf, cursors: Integers, gap: Integers, start: int, end: int, size: int, alignment: int, floor: int
+) -> tuple[Integers, int, int]:
+    """The strips of the lowest gap with an aligned place for `size` at or above `floor`, and that place."""
+    count, strips = _open(shelf, cursors, start, end), 0
     while True:
-        if strips == len(gap.node):
-            gap = _wider(gap)
-        strips = _next(shelf, gap, cursors, strips, start, end)
-        offset = _aligned(max(gap.bottom[0], floor), alignment)
-        if gap.top[strips - 1] - offset >= size:
+        if strips == len(gap):
+            wider = np.empty((2 * strips, 5), np.int64)
+            wider[:strips] = gap
+            gap = wider
+        _next(shelf, cursors, count, gap[strips], start, end)
+        if strips > 0 and gap[strips, BOTTOM] != gap[strips - 1, TOP]:
+            gap[0] = gap[strips]
+            strips = 0
+        strips += 1
+        offset = _aligned(max(gap[0, BOTTOM], floor), alignment)
+        if gap[strips - 1, TOP] - offset >= size:
             return gap, strips, offset
 
 
 @compiled
-def _tightest(
-    tree: Tree, shelf: Shelf, gap: Gap, start: int, end: int, size: int, alignment: int
-) -> int:
-    """The place that leaves the least room above itself in its gap; the lowest of these."""
-    cursors, strips = _open(tree, shelf, gap, start, end), 0
-    best, least, ceiling, bottom = -1, SKY, -1, 0
-    while ceiling < SKY:
-        strips = min(strips, 1)
-        strips = _next(shelf, gap, cursors, strips, start, end)
-        here = gap.bottom[strips - 1]
-        if here != ceiling:
-            bottom = here
-        ceiling = gap.top[strips - 1]
-        gap.top[0] = ceiling
-        closed = True
-        for k in range(cursors):
-            closed = closed and gap.height[k] != ceiling
-        room = ceiling - _aligned(bottom, alignment)
-        if (closed or ceiling == SKY) and size <= room and room < least:
-            best, least = _aligned(bottom, alignment), room
-    return best
+def _tightest(shelf: Shelf, cursors: Integers, strip: Integers, buffer: tuple[int, int, int, int]) -> int:
+    """The place that leaves the least room in its gap, the lowest of these.
+
+    `buffer` is its start, end, size and alignment.
+    """
+    start, end, size, alignment = buffer
+    count = _open(shelf, cursors, start, end)
+    best, least, bottom, top = -1, SKY, -1, -1
+    while True:
+        more = _next(shelf, cursors, count, strip, start, end)
+        if not more or strip[BOTTOM] != top:
+            offset = _aligned(bottom, alignment)
+            if bottom >= 0 and size <= top - offset and (best < 0 or top - offset < least):
+                best, least = offset, top - offset
+            bottom = strip[BOTTOM]
+        top = strip[TOP]
+        if not more:
+            return best
 
 
 @compiled
-def _fill(tree: Tree, shelf: Shelf, gap: Gap, strips: int, start: int, end: int, low: int, high: int) -> None:
+def _fill(shelf: Shelf, gap: Integers, strips: int, start: int, end: int, low: int, high: int) -> None:
     """Take [start, end) x [low, high) out of the gap's strips and put back what sticks out."""
-    left_begin, left_bottom, left_top = -1, 0, 0
-    right_end, right_bottom, right_top = -1, 0, 0
+    left, left_bottom, left_top = -1, 0, 0
+    right, right_bottom, right_top = -1, 0, 0
     for k in range(strips):
-        begin, stop, bottom, top = gap.begin[k], gap.end[k], gap.bottom[k], gap.top[k]
+        begin, stop, bottom, top = gap[k, BEGIN], gap[k, END], gap[k, BOTTOM], gap[k, TOP]
         if top <= low or bottom >= high:
             continue
-        _remove(shelf, gap.node[k], begin, bottom)
-        if bottom < low:
-            _insert(shelf, tree, begin, stop, bottom, low)
-        if top > high:
-            _insert(shelf, tree, begin, stop, high, top)
+        _trim(shelf, gap[k], low, high)
         bottom, top = max(bottom, low), min(top, high)
-        if begin != left_begin:
-            if 0 <= left_begin < start:
-                _insert(shelf, tree, left_begin, start, left_bottom, left_top)
-            left_begin, left_bottom = begin, bottom
+        if begin != left:
+            if 0 <= left < start:
+                _insert(shelf, left, start, left_bottom, left_top)
+            left, left_bottom = begin, bottom
         left_top = top
-        if stop != right_end:
-            if right_end > end:
-                _insert(shelf, tree, end, right_end, right_bottom, right_top)
-            right_end, right_bottom = stop, bottom
+        if stop != right:
+            if right > end:
+                _insert(shelf, end, right, right_bottom, right_top)
+            right, right_bottom = stop, bottom
         right_top = top
-    if 0 <= left_begin < start:
-        _insert(shelf, tree, left_begin, start, left_bottom, left_top)
-    if right_end > end:
-        _insert(shelf, tree, end, right_end, right_bottom, right_top)
+    if 0 <= left < start:
+        _insert(shelf, left, start, left_bottom, left_top)
+    if right > end:
+        _insert(shelf, end, right, right_bottom, right_top)
+
+
+@compiled
+def _trim(shelf: Shelf, strip: Integers, low: int, high: int) -> None:
+    """Cut heights [low, high) out of one strip.
+
+    What remains above keeps its slot where the strips of a node are disjoint in height: not on a leaf.
+    """
+    node, bottom, top = strip[HOME], strip[BOTTOM], strip[TOP]
+    position, slot = _find(shelf, node, strip[BEGIN], bottom)
+    chunk = shelf.entries[shelf.nodes[node, AT] + position]
+    if bottom < low:
+        shelf.strips[chunk, slot, TOP] = low
+        if top > high:
+            _insert(shelf, strip[BEGIN], strip[END], high, top)
+    elif top > high and shelf.nodes[node, CENTRE] >= 0:
+        shelf.strips[chunk, slot, BOTTOM] = high
+    else:
+        _remove(shelf, node, position, slot)
+        if top > high:
+            _insert(shelf, strip[BEGIN], strip[END], high, top)
 
 
 @compiled
@@ -502,25 +448,25 @@ def place_indexed(
     Pinned buffers (`pins` >= 0) first. `load` is any weight of the sections; it shapes the tree. The walk
     ends early when another thread makes ``stop[0]`` other than 0.
     """
-    tree, gap = _tree(load), _empty_gap()
-    shelf = _grown(_empty_shelf(len(tree.centre), 64), 2)
-    _insert(shelf, tree, 0, len(load), 0, SKY)
+    shelf = _grown(_empty_shelf(load), 16)
+    _insert(shelf, 0, len(load), 0, SKY)
+    gap, cursors = np.empty((16, 5), np.int64), np.empty((DEPTH, 4), np.int64)
     offsets = pins.copy()
     for i in np.flatnonzero(pins >= 0):
-        gap, strips, offset = _lowest(tree, shelf, gap, start[i], end[i], size[i], 1, pins[i])
+        gap, strips, offset = _lowest(shelf, cursors, gap, start[i], end[i], size[i], 1, pins[i])
         shelf = _grown(shelf, 4 * strips + 4)
-        _fill(tree, shelf, gap, strips, start[i], end[i], offset, offset + size[i])
+        _fill(shelf, gap, strips, start[i], end[i], offset, offset + size[i])
     for count in range(len(order)):
         i = order[count]
         if pins[i] >= 0:
             continue
         floor = 0
         if best_fit:
-            floor = _tightest(tree, shelf, gap, start[i], end[i], size[i], alignment[i])
-        gap, strips, offset = _lowest(tree, shelf, gap, start[i], end[i], size[i], alignment[i], floor)
+            floor = _tightest(shelf, cursors, gap[0], (start[i], end[i], size[i], alignment[i]))
+        gap, strips, offset = _lowest(shelf, cursors, gap, start[i], end[i], size[i], alignment[i], floor)
         if offset + exact[i] > limit or stop[0] != 0:
             return offsets, count
         offsets[i] = offset
         shelf = _grown(shelf, 4 * strips + 4)
-        _fill(tree, shelf, gap, strips, start[i], end[i], offset, offset + size[i])
+        _fill(shelf, gap, strips, start[i], end[i], offset, offset + size[i])
     return offsets, len(order)
