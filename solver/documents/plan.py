@@ -85,7 +85,7 @@ class StepOfPlan(DocumentModel):
 
 
 class PlanDocument(DocumentModel):
-    """A memory plan. `arena_bytes` and `lower_bound` are the sums over the arenas."""
+    """A memory plan. `arena_bytes` and `lower_bound` are sums over the arenas; `gap_bytes` lies between."""
 
     format: Literal["arenaplan.plan"]
     version: Literal[1]
@@ -96,6 +96,7 @@ class PlanDocument(DocumentModel):
     deterministic: bool
     arena_bytes: Natural
     lower_bound: Natural
+    gap_bytes: Natural
     arenas: Annotated[tuple[ArenaOfPlan, ...], *FIXED_LIST]
     steps: Annotated[tuple[StepOfPlan, ...], *FIXED_LIST]
 
@@ -130,7 +131,7 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
 
 
 def _check_sums(document: PlanDocument, plan: Plan) -> None:
-    for name in ("arena_bytes", "lower_bound"):
+    for name in ("arena_bytes", "lower_bound", "gap_bytes"):
         given, actual = getattr(document, name), getattr(plan, name)
         if given != actual:
             raise PlanError(
@@ -199,6 +200,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "deterministic": plan.deterministic,
         "arena_bytes": plan.arena_bytes,
         "lower_bound": plan.lower_bound,
+        "gap_bytes": plan.gap_bytes,
         "arenas": [_arena_to_dict(arena) for arena in plan.arenas],
         "steps": [_step_to_dict(step) for step in plan.steps],
     }

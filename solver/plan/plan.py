@@ -130,6 +130,11 @@ class Plan:
     def lower_bound(self) -> int:
         return sum(arena.certificate.lower_bound for arena in self.arenas)
 
+    @property
+    def gap_bytes(self) -> int:
+        """What the arenas take beyond the lower bound; 0 proves that nothing smaller exists."""
+        return self.arena_bytes - self.lower_bound
+
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
         for arena in self.arenas:
             for buffer in arena.buffers:

@@ -94,7 +94,7 @@ def test_words_of_a_broken_seal(document: dict[str, Any]) -> None:
     assert caught.value.pointer == "/digest"
 
 
-@pytest.mark.parametrize("name", ["arena_bytes", "lower_bound"])
+@pytest.mark.parametrize("name", ["arena_bytes", "lower_bound", "gap_bytes"])
 def test_wrong_sum(document: dict[str, Any], name: str) -> None:
     document[name] += 1
     with pytest.raises(PlanError, match=f"says {name}") as caught:
