@@ -48,6 +48,8 @@ def _bytes(text: str) -> int:
 
 Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input.")]
 PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
+ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
 
@@ -149,6 +151,60 @@ def show(
             print_json(tables.facts(made))
         else:
             tables.render(made, width)
+
+
+@app.command(epilog=_EXIT_CODES)
+def solve(
+    problem: ProblemFile,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="Where the layout goes, .csv or .json; - is standard output."),
+    ] = Path("-"),
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=_bytes, metavar="SIZE", help="What the peak must fit; without it, minimise."),
+    ] = None,
+    alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
+    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
+    ] = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
+    with reporting(as_json=as_json, document=str(problem)):
+        from service import layouts
+        from solver import documents
+
+        given: dict[str, Any] = {"solver": solver, "capacity": capacity, "alignment": alignment}
+        given |= {"deadline_seconds": deadline}
+        options = documents.load_layout_options({k: v for k, v in given.items() if v is not None})
+        layouts.run(problem, options, output, plot, as_json=as_json)
+
+
+@app.command(epilog=_EXIT_CODES)
+def compare(
+    problem: ProblemFile,
+    solver: Annotated[
+        list[str] | None, typer.Option(help="A solver to take part; may be given again. All, if left out.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Time of each solver.")] = 10.0,
+    alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Let every layout solver pack the same buffers and rank what they make of it."""
+    with reporting(as_json=as_json, document=str(problem)):
+        from rich.console import Console
+
+        from service import contest
+
+        held = contest.run(problem, solver or (), deadline, alignment, plot, Console(stderr=True))
+        if as_json:
+            print_json(contest.facts(held))
+        else:
+            Console().print(contest.table(held))
 
 
 @app.command(epilog=_EXIT_CODES)

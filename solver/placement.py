@@ -9,7 +9,7 @@ from solver.errors import CapacityError, OptionsError
 from solver.layout import SOLVERS, Deadline, Layout, Outcome, Problem, live_at, solve
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
-__all__ = ["place"]
+__all__ = ["place", "prepare"]
 
 #: Buffers named in an error that a capacity is too small; the report would be as long as the problem.
 MOST_NAMED = 100
@@ -26,8 +26,7 @@ def place(
     found.
     """
     options = options or LayoutOptions()
-    _check(options)
-    problem = _with(problem, options)
+    problem = prepare(problem, options)
     deadline = Deadline.after(options.deadline_seconds)
     outcome = solve(problem, solver=options.solver, deadline=deadline, incumbent=incumbent)
     layout, capacity = outcome.layout, problem.capacity
@@ -54,7 +53,9 @@ def _check(options: LayoutOptions) -> None:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
 
 
-def _with(problem: Problem, options: LayoutOptions) -> Problem:
+def prepare(problem: Problem, options: LayoutOptions) -> Problem:
+    """The problem with the capacity and the least alignment that the options ask for. Raises OptionsError."""
+    _check(options)
     capacity = problem.capacity if options.capacity is None else options.capacity
     least = options.alignment
     if least is None:

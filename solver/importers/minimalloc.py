@@ -130,10 +130,9 @@ def _lines(data: bytes) -> list[str]:
         raise DocumentError(
             "The file starts with a byte order mark.", remedy="Save it as UTF-8 without a byte order mark."
         )
-    lines = [line.removesuffix("\r") for line in text.rstrip("\r\n").split("\n")]
-    if lines == [""]:
+    if not text.strip():
         raise DocumentError("The file is empty.", remedy=f"Start it with {','.join(_REQUIRED)}.")
-    return lines
+    return [line.removesuffix("\r") for line in text.rstrip("\r\n").split("\n")]
 
 
 def _header(line: str) -> _Header:

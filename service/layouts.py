@@ -1,0 +1,150 @@
+"""Bare buffers on the command line: a problem from a file, its layout into another, and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from service.console import print_json, read_document, write_document
+from solver import documents, exporters, importers
+from solver.errors import OptionsError
+from solver.exporters import memory_map
+from solver.layout import Layout, Outcome, Problem
+from solver.placement import place
+from solver.plan import Certificate, LayoutOptions, PlacedBuffers
+
+__all__ = ["Painter", "Source", "described", "painter", "read_source", "run", "summary"]
+
+_JSON: Final = ".json"
+_CSV: Final = ".csv"
+
+#: Writes the picture of a layout: problem, layout, second line of the title, lower bound.
+Painter = Callable[[str, Problem, Layout, str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A problem from a file, the layout that its hints describe, and the kind of file it was."""
+
+    name: str
+    problem: Problem
+    hinted: Layout | None
+    kind: str
+
+
+def read_source(path: Path) -> Source:
+    """Buffers document or MiniMalloc's CSV; what the text begins with decides, not the name."""
+    data = read_document(path)
+    name = "standard input" if str(path) == "-" else path.name
+    if data.lstrip()[:1] in (b"{", b"["):
+        return Source(name, documents.load_buffers(data), None, _JSON)
+    if not data.strip() and path.suffix.lower() == _JSON:
+        documents.load_buffers(data)  # which says that it is empty
+    table = importers.load_minimalloc(data)
+    return Source(name, table.problem, table.incumbent(), _CSV)
+
+
+def painter(path: Path | None) -> Painter | None:
+    """How to write a memory map to `path`, by its suffix; fails now rather than after the search."""
+    if path is None:
+        return None
+    formats = {".png": memory_map.to_png, ".svg": memory_map.to_svg}
+    encode = formats.get(path.suffix.lower())
+    if encode is None:
+        raise OptionsError(
+            f"{path.name!r} is no name of a picture.", remedy="End it in .svg or .png.", path=("plot",)
+        )
+    encode(memory_map.Scene(1, 1, ""))
+    return partial(_paint, path, encode)
+
+
+def _paint(
+    path: Path,
+    encode: Callable[[memory_map.Scene], bytes],
+    name: str,
+    problem: Problem,
+    layout: Layout,
+    about: str,
+    lower_bound: int,
+) -> None:
+    title = f"{name}: {len(problem.buffers):,} buffers"
+    scene = memory_map.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
+    write_document(path, encode(scene))
+
+
+def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, as_json: bool) -> None:
+    """Solve the problem of a file and write its layout, as CSV or JSON by the name of the output."""
+    paint = painter(plot)
+    source = read_source(path)
+    console = Console(stderr=True)
+    with console.status(f"placing {len(source.problem.buffers):,} buffers of {source.name}"):
+        placed = place(source.problem, options, incumbent=source.hinted)
+    write_document(output, _solution(placed, _kind(output, source)))
+    if paint is not None:
+        about = described(placed.certificate)
+        paint(source.name, placed.problem, placed.layout, about, placed.certificate.lower_bound)
+    _print_summary(source, placed, as_json=as_json, beside=str(output) == "-")
+
+
+def _kind(output: Path, source: Source) -> str:
+    suffix = output.suffix.lower()
+    return suffix if suffix in (_JSON, _CSV) else source.kind
+
+
+def _solution(placed: PlacedBuffers, kind: str) -> bytes:
+    if kind == _JSON:
+        return documents.dump_layout(placed, indent=2) + b"\n"
+    return exporters.dump_minimalloc(placed.problem, placed.layout)
+
+
+def described(certificate: Certificate | Outcome) -> str:
+    """``optimal (max-load), solver greedy``."""
+    proof = f" ({certificate.proof.value})" if certificate.proof else ""
+    return f"{certificate.status.value}{proof}, solver {certificate.solver}"
+
+
+def summary(placed: PlacedBuffers) -> dict[str, Any]:
+    """The figures that scripts ask for; sizes are bytes."""
+    certificate = placed.certificate
+    return {
+        "digest": placed.digest,
+        "buffers": len(placed.problem.buffers),
+        "capacity": placed.problem.capacity,
+        "peak": placed.layout.peak,
+        "lower_bound": certificate.lower_bound,
+        "gap": placed.gap,
+        "status": certificate.status.value,
+        "proof": certificate.proof.value if certificate.proof else None,
+        "witness_step": certificate.witness_step,
+        "solver": certificate.solver,
+        "deterministic": placed.deterministic,
+    }
+
+
+def _print_summary(source: Source, placed: PlacedBuffers, *, as_json: bool, beside: bool) -> None:
+    """`beside`: standard output holds the layout, so the table goes to a terminal's standard error."""
+    if as_json and not beside:
+        print_json(summary(placed))
+    elif not as_json:
+        console = Console(stderr=beside)
+        if not beside or console.is_terminal:
+            console.print(_summary_table(source, placed))
+
+
+def _summary_table(source: Source, placed: PlacedBuffers) -> Table:
+    certificate = placed.certificate
+    table = Table(title=f"{source.name}: {len(placed.problem.buffers):,} buffers", title_justify="left")
+    for heading in ("peak", "lower bound", "gap"):
+        table.add_column(heading, justify="right")
+    for heading in ("status", "proof", "solver"):
+        table.add_column(heading)
+    proof = certificate.proof.value if certificate.proof else "-"
+    figures = (f"{placed.layout.peak:,}", f"{certificate.lower_bound:,}", f"{placed.gap:.2%}")
+    table.add_row(*figures, certificate.status.value, proof, certificate.solver)
+    return table
