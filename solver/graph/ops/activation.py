@@ -1,6 +1,12 @@
-"""Activations: element-wise functions and softmax. Their backward pass reads Y, never X.
+"""Activations: element-wise functions and softmax. Their backward pass reads Y wherever Y tells the slope.
 
-Every kernel treats an element (softmax: a row) in one go, so X and Y, or dY and dX, may share memory.
+    Relu Clip Sigmoid Tanh HardSigmoid Softmax LogSoftmax    read Y
+    LeakyRelu Elu                                            read Y for alpha > 0, else X
+    Gelu Swish HardSwish PRelu                               read X: one Y may have two slopes
+
+Every kernel treats an element (softmax: a row) in one go, so dY and dX may share memory, and X and Y as well
+where X is not read backward. At a kink the derivative is that of the outer piece: 0 at the bounds of Clip and
+HardSigmoid, alpha at 0 of LeakyRelu, 1 at 3 of HardSwish.
 """
 
 from __future__ import annotations
@@ -9,40 +15,34 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, bad_attribute, block, same_floating
+from solver.graph.ops._elementwise import MASK, Elementwise, blocks
+from solver.graph.ops._shared import (
+    BLOCK_ELEMENTS,
+    axis_in_range,
+    bad_attribute,
+    block,
+    broadcast_shape,
+    same_floating,
+)
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "softmax_block"]
 
 
-class _Elementwise(OperationType):
-    """Y has the type of X; the backward step needs Y and one block."""
-
-    arity: ClassVar[tuple[int, int]] = (1, 1)
-
-    def infer(self, node: Node) -> tuple[TensorType, ...]:
-        same_floating(node, (0,))
-        return (node.input(0),)
-
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        type_ = node.input(0)
-        return BackwardNeeds(outputs=frozenset({0}), scratch=(block("factor", type_.elements, type_.dtype),))
-
-
-class _Relu(_Elementwise):
+class _Relu(Elementwise):
     name = "Relu"
 
 
-class _Sigmoid(_Elementwise):
+class _Sigmoid(Elementwise):
     name = "Sigmoid"
 
 
-class _Tanh(_Elementwise):
+class _Tanh(Elementwise):
     name = "Tanh"
 
 
-class _Clip(_Elementwise):
+class _Clip(Elementwise):
     """Bounds are the attributes `min` and `max` (opset 6) or the scalar inputs 1 and 2 (opset 11).
 
     Bounds given as inputs are read, never differentiated. X is strictly inside the bounds exactly
@@ -74,6 +74,113 @@ class _Clip(_Elementwise):
         return BackwardNeeds(inputs=bounds, outputs=frozenset({0}), scratch=masks)
 
 
+class _OneSided(Elementwise):
+    """X itself where X > 0, something of `alpha` elsewhere: for alpha > 0, Y has the sign of X."""
+
+    def reads_input(self, node: Node) -> bool:
+        return not node.attributes["alpha"] > 0
+
+    def forward_blocks(self, node: Node) -> tuple[str, ...]:
+        return ("lower",)
+
+    def backward_blocks(self, node: Node) -> tuple[str, ...]:
+        return ("factor", MASK)
+
+
+class _LeakyRelu(_OneSided):
+    """X where X > 0, alpha X elsewhere."""
+
+    name = "LeakyRelu"
+    attributes: ClassVar[Mapping[str, Attribute]] = {"alpha": Attribute("float", default=0.01)}
+
+
+class _Elu(_OneSided):
+    """X where X > 0, alpha (exp(X) - 1) elsewhere."""
+
+    name = "Elu"
+    attributes: ClassVar[Mapping[str, Attribute]] = {"alpha": Attribute("float", default=1.0)}
+
+
+class _HardSigmoid(Elementwise):
+    """alpha X + beta, cut to [0, 1]."""
+
+    name = "HardSigmoid"
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "alpha": Attribute("float", default=0.2),
+        "beta": Attribute("float", default=0.5),
+    }
+
+
+class _Gated(Elementwise):
+    """X times a gate that opens from 0 to 1. It falls before it rises: the backward step reads X."""
+
+    def reads_input(self, node: Node) -> bool:
+        return True
+
+    def forward_blocks(self, node: Node) -> tuple[str, ...]:
+        return ("gate",)
+
+    def backward_blocks(self, node: Node) -> tuple[str, ...]:
+        return ("factor", "gate")
+
+
+class _HardSwish(_Gated):
+    """X times X / 6 + 1 / 2 cut to [0, 1]."""
+
+    name = "HardSwish"
+
+    def backward_blocks(self, node: Node) -> tuple[str, ...]:
+        return ("factor", MASK)
+
+
+class _Swish(_Gated):
+    """X sigmoid(alpha X); with alpha 1, SiLU."""
+
+    name = "Swish"
+    attributes: ClassVar[Mapping[str, Attribute]] = {"alpha": Attribute("float", default=1.0)}
+
+
+class _Gelu(_Gated):
+    """X times the normal distribution function of X, `approximate` "tanh" does without erf."""
+
+    name = "Gelu"
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "approximate": Attribute("string", default="none", choices=("none", "tanh"))
+    }
+
+    def forward_blocks(self, node: Node) -> tuple[str, ...]:
+        if node.attributes["approximate"] == "tanh":
+            return ("gate",)
+        return ("gate", "argument", "square", "inner", "work", MASK)
+
+    def backward_blocks(self, node: Node) -> tuple[str, ...]:
+        if node.attributes["approximate"] == "tanh":
+            return ("factor", "slope", "square")
+        return ("factor", "argument", "square", "inner", "work", MASK)
+
+
+class _PRelu(OperationType):
+    """X where X > 0, slope X elsewhere; the slope (input 1) is broadcast to X and trained with it."""
+
+    name = "PRelu"
+    arity = (2, 2)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        same_floating(node, (0, 1))
+        if broadcast_shape(node, node.input(0), node.input(1)) != node.input(0).shape:
+            raise node.mismatch("expected a slope that broadcasts to the shape of the input")
+        return (node.input(0),)
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        return blocks(("lower",), node.input(0))
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        requests = blocks(("term", MASK), node.input(0))
+        if 1 in wanted and node.input(1).elements < node.input(0).elements:
+            requests += (block("partial", node.input(1).elements, node.input(1).dtype),)
+        return BackwardNeeds(inputs=frozenset({0, 1} if 0 in wanted else {0}), scratch=requests)
+
+
 def softmax_block(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     """(outer, classes, inner) of the block that softmax treats at a time.
 
@@ -89,6 +196,8 @@ class _Softmax(OperationType):
     """Softmax along one axis, as since opset 13."""
 
     name = "Softmax"
+    #: Names of what each step needs for a whole block, beside a statistic of each row.
+    wide: ClassVar[tuple[str, ...]] = ()
     arity = (1, 1)
     attributes: ClassVar[Mapping[str, Attribute]] = {"axis": Attribute("int", default=-1)}
 
@@ -102,16 +211,26 @@ class _Softmax(OperationType):
         return softmax_block(shape, node.attributes["axis"] % len(shape))
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        outer, _, inner = self._block(node)
-        return (scratch("statistic", (outer * inner,), node.input(0).dtype),)
+        return self._scratch(node, self.wide)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        return BackwardNeeds(outputs=frozenset({0}), scratch=self._scratch(node, ("product",)))
+
+    def _scratch(self, node: Node, wide: tuple[str, ...]) -> tuple[ScratchRequest, ...]:
         outer, classes, inner = self._block(node)
         dtype = node.input(0).dtype
-        product = scratch("product", (outer * classes * inner,), dtype)
-        return BackwardNeeds(
-            outputs=frozenset({0}), scratch=(product, scratch("statistic", (outer * inner,), dtype))
-        )
+        requests = [scratch(name, (outer * classes * inner,), dtype) for name in wide]
+        return (*requests, scratch("statistic", (outer * inner,), dtype))
 
 
-OPERATORS: tuple[OperationType, ...] = (_Relu(), _Clip(), _Sigmoid(), _Tanh(), _Softmax())
+class _LogSoftmax(_Softmax):
+    """The logarithm of softmax, computed as such."""
+
+    name = "LogSoftmax"
+    wide: ClassVar[tuple[str, ...]] = ("exponential",)
+
+
+OPERATORS: tuple[OperationType, ...] = (
+    *(_Relu(), _Clip(), _Sigmoid(), _Tanh(), _Softmax(), _LogSoftmax()),
+    *(_LeakyRelu(), _Elu(), _HardSigmoid(), _HardSwish(), _Swish(), _Gelu(), _PRelu()),
+)

@@ -53,11 +53,12 @@ def test_clip_by_inputs_is_onnx(low: float | None, high: float | None) -> None:
     np.testing.assert_array_equal(found, onnx_reference("Clip", [x, *bounds], {}))
 
 
+@pytest.mark.parametrize("type_", ["Softmax", "LogSoftmax"])
 @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
-def test_softmax_is_onnx(axis: int) -> None:
+def test_softmax_is_onnx(axis: int, type_: str) -> None:
     x = normal(3, 4, 5)
-    found = OneOperation("Softmax", [x], axis=axis).forward()
-    np.testing.assert_allclose(found, onnx_reference("Softmax", [x], {"axis": axis}), rtol=1e-12)
+    found = OneOperation(type_, [x], axis=axis).forward()
+    np.testing.assert_allclose(found, onnx_reference(type_, [x], {"axis": axis}), rtol=1e-12)
 
 
 @pytest.mark.parametrize("type_", ELEMENTWISE)
@@ -75,9 +76,10 @@ def test_derivatives_of_clip_by_inputs() -> None:
     OneOperation("Clip", [normal(3, 4), None, np.asarray([0.25])]).assert_derivatives()
 
 
+@pytest.mark.parametrize("type_", ["Softmax", "LogSoftmax"])
 @pytest.mark.parametrize("axis", [-1, 0, 1])
-def test_derivatives_of_softmax(axis: int) -> None:
-    OneOperation("Softmax", [normal(3, 4, 2)], axis=axis).assert_derivatives()
+def test_derivatives_of_softmax(axis: int, type_: str) -> None:
+    OneOperation(type_, [normal(3, 4, 2)], axis=axis).assert_derivatives()
 
 
 def test_the_derivative_at_a_bound_is_zero() -> None:
@@ -107,6 +109,12 @@ def test_softmax_of_extremes_is_a_distribution() -> None:
     np.testing.assert_array_equal(found, [[0.5, 0.5, 0], [0, 1, 0]])
 
 
+def test_log_softmax_of_extremes_is_finite() -> None:
+    """The logarithm of a softmax that rounds to 0 would be infinite."""
+    found = OneOperation("LogSoftmax", [np.array([[1e4, 0], [20, 0]])]).forward()
+    np.testing.assert_allclose(found, [[0, -1e4], [-np.log1p(np.exp(-20.0)), -20]], rtol=1e-6)
+
+
 SHAPES_OF_MANY_BLOCKS = [
     ((7, 30011), 1),
     ((70001, 2), 1),
@@ -126,6 +134,8 @@ def test_softmax_in_blocks(shape: tuple[int, ...], axis: int) -> None:
     if dy.shape == shape:
         expected = y * (dy - (y * dy).sum(axis=axis, keepdims=True))
         np.testing.assert_allclose(operation.backward(dy, 0)[0], expected, rtol=1e-8, atol=1e-12)
+    logarithm = OneOperation("LogSoftmax", [x], axis=axis).forward()
+    np.testing.assert_allclose(logarithm, np.log(y), rtol=1e-8)
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -137,6 +147,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("Softmax", {"axis": -1}),
     ("Softmax", {"axis": 1}),
     ("Softmax", {"axis": 0}),
+    ("LogSoftmax", {"axis": -1}),
+    ("LogSoftmax", {"axis": 1}),
+    ("LogSoftmax", {"axis": 0}),
 ]
 
 

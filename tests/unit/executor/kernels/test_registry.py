@@ -23,8 +23,8 @@ def test_a_family_has_the_kernels_of_its_operators_and_no_others(family: str) ->
 
 
 def test_an_unknown_operator_is_refused() -> None:
-    with pytest.raises(UnknownOperatorError, match="no operator 'Gelu'"):
-        kernels_for("Gelu")
+    with pytest.raises(UnknownOperatorError, match="no operator 'Einsum42'"):
+        kernels_for("Einsum42")
 
 
 def test_an_operator_without_kernels_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

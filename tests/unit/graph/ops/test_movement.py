@@ -1,4 +1,4 @@
-"""Reshape, Flatten, Transpose, Pad and ReduceMean: shapes and refusals."""
+"""Reshape, Flatten, Transpose and Pad: shapes and refusals."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_integers_move_without_derivative(type_: str, more: list[Input]) -> None
     assert lookup(type_).differentiable(node) == set()
 
 
-@pytest.mark.parametrize(("type_", "position"), [("Reshape", 1), ("Pad", 1), ("Pad", 3), ("ReduceMean", 1)])
+@pytest.mark.parametrize(("type_", "position"), [("Reshape", 1), ("Pad", 1), ("Pad", 3)])
 def test_what_decides_a_shape_must_be_constant(type_: str, position: int) -> None:
     inputs: list[Input] = [SHAPE, [1, 1], None, None]
     inputs[position] = DYNAMIC
@@ -138,32 +138,3 @@ def test_what_decides_a_shape_must_be_constant(type_: str, position: int) -> Non
         ShapeMismatchError, match=f"Input {position} of operation 'dense1' .*integer constant"
     ):
         node_of(type_, inputs[: position + 1])
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes", "shape"),
-    [
-        ([SHAPE], {}, (1, 1, 1)),
-        ([SHAPE], {"keepdims": 0}, ()),
-        ([SHAPE, [1]], {}, (2, 1, 4)),
-        ([SHAPE, [-1, 0]], {"keepdims": 0}, (3,)),
-        ([SHAPE], {"axes": (1, 2), "keepdims": 0}, (2,)),
-        ([SHAPE, []], {}, (1, 1, 1)),
-        ([SHAPE, []], {"noop_with_empty_axes": 1}, SHAPE),
-        ([SHAPE, None], {"noop_with_empty_axes": 1, "keepdims": 0}, SHAPE),
-    ],
-)
-def test_reduce_mean(inputs: list[Input], attributes: dict[str, Any], shape: tuple[int, ...]) -> None:
-    assert output_of("ReduceMean", inputs, **attributes) == shape
-    assert needs_of("ReduceMean", inputs, (0,), **attributes)[2] == BackwardNeeds()
-
-
-def test_reduce_mean_refuses() -> None:
-    with pytest.raises(AttributeRuleError, match="also given as input 1"):
-        node_of("ReduceMean", [SHAPE, [1]], axes=(1,))
-    with pytest.raises(ShapeMismatchError, match=r"axes \[3\] must lie in \[-3, 2\]"):
-        node_of("ReduceMean", [SHAPE, [3]])
-    with pytest.raises(ShapeMismatchError, match="name an axis twice"):
-        node_of("ReduceMean", [SHAPE], axes=(1, -2))
-    with pytest.raises(ShapeMismatchError, match="one floating element type"):
-        node_of("ReduceMean", [INTEGERS])

@@ -10,7 +10,10 @@ from solver.graph.ops import FAMILIES, OPERATOR_NAMES, lookup
 from solver.graph.ops.base import OperationType
 
 HERE = {
-    "activation": ("Relu", "Clip", "Sigmoid", "Tanh", "Softmax"),
+    "activation": (
+        *("Relu", "Clip", "Sigmoid", "Tanh", "Softmax", "LogSoftmax"),
+        *("LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Gelu", "PRelu"),
+    ),
     "arithmetic": ("Add", "Sub", "Mul", "Div"),
     "linear": ("Gemm", "MatMul"),
     "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
