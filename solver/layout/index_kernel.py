@@ -30,7 +30,7 @@ import numpy as np
 from solver.layout.instance import Integers
 from solver.layout.jit import compiled, inlined
 
-__all__ = ["place_indexed"]
+__all__ = ["BEST", "CHUNK", "DEPTH", "DONE", "FIRST", "LIMIT", "MEMORY", "PINNED", "SKY", "STOPPED", "Shelf", "grow_tree", "insert", "place_some"]
 
 #: Strips in a chunk: small enough to move, large enough to be worth a skip.
 CHUNK: Final = 32
@@ -54,8 +54,14 @@ CENTRE, LEFT, RIGHT, AT, USED, ROOM = range(6)
 NODE, POSITION, SLOT, HEIGHT = range(4)
 # Field of a strip in a gap, after those of a strip: the node it hangs on.
 HOME: Final = 4
-# Counters: chunks free to take, directory entries used, room of the largest directory.
-FREE, ENTRIES, LARGEST = range(3)
+# Fields of a buffer. The granule that the smallest alignment gives is part of the size, not of the exact size.
+START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)
+# Counters: chunks free to take, directory entries used, room of the largest directory; why a walk ended;
+# set by another thread to end it.
+FREE, ENTRIES, LARGEST, WHY, STOP = range(5)
+# How to choose among gaps, and why a walk ended.
+FIRST, BEST, PINNED = range(3)
+DONE, LIMIT, MEMORY, STOPPED = range(4)
 
 
 class Shelf(NamedTuple):
@@ -66,6 +72,7 @@ class Shelf(NamedTuple):
     chunks: Integers  # chunk x field
     strips: Integers  # chunk x slot x field
     free: Integers  # stack of unused chunks
+    cursors: Integers  # one for each node on a path
     counts: Integers
 
 
@@ -84,22 +91,25 @@ def _busiest(load: Integers, first: int, last: int) -> int:
 
 
 @compiled
-def _tree(load: Integers) -> Integers:
-    """Nodes over sections; depth at most log(sections) / log(4/3); O(sections log sections)."""
-    nodes = np.zeros((2 * (len(load) // 2 + 1), 6), np.int64)
-    stack = [(0, 0, len(load))]
-    made = 1
-    while len(stack) > 0:
-        node, first, last = stack.pop()
+def grow_tree(load: Integers, nodes: Integers, stack: Integers) -> int:
+    """Write the nodes over all sections; how many. Depth at most log(sections) / log(4/3).
+
+    `nodes` (2 * sections // 2 + 2 rows, zeros) and `stack` (as many rows of three) are given; O(S log S).
+    """
+    stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(load)
+    held, made = 1, 1
+    while held > 0:
+        held -= 1
+        node, first, last = stack[held, 0], stack[held, 1], stack[held, 2]
         nodes[node, CENTRE] = -1
         if last - first <= LEAF:
             continue
         centre = _busiest(load, first, last)
         nodes[node, CENTRE], nodes[node, LEFT], nodes[node, RIGHT] = centre, made, made + 1
-        stack.append((made, first, centre))
-        stack.append((made + 1, centre + 1, last))
-        made += 2
-    return nodes[:made].copy()
+        stack[held, 0], stack[held, 1], stack[held, 2] = made, first, centre
+        stack[held + 1, 0], stack[held + 1, 1], stack[held + 1, 2] = made + 1, centre + 1, last
+        held, made = held + 2, made + 2
+    return made
 
 
 @inlined
@@ -116,43 +126,11 @@ def _home(nodes: Integers, begin: int, end: int) -> int:
     return node
 
 
-@compiled
-def _empty_shelf(load: Integers) -> Shelf:
-    """No space at all; `_grown` gives it memory."""
-    return Shelf(
-        _tree(load),
-        np.empty(0, np.int64),
-        np.zeros((0, 3), np.int64),
-        np.empty((0, CHUNK, 4), np.int64),
-        np.empty(0, np.int64),
-        np.array([0, 0, 1]),
-    )
-
-
-@compiled
-def _more_memory(shelf: Shelf, inserts: int, needed: int) -> Shelf:
-    old, held = len(shelf.chunks), shelf.counts[FREE]
-    new = 2 * old + 2 * inserts
-    entries = np.empty(2 * len(shelf.entries) + needed, np.int64)
-    entries[: len(shelf.entries)] = shelf.entries
-    chunks = np.zeros((new, 3), np.int64)
-    chunks[:old] = shelf.chunks
-    strips = np.empty((new, CHUNK, 4), np.int64)
-    strips[:old] = shelf.strips
-    free = np.empty(new, np.int64)
-    free[: new - old] = np.arange(new - 1, old - 1, -1)
-    free[new - old : new - old + held] = shelf.free[:held]
-    shelf.counts[FREE] += new - old
-    return Shelf(shelf.nodes, entries, chunks, strips, free, shelf.counts)
-
-
 @inlined
-def _grown(shelf: Shelf, inserts: int) -> Shelf:
-    """With room for so many insertions, each of which may split a chunk and move a directory."""
-    needed = inserts * (2 * shelf.counts[LARGEST] + 4)
-    if shelf.counts[FREE] < 2 * inserts or len(shelf.entries) - shelf.counts[ENTRIES] < needed:
-        return _more_memory(shelf, inserts, needed)
-    return shelf
+def _fits(shelf: Shelf, inserts: int) -> bool:
+    """Whether there is memory for so many insertions, each of which may split a chunk and move a directory."""
+    entries = inserts * (2 * shelf.counts[LARGEST] + 4)
+    return shelf.counts[FREE] >= 2 * inserts and len(shelf.entries) - shelf.counts[ENTRIES] >= entries
 
 
 @inlined
@@ -220,7 +198,7 @@ def _chunk_for(shelf: Shelf, node: int, bottom: int) -> int:
 
 
 @compiled
-def _insert(shelf: Shelf, begin: int, end: int, bottom: int, top: int) -> None:
+def insert(shelf: Shelf, begin: int, end: int, bottom: int, top: int) -> None:
     nodes, chunks, strips = shelf.nodes, shelf.chunks, shelf.strips
     node = _home(nodes, begin, end)
     if nodes[node, USED] == 0:
@@ -340,45 +318,42 @@ def _aligned(bottom: int, alignment: int) -> int:
 
 
 @compiled
-def _lowest(
-    shelf: Shelf, cursors: Integers, gap: Integers, start: int, end: int, size: int, alignment: int, floor: int
-) -> tuple[Integers, int, int]:
-    """The strips of the lowest gap with an aligned place for `size` at or above `floor`, and that place."""
+def _lowest(shelf: Shelf, gap: Integers, buffer: Integers, floor: int) -> tuple[int, int]:
+    """The strips of the lowest gap with an aligned place at or above `floor`: how many, and that place.
+
+    The number is negative when `gap` is too short for them.
+    """
+    start, end, size, alignment = buffer[START], buffer[UNTIL], buffer[SIZE], buffer[ALIGNMENT]
+    cursors = shelf.cursors
     count, strips = _open(shelf, cursors, start, end), 0
-    while True:
-        if strips == len(gap):
-            wider = np.empty((2 * strips, 5), np.int64)
-            wider[:strips] = gap
-            gap = wider
+    while strips < len(gap):
         _next(shelf, cursors, count, gap[strips], start, end)
         if strips > 0 and gap[strips, BOTTOM] != gap[strips - 1, TOP]:
-            gap[0] = gap[strips]
+            for field in range(5):
+                gap[0, field] = gap[strips, field]
             strips = 0
         strips += 1
         offset = _aligned(max(gap[0, BOTTOM], floor), alignment)
         if gap[strips - 1, TOP] - offset >= size:
-            return gap, strips, offset
+            return strips, offset
+    return -1, 0
 
 
 @compiled
-def _tightest(shelf: Shelf, cursors: Integers, strip: Integers, buffer: tuple[int, int, int, int]) -> int:
-    """The place that leaves the least room in its gap, the lowest of these.
-
-    `buffer` is its start, end, size and alignment.
-    """
-    start, end, size, alignment = buffer
-    count = _open(shelf, cursors, start, end)
-    best, least, bottom, top = -1, SKY, -1, -1
-    while True:
-        more = _next(shelf, cursors, count, strip, start, end)
+def _tightest(shelf: Shelf, strip: Integers, buffer: Integers) -> int:
+    """The place that leaves the least room in its gap, the lowest of these."""
+    start, end, size, alignment = buffer[START], buffer[UNTIL], buffer[SIZE], buffer[ALIGNMENT]
+    count = _open(shelf, shelf.cursors, start, end)
+    best, least, bottom, top, more = -1, SKY, -1, -1, True
+    while more:
+        more = _next(shelf, shelf.cursors, count, strip, start, end)
         if not more or strip[BOTTOM] != top:
             offset = _aligned(bottom, alignment)
             if bottom >= 0 and size <= top - offset and (best < 0 or top - offset < least):
                 best, least = offset, top - offset
             bottom = strip[BOTTOM]
         top = strip[TOP]
-        if not more:
-            return best
+    return best
 
 
 @compiled
@@ -394,18 +369,18 @@ def _fill(shelf: Shelf, gap: Integers, strips: int, start: int, end: int, low: i
         bottom, top = max(bottom, low), min(top, high)
         if begin != left:
             if 0 <= left < start:
-                _insert(shelf, left, start, left_bottom, left_top)
+                insert(shelf, left, start, left_bottom, left_top)
             left, left_bottom = begin, bottom
         left_top = top
         if stop != right:
             if right > end:
-                _insert(shelf, end, right, right_bottom, right_top)
+                insert(shelf, end, right, right_bottom, right_top)
             right, right_bottom = stop, bottom
         right_top = top
     if 0 <= left < start:
-        _insert(shelf, left, start, left_bottom, left_top)
+        insert(shelf, left, start, left_bottom, left_top)
     if right > end:
-        _insert(shelf, end, right, right_bottom, right_top)
+        insert(shelf, end, right, right_bottom, right_top)
 
 
 @compiled
@@ -420,53 +395,41 @@ def _trim(shelf: Shelf, strip: Integers, low: int, high: int) -> None:
     if bottom < low:
         shelf.strips[chunk, slot, TOP] = low
         if top > high:
-            _insert(shelf, strip[BEGIN], strip[END], high, top)
+            insert(shelf, strip[BEGIN], strip[END], high, top)
     elif top > high and shelf.nodes[node, CENTRE] >= 0:
         shelf.strips[chunk, slot, BOTTOM] = high
     else:
         _remove(shelf, node, position, slot)
         if top > high:
-            _insert(shelf, strip[BEGIN], strip[END], high, top)
+            insert(shelf, strip[BEGIN], strip[END], high, top)
 
 
 @compiled
-def place_indexed(
-    start: Integers,
-    end: Integers,
-    size: Integers,
-    exact: Integers,
-    alignment: Integers,
-    pins: Integers,
-    load: Integers,
-    order: Integers,
-    limit: int,
-    best_fit: bool,
-    stop: Integers,
-) -> tuple[Integers, int]:
-    """Offsets (-1 where not placed), and how far into the order it got within `limit`.
+def place_some(
+    shelf: Shelf, gap: Integers, buffers: Integers, order: Integers, first: int, limit: int, fit: int
+) -> int:
+    """Place from position `first` of the order on; the position it got to.
 
-    Pinned buffers (`pins` >= 0) first. `load` is any weight of the sections; it shapes the tree. The walk
-    ends early when another thread makes ``stop[0]`` other than 0.
+    `fit` is FIRST, BEST or PINNED (each at its offset). Why it ended is left in ``counts[WHY]``: DONE, LIMIT
+    (the next one would end beyond `limit`), MEMORY (give more, then go on), STOPPED (by ``counts[STOP]``).
     """
-    shelf = _grown(_empty_shelf(load), 16)
-    _insert(shelf, 0, len(load), 0, SKY)
-    gap, cursors = np.empty((16, 5), np.int64), np.empty((DEPTH, 4), np.int64)
-    offsets = pins.copy()
-    for i in np.flatnonzero(pins >= 0):
-        gap, strips, offset = _lowest(shelf, cursors, gap, start[i], end[i], size[i], 1, pins[i])
-        shelf = _grown(shelf, 4 * strips + 4)
-        _fill(shelf, gap, strips, start[i], end[i], offset, offset + size[i])
-    for count in range(len(order)):
-        i = order[count]
-        if pins[i] >= 0:
-            continue
-        floor = 0
-        if best_fit:
-            floor = _tightest(shelf, cursors, gap[0], (start[i], end[i], size[i], alignment[i]))
-        gap, strips, offset = _lowest(shelf, cursors, gap, start[i], end[i], size[i], alignment[i], floor)
-        if offset + exact[i] > limit or stop[0] != 0:
-            return offsets, count
-        offsets[i] = offset
-        shelf = _grown(shelf, 4 * strips + 4)
-        _fill(shelf, gap, strips, start[i], end[i], offset, offset + size[i])
-    return offsets, len(order)
+    counts = shelf.counts
+    for position in range(first, len(order)):
+        buffer = buffers[order[position]]
+        floor = buffer[OFFSET] if fit == PINNED else 0
+        if fit == BEST:
+            floor = _tightest(shelf, gap[0], buffer)
+        strips, offset = _lowest(shelf, gap, buffer, floor)
+        counts[WHY] = DONE
+        if strips < 0 or not _fits(shelf, 4 * strips + 4):
+            counts[WHY] = MEMORY
+        elif offset + buffer[EXACT] > limit:
+            counts[WHY] = LIMIT
+        elif counts[STOP] != 0:
+            counts[WHY] = STOPPED
+        if counts[WHY] != DONE:
+            return position
+        buffer[OFFSET] = offset
+        _fill(shelf, gap, strips, buffer[START], buffer[UNTIL], offset, offset + buffer[SIZE])
+    counts[WHY] = DONE
+    return len(order)
