@@ -17,7 +17,14 @@ from clients.errors import (
     UnexpectedAnswer,
 )
 from clients.requests import GraphLike
-from clients.results import ArenaResult, PlanResult, StepResult, ValidationResult, ViolationResult
+from clients.results import (
+    ArenaResult,
+    LayoutResult,
+    PlanResult,
+    StepResult,
+    ValidationResult,
+    ViolationResult,
+)
 from clients.retry import Retry
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "ClientError",
     "ConnectionFailed",
     "GraphLike",
+    "LayoutResult",
     "PlanResult",
     "ProblemError",
     "Retry",

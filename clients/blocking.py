@@ -14,12 +14,13 @@ from clients.requests import (
     DEFAULT_TIMEOUT,
     JSON_HEADERS,
     GraphLike,
+    layout_body,
     options_document,
     plan_body,
     read_answer,
     validate_body,
 )
-from clients.results import PlanResult, ValidationResult
+from clients.results import LayoutResult, PlanResult, ValidationResult
 from clients.retry import Retry
 
 __all__ = ["Client"]
@@ -79,6 +80,21 @@ class Client:
         except CapacityExceeded:
             return False
         return True
+
+    def layout(
+        self, problem: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
+    ) -> LayoutResult:
+        """Place bare buffers; options as a mapping or by name (``capacity=2**20, alignment=16``).
+
+        Raises `CapacityExceeded` when there is a capacity and no layout within it was found.
+        """
+        body = layout_body(problem, options_document(options, more))
+        response = self._send("POST", "/v1/layout", body)
+        return LayoutResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+
+    def stored_layout(self, digest: str) -> LayoutResult:
+        """A layout that the service still keeps; `ProblemError` with status 404 when it does not."""
+        return LayoutResult.of(read_answer(self._send("GET", f"/v1/layouts/{digest}")), cached=True)
 
     def validate(
         self, graph: GraphLike, plan: GraphLike, *, steps: int = 5, seed: int = 0

@@ -16,13 +16,14 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "JSON_HEADERS",
     "GraphLike",
+    "layout_body",
     "options_document",
     "plan_body",
     "read_answer",
     "validate_body",
 ]
 
-#: A graph document as JSON values, as the bytes of its file, or the path of that file.
+#: A document (a graph, a plan, buffers) as JSON values, as the bytes of its file, or the path of that file.
 GraphLike = Mapping[str, Any] | bytes | PathLike[str]
 
 #: Connecting is quick or hopeless; a solve may use the service's whole time limit of a minute, and wait
@@ -48,6 +49,10 @@ def options_document(options: Mapping[str, Any] | None, more: Mapping[str, Any])
 
 def plan_body(graph: GraphLike, options: Mapping[str, Any]) -> bytes:
     return b'{"graph":%b,"options":%b}' % (_json(graph), _json(options))
+
+
+def layout_body(problem: GraphLike, options: Mapping[str, Any]) -> bytes:
+    return b'{"problem":%b,"options":%b}' % (_json(problem), _json(options))
 
 
 def validate_body(graph: GraphLike, plan: GraphLike, steps: int, seed: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ArenaResult", "PlanResult", "StepResult", "ValidationResult", "ViolationResult"]
+__all__ = ["ArenaResult", "LayoutResult", "PlanResult", "StepResult", "ValidationResult", "ViolationResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,49 @@ def _weakest(proofs: list[str | None]) -> str | None:
     if None in proofs:
         return None
     return "solver" if "solver" in proofs else "max-load"
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutResult:
+    """Buffers in one arena of `peak` bytes: `offsets` by the buffer's id.
+
+    `proof` is ``max-load`` (as much is live at `witness_step`), ``solver`` or None; `document` is the
+    layout itself; `cached` says that the service had it already.
+    """
+
+    digest: str
+    peak: int
+    lower_bound: int
+    status: str
+    proof: str | None
+    witness_step: int | None
+    solver: str
+    deterministic: bool
+    offsets: Mapping[str, int] = field(repr=False)
+    document: Mapping[str, Any] = field(repr=False)
+    cached: bool = False
+
+    @property
+    def gap(self) -> float:
+        """``peak / lower_bound - 1``: 0.0 for an optimum proved by the bound."""
+        return self.peak / self.lower_bound - 1.0 if self.lower_bound else 0.0
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> LayoutResult:
+        certificate = document["certificate"]
+        return cls(
+            digest=document["digest"],
+            peak=document["peak"],
+            lower_bound=certificate["lower_bound"],
+            status=certificate["status"],
+            proof=certificate.get("proof"),
+            witness_step=certificate.get("witness_step"),
+            solver=certificate["solver"],
+            deterministic=document["deterministic"],
+            offsets={buffer["id"]: buffer["offset"] for buffer in document["buffers"]},
+            document=document,
+            cached=cached,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Responses: plans with their entity tags, and problems."""
+"""Responses: plans and layouts with their entity tags, and problems."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from fastapi import Request, Response
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["instance_of", "plan_response", "problem_response"]
+__all__ = ["addressed_response", "instance_of", "problem_response"]
 
 #: Caches may keep a plan, yet must ask before they use it: the service may know it no longer.
 _CACHE_CONTROL: Final = "no-cache"
 
 
-def plan_response(request: Request, digest: str, body: bytes, *, kept: bool, hit: bool = False) -> Response:
-    """200 with the plan, or 304 when the caller names the digest in If-None-Match.
+def addressed_response(
+    request: Request, name: str, body: bytes, *, kept: bool, hit: bool = False
+) -> Response:
+    """200 with the answer, or 304 when the caller names its digest in If-None-Match.
 
-    `kept` says that the plan can be fetched again under its digest, `hit` that it was not computed.
+    `name` is collection and digest, ``plans/1f0c…``; `kept` says that the answer can be fetched again
+    there, `hit` that it was not computed.
     """
+    digest = name.rpartition("/")[2]
     headers = {"ETag": f'"{digest}"', "Cache-Control": _CACHE_CONTROL, "X-Cache": "hit" if hit else "miss"}
     if kept:
-        headers["Content-Location"] = f"{request.scope.get('root_path', '')}/v1/plans/{digest}"
+        headers["Content-Location"] = f"{request.scope.get('root_path', '')}/v1/{name}"
     if _matches(request.headers.get("if-none-match", ""), digest):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)

@@ -13,7 +13,7 @@ from service import handlers, openapi
 from service.cache import PlanCache
 from service.jobs.pool import WorkerPool
 from service.middleware import RequestContext
-from service.routers import meta, plan, validate
+from service.routers import layout, meta, plan, validate
 from service.settings import Settings
 from service.state import State
 from service.version import version
@@ -45,7 +45,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
     app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
-    for routes in (plan, validate, meta):
+    for routes in (plan, layout, validate, meta):
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app)

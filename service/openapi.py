@@ -11,14 +11,25 @@ from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
 from service.problems import CATALOGUE, MEDIA_TYPE
-from service.schemas import PlanRequest, ProblemDocument, ValidateRequest
+from service.schemas import LayoutRequest, PlanRequest, ProblemDocument, ValidateRequest
 from solver import documents, pipeline
-from solver.documents import PlanDocument, ReportDocument
+from solver.documents import LayoutDocument, PlanDocument, ReportDocument
 
-__all__ = ["PLAN_ROUTE", "STORED_PLAN_ROUTE", "VALIDATE_ROUTE", "example", "install"]
+__all__ = [
+    "LAYOUT_ROUTE",
+    "PLAN_ROUTE",
+    "STORED_LAYOUT_ROUTE",
+    "STORED_PLAN_ROUTE",
+    "VALIDATE_ROUTE",
+    "example",
+    "install",
+]
 
 _REFERENCES: Final = "#/components/schemas/{model}"
-_MODELS: Final = (PlanRequest, ValidateRequest, PlanDocument, ReportDocument, ProblemDocument)
+_MODELS: Final = (
+    PlanRequest, LayoutRequest, ValidateRequest, PlanDocument, LayoutDocument, ReportDocument,
+    ProblemDocument,
+)  # fmt: skip
 
 
 @cache
@@ -55,15 +66,17 @@ def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
+_ANY: Final = (
+    "invalid-json", "invalid-request", "invalid-document", "body-too-large", "unsupported-media-type",
+    "overloaded", "worker-lost", "time-limit",
+)  # fmt: skip
 _READING: Final = (
-    "invalid-json", "invalid-request", "invalid-document", "invalid-graph", "unknown-operator",
-    "invalid-attribute", "shape-mismatch", "invalid-dimension", "invalid-batch", "cyclic-graph",
-    "use-before-def", "duplicate-def", "duplicate-name", "dangling-operand", "invalid-trainable",
-    "invalid-loss", "too-many-operations", "body-too-large", "unsupported-media-type", "overloaded",
-    "worker-lost", "time-limit",
+    *_ANY, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",
+    "invalid-dimension", "invalid-batch", "cyclic-graph", "use-before-def", "duplicate-def",
+    "duplicate-name", "dangling-operand", "invalid-trainable", "invalid-loss", "too-many-operations",
 )  # fmt: skip
 
-_NOT_MODIFIED: Final = {"description": "The plan named in If-None-Match is still the answer."}
+_NOT_MODIFIED: Final = {"description": "What If-None-Match names is still the answer."}
 
 PLAN_ROUTE: Final[dict[str, Any]] = {
     "summary": "Plan a training graph",
@@ -87,6 +100,28 @@ STORED_PLAN_ROUTE: Final[dict[str, Any]] = {
         200: _document("PlanDocument", "The plan."),
         304: _NOT_MODIFIED,
         **_problems("plan-not-found"),
+    },
+}
+
+LAYOUT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Place buffers with known lifespans",
+    "responses": {
+        200: _document("LayoutDocument", "The layout; its digest is the entity tag."),
+        304: _NOT_MODIFIED,
+        **_problems(*_ANY, "invalid-options", "invalid-problem", "capacity-exceeded"),
+    },
+    "openapi_extra": _body(
+        "LayoutRequest",
+        {"buffers": {"summary": "Five buffers that just fit 12 bytes", "value": example("buffers")}},
+    ),
+}
+
+STORED_LAYOUT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A layout by its digest",
+    "responses": {
+        200: _document("LayoutDocument", "The layout."),
+        304: _NOT_MODIFIED,
+        **_problems("layout-not-found"),
     },
 }
 

@@ -136,6 +136,11 @@ _TYPES: Final = (
         "graph again: the same request gives the same plan and digest.",
     ),
     ProblemType(
+        "layout-not-found", 404, "No such layout at hand",
+        "Layouts are kept in memory and leave it when space is short or the service restarts. Send the "
+        "buffers again: the same request gives the same layout and digest.",
+    ),
+    ProblemType(
         "method-not-allowed", 405, "Method not allowed",
         "The Allow header lists the methods of this path.",
     ),

@@ -10,10 +10,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from solver.documents import GraphDocument, PlanDocument
+from solver.documents import BuffersDocument, GraphDocument, PlanDocument
+from solver.documents.layout_options import LayoutOptionFields
 from solver.documents.options import OptionFields
 
-__all__ = ["OperandSize", "PlanRequest", "PlanRequestOptions", "ProblemDocument", "ValidateRequest"]
+__all__ = [
+    "LayoutRequest",
+    "LayoutRequestOptions",
+    "OperandSize",
+    "PlanRequest",
+    "PlanRequestOptions",
+    "ProblemDocument",
+    "ValidateRequest",
+]
 
 
 class PlanRequestOptions(OptionFields):
@@ -31,6 +40,24 @@ class PlanRequest(BaseModel):
     graph: GraphDocument
     options: Annotated[
         PlanRequestOptions | None, Field(description="Defaults of the target if left out.")
+    ] = None
+
+
+class LayoutRequestOptions(LayoutOptionFields):
+    """What may be chosen about a layout; everything may be left out."""
+
+    format: Literal["arenaplan.layout_options"] = "arenaplan.layout_options"
+    version: Literal[1] = 1
+
+
+class LayoutRequest(BaseModel):
+    """The buffers to place, and how."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    problem: BuffersDocument
+    options: Annotated[
+        LayoutRequestOptions | None, Field(description="Defaults of the solver if left out.")
     ] = None
 
 

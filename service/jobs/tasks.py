@@ -1,4 +1,4 @@
-"""What a worker can do: plan a request, validate a plan. Everything heavy is imported here only."""
+"""What a worker can do: plan a graph, place buffers, validate a plan. All that is heavy is imported here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import dataclasses
 import hashlib
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
-from solver import documents, executor, pipeline
-from solver.errors import ArenaplanError, DocumentError
+from solver import documents, executor, pipeline, placement
+from solver.errors import ArenaplanError, CapacityError, DocumentError
+from solver.layout import Problem as Buffers
 from solver.pipeline import Graph
-from solver.plan import Plan, PlanOptions
+from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
+
+Options = TypeVar("Options", PlanOptions, LayoutOptions)
 
 
 @contextlib.contextmanager
@@ -48,9 +51,8 @@ def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) 
     return request
 
 
-def _options(document: Any, limits: Mapping[str, Any]) -> PlanOptions:
-    with _inside("options"):
-        options = documents.load_options(document)
+def _limited(options: Options, limits: Mapping[str, Any]) -> Options:
+    """The options with the service's own deadline where they name none, never beyond its longest."""
     longest = limits["deadline_max_seconds"]
     if options.deadline_seconds is None:
         return dataclasses.replace(options, deadline_seconds=limits["deadline_default_seconds"])
@@ -91,7 +93,8 @@ def _status(plan: Plan) -> str:
 def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
     request = _request(body, ("graph",), ("options",))
-    options = _options(request.get("options", {}), limits)
+    with _inside("options"):
+        options = _limited(documents.load_options(request.get("options", {})), limits)
     with _inside("graph"):
         graph = documents.load_graph(
             request["graph"], batch=options.batch, max_operations=limits["max_operations"]
@@ -113,6 +116,61 @@ def _send_fallback(graph: Graph, options: PlanOptions, channel: Channel, key: st
     if options.capacity is None or plan.arena_bytes <= options.capacity:
         late = dataclasses.replace(plan, options=options, deterministic=False)
         _send_plan("fallback", documents.seal(late), channel, key)
+
+
+def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
+    request = _request(body, ("problem",), ("options",))
+    with _inside("options"):
+        options = _limited(documents.load_layout_options(request.get("options", {})), limits)
+    with _inside("problem"):
+        problem = documents.load_buffers(request["problem"])
+    key = _layout_key(problem, options)
+    if options.deadline_seconds is None and not channel.offer(key):
+        channel.send("result", {})
+        return
+    with _inside("problem"), _own_capacity(options):
+        if options.deadline_seconds is not None:
+            _send_layout_fallback(problem, options, channel, key)
+        _send_layout("result", placement.place(problem, options), channel, key)
+
+
+def _layout_key(problem: Buffers, options: LayoutOptions) -> str:
+    parts = (documents.dump_buffers(problem), documents.dump_layout_options(options))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+@contextlib.contextmanager
+def _own_capacity(options: LayoutOptions) -> Iterator[None]:
+    """Point to the capacity of the buffers where the options have none."""
+    try:
+        yield
+    except CapacityError as error:
+        problem = problem_from(error)
+        if options.capacity is None:
+            problem.pointer = "/problem/capacity"
+        raise problem from error
+
+
+def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -> None:
+    facts = {
+        "key": key,
+        "digest": placed.digest,
+        "deterministic": placed.deterministic,
+        "arena_bytes": placed.layout.peak,
+        "status": placed.certificate.status.value,
+        "seconds": placed.options.deadline_seconds,
+    }
+    channel.send(kind, facts, documents.dump_layout(placed))
+
+
+def _send_layout_fallback(problem: Buffers, options: LayoutOptions, channel: Channel, key: str) -> None:
+    """Time decides whether this layout is ever used, so it says that it is not deterministic."""
+    greedy = dataclasses.replace(options, solver="greedy", deadline_seconds=None)
+    with contextlib.suppress(CapacityError):
+        placed = placement.place(problem, greedy)
+        late = dataclasses.replace(placed, options=options, deterministic=False)
+        _send_layout("fallback", documents.seal_layout(late), channel, key)
 
 
 def _whole_number(request: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
@@ -166,4 +224,4 @@ def warm() -> None:
         importlib.import_module(name)
 
 
-TASKS: Final[Mapping[str, Task]] = {"plan": _plan, "validate": _validate}
+TASKS: Final[Mapping[str, Task]] = {"plan": _plan, "layout": _layout, "validate": _validate}

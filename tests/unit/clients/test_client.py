@@ -18,6 +18,7 @@ from clients import (
     Client,
     ClientError,
     ConnectionFailed,
+    LayoutResult,
     PlanResult,
     ProblemError,
     Retry,
@@ -37,6 +38,19 @@ PLAN: dict[str, Any] = {
             "certificate": {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
         }
     ],
+}
+LAYOUT: dict[str, Any] = {
+    "digest": "def",
+    "deterministic": True,
+    "peak": 120,
+    "certificate": {
+        "status": "feasible",
+        "proof": None,
+        "lower_bound": 100,
+        "witness_step": 3,
+        "solver": "greedy",
+    },
+    "buffers": [{"id": "a", "offset": 0}, {"id": "b", "offset": 64}],
 }
 REPORT: dict[str, Any] = {
     "identical": False,
@@ -158,6 +172,43 @@ async def test_stored_plan(call: Call) -> None:
     result = await call(service, "stored_plan", "abc")
     assert str(service.requests[0].url) == "http://test/base/v1/plans/abc"
     assert result.cached
+
+
+async def test_layout(call: Call) -> None:
+    service = Service(ok(LAYOUT, **{"X-Cache": "hit"}))
+    result = await call(
+        service, "layout", {"buffers": []}, {"solver": "greedy"}, capacity=120, alignment=None
+    )
+    assert service.requests[-1].url.path == "/base/v1/layout"
+    assert service.body == {"problem": {"buffers": []}, "options": {"solver": "greedy", "capacity": 120}}
+    assert (result.digest, result.peak, result.lower_bound) == ("def", 120, 100)
+    assert (result.status, result.proof, result.witness_step, result.solver) == (
+        "feasible",
+        None,
+        3,
+        "greedy",
+    )
+    assert result.gap == pytest.approx(0.2)
+    assert result.offsets == {"a": 0, "b": 64}
+    assert (result.cached, result.deterministic, result.document) == (True, True, LAYOUT)
+
+
+async def test_stored_layout(call: Call) -> None:
+    service = Service(ok(LAYOUT))
+    result = await call(service, "stored_layout", "def")
+    assert service.requests[-1].url.path == "/base/v1/layouts/def"
+    assert result.cached
+
+
+async def test_layout_does_not_fit(call: Call) -> None:
+    with pytest.raises(CapacityExceeded) as caught:
+        await call(Service(problem(CAPACITY)), "layout", b"{}", capacity=100)
+    assert caught.value.excess == 20
+
+
+def test_layout_of_nothing() -> None:
+    nothing = {**LAYOUT, "peak": 0, "certificate": {**LAYOUT["certificate"], "lower_bound": 0}}
+    assert LayoutResult.of(nothing).gap == 0.0
 
 
 async def test_validate(call: Call) -> None:

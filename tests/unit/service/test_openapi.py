@@ -13,8 +13,8 @@ from fastapi import FastAPI
 
 from service.openapi import example
 from service.problems import CATALOGUE
-from service.schemas import PlanRequest, ValidateRequest
-from solver import documents, executor, pipeline
+from service.schemas import LayoutRequest, PlanRequest, ValidateRequest
+from solver import documents, executor, pipeline, placement
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -49,12 +49,12 @@ def test_made_once(app: FastAPI) -> None:
 
 def test_paths(document: dict[str, Any]) -> None:
     assert set(document["paths"]) == {
-        "/v1/plan", "/v1/plans/{digest}", "/v1/validate", "/healthz", "/readyz",
-        "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
+        "/v1/plan", "/v1/plans/{digest}", "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
+        "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/v1/plan", "/v1/validate"])
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/layout", "/v1/validate"])
 def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
     responses = document["paths"][path]["post"]["responses"]
     assert {"200", "400", "413", "415", "422", "503"} <= set(responses)
@@ -78,6 +78,15 @@ def test_plan_examples_run(document: dict[str, Any], name: str) -> None:
     PlanRequest.model_validate(request)
     plan = pipeline.plan(documents.load_graph(request["graph"]))
     assert plan.arena_bytes == plan.lower_bound
+
+
+def test_layout_example_runs(document: dict[str, Any]) -> None:
+    body = document["paths"]["/v1/layout"]["post"]["requestBody"]["content"]["application/json"]
+    request = body["examples"]["buffers"]["value"]
+    LayoutRequest.model_validate(request)
+    options = documents.load_layout_options(request["options"])
+    placed = placement.place(documents.load_buffers(request["problem"]), options)
+    assert placed.layout.peak == request["problem"]["capacity"]
 
 
 def test_validate_example_runs(document: dict[str, Any]) -> None:

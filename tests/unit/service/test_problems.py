@@ -14,6 +14,7 @@ from solver.errors import ArenaplanError, CapacityError, OptionsError, ShapeMism
 #: Problem types that clients may rely on; removing one breaks them.
 STABLE = {
     "invalid-json": 400, "bad-request": 400, "not-found": 404, "plan-not-found": 404,
+    "layout-not-found": 404,
     "method-not-allowed": 405,
     "capacity-exceeded": 409, "body-too-large": 413, "unsupported-media-type": 415, "invalid-document": 422,
     "invalid-graph": 422, "unknown-operator": 422, "invalid-attribute": 422, "shape-mismatch": 422,
