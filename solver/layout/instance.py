@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.problem import Layout, Problem
+from solver.layout.problem import MAX_BYTES, Layout, Problem
 
 __all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
 
@@ -57,7 +57,7 @@ class Instance:
     def of(cls, problem: Problem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
         buffers = problem.buffers
-        start, end, sections = _sections(problem)
+        start, end, sections = _sections(*_steps(problem))
         exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
         alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)
         padding = -exact % alignment.min() if buffers else exact
@@ -108,24 +108,23 @@ class Instance:
         )
 
 
-def _sections(problem: Problem) -> tuple[Integers, Integers, int]:
-    """First section and one past the last of each buffer, and the number of sections."""
-    events = [(b.lifespan.start, 1, i) for i, b in enumerate(problem.buffers)]
-    events += [(b.lifespan.end, 0, i) for i, b in enumerate(problem.buffers)]
-    events.sort()
-    start = np.zeros(len(problem.buffers), dtype=np.int64)
-    end = np.zeros(len(problem.buffers), dtype=np.int64)
-    section, somebody_died = 0, False
-    for _, is_start, i in events:
-        if not is_start:
-            end[i] = section + 1
-        elif somebody_died:
-            section += 1
-            start[i] = section
-        else:
-            start[i] = section
-        somebody_died = not is_start
-    return start, end, section + 1 if events else 0
+def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
+    """First section and one past the last of each buffer, and the number of sections. O(n log n)."""
+    births, deaths = np.unique(start), np.sort(end)
+    gone = deaths.searchsorted(births, side="right")
+    section = np.cumsum(np.diff(gone, prepend=gone[:1]) > 0)
+    first = section[births.searchsorted(start)]
+    last = section[births.searchsorted(end, side="left") - 1] + 1
+    return first, last, int(section[-1]) + 1 if len(section) else 0
+
+
+def _steps(problem: Problem) -> tuple[Integers, Integers]:
+    """Starts and ends, or, where they are too large for 64 bits, their ranks."""
+    starts, ends = [b.lifespan.start for b in problem.buffers], [b.lifespan.end for b in problem.buffers]
+    if max(ends, default=0) > MAX_BYTES:
+        rank = {step: k for k, step in enumerate(sorted({*starts, *ends}))}
+        starts, ends = [rank[s] for s in starts], [rank[e] for e in ends]
+    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def layout_of(instance: Instance, offsets: Integers) -> Layout:
