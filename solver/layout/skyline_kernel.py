@@ -1,0 +1,352 @@
+"""The compiled skyline branch and bound: can these buffers stand in `capacity`?
+
+Depth first over *parts* (stretches of sections that unplaced buffers join) with an explicit stack::
+
+    agenda  HEAD -> part -> part -> part        solved one by one; empty: everything fits
+    frames  choice, choice, choice              each with the part it belongs to
+
+A part is surveyed (`skyline_survey`), which ends in a failure, or in a section to branch on: first
+every buffer inside the plateau that covers it goes onto the floor, by priority, then the gap is left.
+Where a placement cuts the part in two or more, the pieces share no buffer, so each is solved by
+itself; a piece without a solution refutes the choice that made it, whatever its siblings do, and the
+search goes back to that choice at once.
+
+A part that has been refuted is remembered by 128 bits of hash, from two independent sets of keys, over
+what decides its fate: the headroom of its sections and the multiset of its unplaced buffers. With k
+states remembered, the chance that any wrong one was ever taken for refuted is below ``k**2 / 2**128``.
+The skyline view follows MiniMalloc (ASPLOS 2023), the weights dom/wdeg (Boussemart et al., 2004).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.layout.jit import compiled, inlined
+from solver.layout.instance import Integers
+from solver.layout.skyline_board import (
+    BEST_SEED, BEST_WORK, CAPACITY, DECOMPOSE, FIRST, FLOOR, FRAME_COUNT, FULL, GAP, HEAD, HIGH, HITS, LAST, LEFT,
+    LIMIT, LOW, NEXT, NO, NODES, NONE, ONLY, PARENT, PART_COUNT, PARTS, REST, RIGHT, RULES, SECTION,
+    SECTION_RULE, SEED, SKY, STOP, TABLE, TRAIL, TRAIL_COUNT, TRIED, UNKNOWN, WORK, WORK_LIMIT, YES, Board,
+)  # fmt: skip
+from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey
+from solver.layout.skyline_table import digest, known, remember
+
+__all__ = ["race"]
+
+#: In place of a number of frames: nothing is left of the part; the trail is full.
+SOLVED, NO_ROOM = -1, -2
+
+#: How many ways `skyline_survey.urgency` knows to choose a section.
+SECTION_RULES = 4
+
+#: Runs with the same node limit.
+ROUND = 7 * SECTION_RULES
+
+
+@compiled
+def race(b: Board, ranks: Integers, first_limit: int, growth: float) -> int:
+    """Runs with growing node limits over all rows of `ranks` and section rules until one answers.
+
+    NO, YES (offsets in `b.offset`), UNKNOWN (out of work, stopped or beaten) or FULL (the depth is used
+    up). A growth below 1 means one run without a limit.
+    """
+    c, limit, k = b.counters, np.float64(first_limit), 0
+    while True:
+        b.rank[:] = ranks[k // SECTION_RULES % len(ranks)]
+        c[SECTION_RULE] = k % SECTION_RULES
+        c[LIMIT] = c[NODES] + np.int64(limit) if growth >= 1 else SKY
+        answer = run(b)
+        if answer != UNKNOWN or stopped(b):
+            return answer
+        k += 1
+        if k % ROUND == 0:
+            limit *= growth
+
+
+@compiled
+def run(b: Board) -> int:
+    """One depth-first search, up to LIMIT nodes."""
+    reset(b)
+    c = b.counters
+    while c[HEAD] != NONE:
+        if c[NODES] >= c[LIMIT] or stopped(b):
+            return UNKNOWN
+        if c[FRAME_COUNT] + 2 > len(b.frames) or c[PART_COUNT] + len(b.floor) + 1 > len(b.parts):
+            return FULL
+        c[NODES] += 1
+        height = expand(b, c[HEAD])
+        if height == NO_ROOM:
+            return FULL
+        if height != SOLVED and not advance(b, height):
+            return NO
+    return YES
+
+
+@inlined
+def stopped(b: Board) -> bool:
+    """Asked to stop, out of work, or beaten by another seed, whatever the clock says."""
+    c, shared = b.counters, b.signals
+    if c[WORK] >= c[WORK_LIMIT] or shared[STOP] != 0:
+        return True
+    return c[WORK] > shared[BEST_WORK] or (c[WORK] == shared[BEST_WORK] and c[SEED] > shared[BEST_SEED])
+
+
+@inlined
+def reset(b: Board) -> None:
+    """An empty floor, and all buffers as the one part."""
+    c, sections = b.counters, len(b.floor) - 1
+    b.floor[:] = 0
+    b.slack[:] = c[CAPACITY]
+    b.live[:] = 0
+    b.crossing[:] = 0
+    for i in range(len(b.items)):
+        for t in range(b.start[i], b.end[i]):
+            b.live[t] += 1
+            b.slack[t] -= b.size[i]
+        for t in range(b.start[i] + 1, b.end[i]):
+            b.crossing[t] += 1
+    c[FRAME_COUNT] = c[PART_COUNT] = c[TRAIL_COUNT] = 0
+    c[HEAD] = NONE
+    split(b, 0, sections, 0, len(b.items), 0, NONE)
+
+
+@inlined
+def expand(b: Board, part: int) -> int:
+    """Looks at a part: the number of frames to go on from, one more or those of its parent; or SOLVED."""
+    p, c = b.parts, b.counters
+    first, last, low, high = p[part, FIRST], p[part, LAST], p[part, LOW], p[part, HIGH]
+    if high - low == 1:
+        return drop(b, part, b.items[low])
+    c[WORK] += last - first + high - low
+    state, section, gap, only = survey(b, first, last, low, high)
+    if state != OPEN:
+        return NO_ROOM if state == OVERFLOW else p[part, PARENT]
+    one, two = np.uint64(0), np.uint64(0)
+    if c[RULES] & TABLE:
+        one, two = digest(b, first, last, low, high)
+        if known(b, one, two):
+            c[HITS] += 1
+            return p[part, PARENT]
+    frame = c[FRAME_COUNT]
+    b.states[frame, 0] = one
+    b.states[frame, 1] = two
+    return push(b, part, section, gap, only)
+
+
+@inlined
+def drop(b: Board, part: int, i: int) -> int:
+    """The only buffer of a part goes down as far as it can."""
+    bottom = 0
+    for t in range(b.start[i], b.end[i]):
+        bottom = max(bottom, b.floor[t])
+    if bottom + b.size[i] > b.limit[i]:
+        return b.parts[part, PARENT]
+    b.offset[i] = bottom
+    b.counters[HEAD] = b.parts[part, NEXT]
+    return SOLVED
+
+
+@inlined
+def push(b: Board, part: int, section: int, gap: int, only: int) -> int:
+    """A choice at a section: everything needed to try its alternatives one after the other."""
+    c, frame = b.counters, b.counters[FRAME_COUNT]
+    for field in range(NEXT):
+        b.frames[frame, field] = b.parts[part, field]
+    left = section
+    while left > b.parts[part, FIRST] and b.floor[left - 1] == b.floor[section]:
+        left -= 1
+    b.frames[frame, LEFT] = left
+    b.frames[frame, RIGHT] = b.stop[section]
+    b.frames[frame, SECTION] = section
+    b.frames[frame, FLOOR] = b.floor[section]
+    b.frames[frame, GAP] = gap
+    b.frames[frame, TRIED] = NONE
+    b.frames[frame, ONLY] = only
+    b.frames[frame, PARTS] = c[PART_COUNT]
+    b.frames[frame, TRAIL] = c[TRAIL_COUNT]
+    b.frames[frame, REST] = b.parts[part, NEXT]
+    c[FRAME_COUNT] = frame + 1
+    return frame + 1
+
+
+@inlined
+def advance(b: Board, height: int) -> bool:
+    """Goes back to `height` frames and takes the next alternative there, or goes back further."""
+    c = b.counters
+    while height > 0:
+        frame = height - 1
+        c[FRAME_COUNT] = height
+        c[PART_COUNT] = b.frames[frame, PARTS]
+        undo(b, b.frames[frame, TRAIL])
+        if branch(b, frame):
+            return True
+        if c[RULES] & TABLE:
+            remember(b, b.states[frame, 0], b.states[frame, 1])
+        height = b.frames[frame, PARENT]
+    return False
+
+
+@inlined
+def undo(b: Board, mark: int) -> None:
+    """Takes back gaps and placements until the trail is `mark` entries long."""
+    for k in range(b.counters[TRAIL_COUNT] - 1, mark - 1, -1):
+        t, old = b.trail[k, 0], b.trail[k, 1]
+        if t >= 0:
+            b.slack[t] += b.floor[t] - old
+            b.floor[t] = old
+        else:
+            lift(b, NONE - t, -1)
+    b.counters[TRAIL_COUNT] = mark
+
+
+@inlined
+def lift(b: Board, i: int, sign: int) -> None:
+    """Stands buffer i on the floor (sign 1), or takes it away (sign -1)."""
+    start, end, size = b.start[i], b.end[i], b.size[i] * sign
+    b.floor[start] += size
+    b.live[start] -= sign
+    for t in range(start + 1, end):
+        b.floor[t] += size
+        b.live[t] -= sign
+        b.crossing[t] -= sign
+
+
+@inlined
+def branch(b: Board, frame: int) -> bool:
+    """The next alternative of a choice: the next buffer by rank, then the gap; False when none is left."""
+    f, c = b.frames, b.counters
+    i = candidate(b, frame)
+    low, high = f[frame, LOW], f[frame, HIGH]
+    if i != NONE:
+        k = b.place[i]
+        swap(b, k, high - 1)
+        b.offset[i] = f[frame, FLOOR]
+        lift(b, i, 1)
+        b.trail[c[TRAIL_COUNT], 0] = NONE - i
+        c[TRAIL_COUNT] += 1
+        divide(b, frame, i)
+        return True
+    gap, f[frame, GAP] = f[frame, GAP], NONE
+    if gap == NONE:
+        return False
+    raise_floor(b, f[frame, SECTION], gap)
+    same_part(b, frame, low, high)
+    return True
+
+
+@inlined
+def candidate(b: Board, frame: int) -> int:
+    """The buffer of the lowest rank not yet tried that may stand at the section; moves TRIED on."""
+    f = b.frames
+    only, tried, floor = f[frame, ONLY], f[frame, TRIED], f[frame, FLOOR]
+    best, lowest = NONE, SKY
+    if only != NONE:
+        if tried == NONE and floor + b.size[only] <= b.limit[only]:
+            best = only
+    elif tried < SKY:
+        section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
+        for k in range(f[frame, LOW], f[frame, HIGH]):
+            i = b.items[k]
+            start, end, rank = b.start[i], b.end[i], b.rank[i]
+            if left <= start <= section < end <= right and tried < rank < lowest:
+                if floor + b.size[i] <= b.limit[i]:
+                    best, lowest = i, rank
+    f[frame, TRIED] = lowest
+    return best
+
+
+@inlined
+def swap(b: Board, k: int, last: int) -> None:
+    """Exchanges two places of the permutation."""
+    i, j = b.items[k], b.items[last]
+    b.items[k], b.items[last] = j, i
+    b.place[i], b.place[j] = last, k
+
+
+@inlined
+def divide(b: Board, frame: int, i: int) -> None:
+    """The parts left after buffer i has been placed: it can only have broken what it alone joined."""
+    f = b.frames
+    low, high = f[frame, LOW], f[frame, HIGH] - 1
+    whole = True
+    if b.counters[RULES] & DECOMPOSE:
+        for t in range(b.start[i] + 1, b.end[i]):
+            whole = whole and b.crossing[t] > 0
+    if whole and low < high:
+        same_part(b, frame, low, high)
+    else:
+        split(b, f[frame, FIRST], f[frame, LAST], low, high, frame + 1, f[frame, REST])
+
+
+@inlined
+def same_part(b: Board, frame: int, low: int, high: int) -> None:
+    """The part of a choice once more, with what is left in it."""
+    f, p, part = b.frames, b.parts, b.counters[PART_COUNT]
+    p[part, FIRST] = f[frame, FIRST]
+    p[part, LAST] = f[frame, LAST]
+    p[part, LOW] = low
+    p[part, HIGH] = high
+    p[part, PARENT] = frame + 1
+    p[part, NEXT] = f[frame, REST]
+    b.counters[PART_COUNT] = part + 1
+    b.counters[HEAD] = part
+
+
+@inlined
+def split(b: Board, first: int, last: int, low: int, high: int, parent: int, rest: int) -> None:
+    """One part for each stretch of sections that unplaced buffers join; smallest in front of `rest`."""
+    p, c = b.parts, b.counters
+    base = c[PART_COUNT]
+    count = outline_parts(b, first, last, base)
+    for k in range(low, high):
+        b.scratch[k] = b.items[k]
+        p[b.label[b.start[b.items[k]]], HIGH] += 1
+    at = low
+    for q in range(base, base + count):
+        p[q, LOW] = at
+        at += p[q, HIGH]
+        p[q, HIGH] = p[q, LOW]
+    for k in range(low, high):
+        i = b.scratch[k]
+        q = b.label[b.start[i]]
+        b.items[p[q, HIGH]] = i
+        b.place[i] = p[q, HIGH]
+        p[q, HIGH] += 1
+    c[PART_COUNT] = base + count
+    c[HEAD] = rest
+    for q in range(base, base + count):
+        p[q, PARENT] = parent
+        link(b, q, rest)
+
+
+@inlined
+def outline_parts(b: Board, first: int, last: int, base: int) -> int:
+    """Numbers the stretches from `base` on, and labels their sections; how many there are."""
+    p, count, joined = b.parts, 0, False
+    for t in range(first, last):
+        if b.live[t] == 0:
+            joined = False
+            continue
+        if not joined or b.crossing[t] == 0:
+            p[base + count, FIRST] = t
+            p[base + count, HIGH] = 0
+            count += 1
+        joined = True
+        p[base + count - 1, LAST] = t + 1
+        b.label[t] = base + count - 1
+    return count
+
+
+@inlined
+def link(b: Board, q: int, rest: int) -> None:
+    """Into the agenda before `rest`, in the order of the number of buffers: fewest fail soonest."""
+    p = b.parts
+    size = p[q, HIGH] - p[q, LOW]
+    before, after = NONE, b.counters[HEAD]
+    while after != rest and p[after, HIGH] - p[after, LOW] < size:
+        before, after = after, p[after, NEXT]
+    p[q, NEXT] = after
+    if before == NONE:
+        b.counters[HEAD] = q
+    else:
+        p[before, NEXT] = q
