@@ -128,3 +128,50 @@ def test_division_by_tiny_numbers_keeps_its_derivative() -> None:
     a, b = np.full(1, 1e-20, np.float32), np.full(1, 1e-25, np.float32)
     found = OneOperation("Div", [a, b]).backward(np.full(1, 1e-20, np.float32), 1)[1]
     np.testing.assert_allclose(found, -1e10, rtol=1e-4)
+
+
+def powers(left: tuple[int, ...], right: tuple[int, ...], dtype: str = "float64") -> list[Array]:
+    base, exponent = values(left, right, dtype)
+    return [np.abs(base), exponent]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_powers_are_onnx_and_their_derivatives_are_right(
+    left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    operation = OneOperation("Pow", powers(left, right))
+    np.testing.assert_allclose(
+        operation.forward(), onnx_reference("Pow", powers(left, right), {}), rtol=1e-12
+    )
+    operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_whole_powers_of_any_base(dtype: str) -> None:
+    base = np.array([[-2.0, -0.5, 0.0], [0.5, 1.0, 3.0]])
+    operation = OneOperation("Pow", [base, np.array([3, 2, 1], dtype)])
+    np.testing.assert_allclose(operation.forward(), base ** np.array([3.0, 2.0, 1.0]))
+    operation.assert_derivatives()
+    assert OneOperation("Pow", [base.astype(np.float32), np.array(2, dtype)]).forward().dtype == np.float32
+
+
+def test_powers_of_and_to_zero_have_slope_zero_and_not_nan() -> None:
+    base, exponent = np.array([0.0, 0.0, 0.0, 2.0]), np.array([0.0, 1.0, 2.0, 0.0])
+    found = OneOperation("Pow", [base, exponent]).backward(np.ones(4), 0, 1)
+    assert found[0].tolist() == [0, 1, 0, 0]
+    assert found[1].tolist() == [0, 0, 0, np.log(2.0)]
+
+
+@pytest.mark.parametrize(("left", "right"), LARGE)
+def test_powers_allocate_nothing_of_tensor_size(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    operation = OneOperation("Pow", powers(left, right, "float32"))
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = np.ones(operation.types[0].shape, np.float32)
+    for wanted in [(0,), (1,), (0, 1)]:
+        assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
+
+
+def test_whole_powers_allocate_nothing_of_tensor_size() -> None:
+    operation = OneOperation("Pow", [np.ones((400, 500), np.float32), np.full((400, 1), 2)])
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    assert allocated(operation.prepare_backward(np.ones((400, 500), np.float32), 0)[1]) < 64 * 1024

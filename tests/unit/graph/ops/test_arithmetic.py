@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from solver.errors import ShapeMismatchError
+from solver.graph.ops import lookup
 from solver.graph.ops._shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
-from tests.support.one_node import needs_of, node_of, output_of
+from tests.support.one_node import Input, needs_of, node_of, output_of
 
 INTEGER = TensorType((2, 3), DType.INT64)
 DOUBLE = TensorType((2, 3), DType.FLOAT64)
@@ -54,3 +55,17 @@ def test_scratch_of_arithmetic_is_blocks(type_: str, activation: str) -> None:
     _, _, needs = needs_of(type_, [(1000, 1000), (1000, 1)], (0, 1), activation=activation)
     assert all(request.type.elements <= BLOCK_ELEMENTS for request in needs.scratch)
     assert ("inner" in {r.name for r in needs.scratch}) == (activation != "None")
+
+
+def test_pow() -> None:
+    assert output_of("Pow", [(2, 1), (3,)]) == (2, 3)
+    assert node_of("Pow", [(2, 3), INTEGER]).outputs[0].dtype is DType.FLOAT32
+    assert lookup("Pow").differentiable(node_of("Pow", [(2, 3), INTEGER])) == {0}
+    for wanted, inputs, outputs in [((0,), {0, 1}, set()), ((1,), {0}, {0}), ((0, 1), {0, 1}, {0})]:
+        assert needs_of("Pow", [(2, 3), (3,)], wanted)[:2] == (inputs, outputs)
+    with pytest.raises(ShapeMismatchError, match="numbers as exponent"):
+        node_of("Pow", [(2, 3), TensorType((2, 3), DType.BOOL)])
+    refused: list[list[Input]] = [[(2, 3), DOUBLE], [INTEGER, (2, 3)]]
+    for given in refused:
+        with pytest.raises(ShapeMismatchError, match="one floating element type"):
+            node_of("Pow", given)

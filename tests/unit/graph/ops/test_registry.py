@@ -14,11 +14,12 @@ HERE = {
         *("Relu", "Clip", "Sigmoid", "Tanh", "Softmax", "LogSoftmax"),
         *("LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Gelu", "PRelu"),
     ),
-    "arithmetic": ("Add", "Sub", "Mul", "Div"),
+    "arithmetic": ("Add", "Sub", "Mul", "Div", "Pow"),
     "linear": ("Gemm", "MatMul"),
     "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad"),
     "reduction": ("ReduceMean",),
+    "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
 }
 
 

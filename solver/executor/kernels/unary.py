@@ -1,0 +1,69 @@
+"""Kernels of functions of one operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from solver.executor.kernels._blocks import Step, bound, present
+from solver.executor.kernels._elementwise import Function, elementwise, fixed
+from solver.executor.kernels._erf import erf
+from solver.executor.kernels.base import Call, Kernels
+from solver.graph.types import Array
+
+__all__ = ["KERNELS"]
+
+
+def _plain(function: np.ufunc) -> Function:
+    def run(x: Array, y: Array) -> None:
+        function(x, out=y)
+
+    return run
+
+
+def _itself(y: Array, factor: Array) -> None:
+    np.copyto(factor, y)
+
+
+def _half_of_inverse(y: Array, factor: Array) -> None:
+    np.divide(0.5, y, out=factor)
+
+
+def _minus_square(y: Array, factor: Array) -> None:
+    np.multiply(y, y, out=factor)
+    np.multiply(factor, -1, out=factor)
+
+
+def _bell(x: Array, factor: Array) -> None:
+    """2 / sqrt(pi) exp(-x^2)."""
+    np.multiply(x, x, out=factor)
+    np.multiply(factor, -1, out=factor)
+    np.exp(factor, out=factor)
+    np.multiply(factor, 2 / math.sqrt(math.pi), out=factor)
+
+
+def _negated(source: Array | None, target: Array | None) -> Step:
+    # np.negative is wrong for some strides (NumPy 2.4).
+    read, written = present(source, target)
+    return bound(np.multiply, read, -1, out=written)
+
+
+def _neg_forward(call: Call) -> Step:
+    return _negated(call.x[0], call.y[0])
+
+
+def _neg_backward(call: Call) -> Step:
+    return _negated(call.dy[0], call.dx[0])
+
+
+KERNELS: Mapping[str, Kernels] = {
+    "Exp": elementwise(fixed(_plain(np.exp)), fixed(_itself)),
+    "Log": elementwise(fixed(_plain(np.log)), fixed(_plain(np.reciprocal))),
+    "Sqrt": elementwise(fixed(_plain(np.sqrt)), fixed(_half_of_inverse)),
+    "Reciprocal": elementwise(fixed(_plain(np.reciprocal)), fixed(_minus_square)),
+    "Neg": Kernels(_neg_forward, _neg_backward),
+    "Abs": elementwise(fixed(_plain(np.abs)), fixed(_plain(np.sign))),
+    "Erf": elementwise(fixed(erf), fixed(_bell)),
+}

@@ -1,0 +1,59 @@
+"""Functions of one operand from a calculator.
+
+Exp Sqrt Reciprocal    their slope is a function of Y, which the backward step reads
+Log Abs Erf            it reads X
+Neg                    it reads neither
+"""
+
+from __future__ import annotations
+
+from solver.graph.ops._elementwise import MASK, Elementwise
+from solver.graph.ops.base import BackwardNeeds, Node, OperationType
+
+__all__ = ["OPERATORS"]
+
+
+class _OfInput(Elementwise):
+    def reads_input(self, node: Node) -> bool:
+        return True
+
+
+class _Exp(Elementwise):
+    name = "Exp"
+
+
+class _Sqrt(Elementwise):
+    name = "Sqrt"
+
+
+class _Reciprocal(Elementwise):
+    name = "Reciprocal"
+
+
+class _Log(_OfInput):
+    name = "Log"
+
+
+class _Abs(_OfInput):
+    """The slope at 0 is 0."""
+
+    name = "Abs"
+
+
+class _Erf(_OfInput):
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to X."""
+
+    name = "Erf"
+
+    def forward_blocks(self, node: Node) -> tuple[str, ...]:
+        return ("square", "inner", "work", MASK)
+
+
+class _Neg(Elementwise):
+    name = "Neg"
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        return BackwardNeeds()
+
+
+OPERATORS: tuple[OperationType, ...] = (_Exp(), _Log(), _Sqrt(), _Reciprocal(), _Neg(), _Abs(), _Erf())

@@ -1,0 +1,49 @@
+"""Functions of one operand: types, what backward reads, scratch."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import ShapeMismatchError
+from solver.graph.ops import FAMILIES, lookup
+from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.base import BackwardNeeds
+from solver.graph.types import DType, TensorType
+from tests.support.one_node import needs_of, node_of
+
+DOUBLE = TensorType((2, 3), DType.FLOAT64)
+
+
+@pytest.mark.parametrize("type_", FAMILIES["unary"])
+def test_the_type_is_kept_and_integers_are_refused(type_: str) -> None:
+    assert node_of(type_, [DOUBLE]).outputs == (DOUBLE,)
+    with pytest.raises(ShapeMismatchError, match="one floating element type"):
+        node_of(type_, [TensorType((2, 3), DType.INT32)])
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs", "outputs"),
+    [
+        ("Exp", set(), {0}),
+        ("Sqrt", set(), {0}),
+        ("Reciprocal", set(), {0}),
+        ("Log", {0}, set()),
+        ("Abs", {0}, set()),
+        ("Erf", {0}, set()),
+        ("Neg", set(), set()),
+    ],
+)
+def test_backward_reads_the_least(type_: str, inputs: set[int], outputs: set[int]) -> None:
+    assert needs_of(type_, [(2, 3)], (0,))[:2] == (inputs, outputs)
+
+
+def test_neg_needs_nothing() -> None:
+    assert needs_of("Neg", [(2, 3)], (0,))[2] == BackwardNeeds()
+
+
+@pytest.mark.parametrize("type_", FAMILIES["unary"])
+def test_scratch_is_blocks(type_: str) -> None:
+    node = node_of(type_, [(2000, 2000)])
+    kind = lookup(type_)
+    requests = kind.forward_scratch(node) + kind.backward(node, frozenset({0})).scratch
+    assert all(request.type.elements <= BLOCK_ELEMENTS for request in requests)
