@@ -16,13 +16,13 @@ PIN = Path(__file__).with_name("public_names.json")
 
 
 def packages() -> list[str]:
-    """Dotted names of all packages, and of the two modules of the core that are doors themselves."""
+    """Dotted names of all packages, and of the modules of the core that are doors themselves."""
     found = (
         path.parent.relative_to(ROOT)
         for top in ("clients", "service", "solver")
         for path in sorted((ROOT / top).rglob("__init__.py"))
     )
-    return [*(".".join(path.parts) for path in found), "solver.errors", "solver.pipeline"]
+    return [*(".".join(path.parts) for path in found), "solver.errors", "solver.pipeline", "solver.placement"]
 
 
 def offered(package: str) -> list[str]:
