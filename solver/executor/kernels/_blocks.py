@@ -159,29 +159,37 @@ def _where(view: Array, sizes: tuple[int, ...], index: tuple[slice, ...]) -> tup
     )
 
 
-def sum_into(source: Array, target: Array, partial: Array | None, *, first: bool) -> Step:
+def sum_into(
+    source: Array, target: Array, partial: Array | None, *, first: bool, function: np.ufunc = np.add
+) -> Step:
     """Sum `source` over the axes where `target`, of the same rank, has size 1.
 
-    `first` overwrites `target`; otherwise the sum goes through `partial` and is added to it.
+    `first` overwrites `target`; otherwise the sum goes through `partial` and is added to it. Another
+    associative `function` takes the place of the sum.
     """
     axes = tuple(axis for axis, size in enumerate(source.shape) if target.shape[axis] == 1 and size > 1)
     if not axes:
-        return bound(np.copyto, target, source) if first else bound(np.add, target, source, out=target)
+        return bound(np.copyto, target, source) if first else bound(function, target, source, out=target)
     if first:
-        return bound(np.add.reduce, source, axis=axes, out=target, keepdims=True)
+        return bound(function.reduce, source, axis=axes, out=target, keepdims=True)
     if partial is None:
         raise InternalError("A sum in several parts takes scratch for a part.")
     part = staging(partial, target.shape)
 
     def run() -> None:
-        np.add.reduce(source, axis=axes, out=part, keepdims=True)
-        np.add(target, part, out=target)
+        function.reduce(source, axis=axes, out=part, keepdims=True)
+        function(target, part, out=target)
 
     return run
 
 
 def sum_steps(
-    source: Array, target: Array, partial: Array | None, seen: set[int] | None = None
+    source: Array,
+    target: Array,
+    partial: Array | None,
+    seen: set[int] | None = None,
+    *,
+    function: np.ufunc = np.add,
 ) -> list[Step]:
     """Steps that write to `target` the sum of `source` over the axes along which it broadcasts.
 
@@ -190,7 +198,7 @@ def sum_steps(
     seen = set() if seen is None else seen
     steps = []
     for part, into in block_views(source.shape, (source, target)):
-        steps.append(sum_into(part, into, partial, first=is_new(seen, into)))
+        steps.append(sum_into(part, into, partial, first=is_new(seen, into), function=function))
     return steps
 
 

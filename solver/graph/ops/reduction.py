@@ -1,4 +1,8 @@
-"""Reductions along axes. The backward pass spreads dY and reads neither X nor Y."""
+"""Reductions along axes. The backward pass spreads dY; only that of a maximum reads X and Y.
+
+Several elements may be the maximum. Each of k equal ones then gets a k-th of the derivative, so that what
+reaches X adds up to dY, whatever the ties (TensorFlow and PyTorch's `amax` do the same).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from solver.graph.ops._shared import bad_attribute, block, same_floating
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
-from solver.graph.types import TensorType
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "kept_shape", "reduced_axes"]
 
@@ -41,24 +45,26 @@ def kept_shape(node: Node) -> tuple[int, ...]:
     return tuple(1 if i in axes else size for i, size in enumerate(node.input(0).shape))
 
 
-class _ReduceMean(OperationType):
-    """Mean along axes, as since opset 18; the older attribute `axes` is taken too."""
+class _Reduction(OperationType):
+    """As since opset 18 (sum: 13), with the axes as input 1; the older attribute `axes` is taken too."""
 
-    name = "ReduceMean"
-    arity = (1, 2)
+    arity: ClassVar[tuple[int, int]] = (1, 2)
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "axes": Attribute("ints"),
         "keepdims": Attribute("int", default=1, choices=(0, 1)),
         "noop_with_empty_axes": Attribute("int", default=0, choices=(0, 1)),
     }
-    constant_inputs = frozenset({1})
+    constant_inputs: ClassVar[frozenset[int]] = frozenset({1})
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        dtype = same_floating(node, (0,))
+        dtype = self._dtype(node)
         axes, shape = reduced_axes(node), kept_shape(node)
         if not node.attributes["keepdims"]:
             shape = tuple(size for i, size in enumerate(shape) if i not in axes)
         return (TensorType(shape, dtype),)
+
+    def _dtype(self, node: Node) -> DType:
+        return same_floating(node, (0,))
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         if not reduced_axes(node):
@@ -69,4 +75,28 @@ class _ReduceMean(OperationType):
         return BackwardNeeds()
 
 
-OPERATORS: tuple[OperationType, ...] = (_ReduceMean(),)
+class _ReduceMean(_Reduction):
+    name = "ReduceMean"
+
+
+class _ReduceSum(_Reduction):
+    name = "ReduceSum"
+
+
+class _ReduceMax(_Reduction):
+    """The largest along axes; of integers and truth values too, which have no derivative."""
+
+    name = "ReduceMax"
+
+    def _dtype(self, node: Node) -> DType:
+        return node.input(0).dtype
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        """`share` holds dY divided by the number of equal elements, for each element of Y."""
+        output = node.outputs[0]
+        requests = [scratch("share", (output.elements,), output.dtype)]
+        requests.append(block("partial", output.elements, output.dtype))
+        return BackwardNeeds(inputs=frozenset({0}), outputs=frozenset({0}), scratch=tuple(requests))
+
+
+OPERATORS: tuple[OperationType, ...] = (_ReduceMean(), _ReduceSum(), _ReduceMax())

@@ -42,6 +42,10 @@ EXCLUDED = {
     "test_reflect_pad": _MODE,
     "test_wrap_pad": _MODE,
     "test_reshape_allowzero_reordered": _EMPTY,
+    "test_reduce_sum_empty_set": _EMPTY,
+    "test_reduce_sum_empty_set_non_reduced_axis_zero": _EMPTY,
+    "test_reduce_max_empty_set": _EMPTY,
+    "test_reduce_max_empty_set_bool": _EMPTY,
 }
 
 #: Cases that pass, by operator. ONNX may add cases, so these are lower bounds.
@@ -72,7 +76,9 @@ PASSING = {
     "Pad": 3,
     "Pow": 6,
     "Reciprocal": 2,
+    "ReduceMax": 9,
     "ReduceMean": 8,
+    "ReduceSum": 10,
     "Relu": 1,
     "Reshape": 9,
     "Sigmoid": 2,
@@ -109,4 +115,4 @@ def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
 
 def test_how_many_pass() -> None:
     ours = [case for case in node_cases().values() if case.name not in EXCLUDED]
-    assert len(ours) >= sum(PASSING.values()) == 173
+    assert len(ours) >= sum(PASSING.values()) == 192

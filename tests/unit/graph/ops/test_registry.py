@@ -18,7 +18,7 @@ HERE = {
     "linear": ("Gemm", "MatMul"),
     "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad"),
-    "reduction": ("ReduceMean",),
+    "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
 }
 
