@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from solver.layout.index import COMPILED_FROM, Walk, kernel
 from solver.layout.instance import FREE, Instance, Integers, layout_of
+from solver.layout.large import LARGE, race
 from solver.layout.load import max_load
 from solver.layout.outcome import settle
 from solver.layout.problem import MAX_BYTES, Deadline, Layout, Outcome, Problem
@@ -39,8 +42,23 @@ Fit = Callable[[Integers, int], int]
 #: The skyline costs sections times buffers; beyond this it no longer pays for itself.
 SKYLINE_WORK: Final = 4_000_000
 
+#: Buffers from which softer orders are tried before the others.
+SOFTER_FROM: Final = 2000
+
 #: Tried first, because they win most often on training steps; all others follow.
 FIRST_FIT_ORDERS: Final = ("size", "crowd-size", "area")
+
+#: All that is tried where there are very many buffers, in this order.
+LARGE_ORDERS: Final = (
+    "size",
+    "size-root-lifetime",
+    "size-slack",
+    "size-fourth-root-lifetime",
+    "octave-lifetime",
+)
+
+#: How many bytes of slack weigh as much as one byte of size. Eight to sixty-four do about as well.
+SLACK_WEIGHT: Final = 16
 BEST_FIT_ORDERS: Final = ("crowd-size", "crowd-area")
 
 
@@ -92,8 +110,18 @@ def place_until(
     """Offsets (`FREE` where not placed), and how far into the order it got within `limit`.
 
     Pinned buffers are placed before all others, wherever they stand in the order. O(n) per
-    placement, as a handful of NumPy calls.
+    placement as a handful of NumPy calls; about O(log n) compiled, where there are many buffers.
     """
+    compiled = kernel() if len(instance) >= COMPILED_FROM and fit in (first_fit, best_fit) else None
+    if compiled is not None:
+        walk = Walk(instance, compiled)
+        placed = walk.place(order, limit, best_fit=fit is best_fit)
+        return walk.offsets, placed
+    return _place_until(instance, order, fit, limit)
+
+
+def _place_until(instance: Instance, order: Integers, fit: Fit, limit: int) -> tuple[Integers, int]:
+    """The same with NumPy alone."""
     offsets = instance.offset.copy()
     shelf = _Shelf(len(instance))
     start, end, size = instance.start.tolist(), instance.end.tolist(), instance.size.tolist()
@@ -116,24 +144,41 @@ def place_until(
     return offsets, len(order)
 
 
-def orders(instance: Instance) -> Iterator[tuple[str, Integers]]:
-    """Named placement orders, the most promising first. Ties fall back on the problem's order."""
+def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
+    """Placement orders by name, made when asked for. Ties fall back on the problem's order.
+
+    Size first wins most often. The next four soften it: a long life makes a buffer harder to place than
+    its size says, and slack below the bound throughout its life makes it easier.
+    """
     size, width = instance.size, instance.end - instance.start
     area = size.astype(np.float64) * width
-    crowd = _peak_load_seen(instance)
-    keys: dict[str, tuple[np.ndarray, ...]] = {
-        "size": (-size, -width),
-        "area": (-area, -size),
-        "lifetime": (-width, -size),
-        "crowd-size": (-crowd, -size),
-        "crowd-area": (-crowd, -area),
-        "degree": (-instance.degree(), -size),
-        "start-size": (instance.start, -size),
-        "start-lifetime": (instance.start, -width),
-        "end-size": (-instance.end, -size),
+    return {
+        "size": lambda: _sorted(-size, -width),
+        "size-root-lifetime": lambda: _sorted(-size * np.sqrt(width), -size),
+        "size-slack": lambda: _sorted(_slack(instance) / SLACK_WEIGHT - size, -size),
+        "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width)), -size),
+        "octave-lifetime": lambda: _sorted(-np.frexp(size.astype(np.float64))[1], -width),
+        "area": lambda: _sorted(-area, -size),
+        "lifetime": lambda: _sorted(-width, -size),
+        "crowd-size": lambda: _sorted(-_peak_load_seen(instance), -size),
+        "crowd-area": lambda: _sorted(-_peak_load_seen(instance), -area),
+        "degree": lambda: _sorted(-instance.degree(), -size),
+        "start-size": lambda: _sorted(instance.start, -size),
+        "start-lifetime": lambda: _sorted(instance.start, -width),
+        "end-size": lambda: _sorted(-instance.end, -size),
     }
-    for name, key in keys.items():
-        yield name, np.lexsort(key[::-1])
+
+
+def _sorted(*keys: npt.NDArray[Any]) -> Integers:
+    """By the first key, then the second."""
+    return np.lexsort(keys[::-1])
+
+
+def _slack(instance: Instance) -> Integers:
+    """Bytes free below the largest load at the busiest section of each buffer's life."""
+    crowd = _peak_load_seen(instance)
+    slack: Integers = crowd.max(initial=0) - crowd
+    return slack
 
 
 def _peak_load_seen(instance: Instance) -> Integers:
@@ -164,7 +209,19 @@ class GreedyResult:
 
 
 def greedy_portfolio(instance: Instance, bound: int, deadline: Deadline) -> GreedyResult:
-    """The best of all orders and fits; stops at the bound. At least one layout is always made."""
+    """The best of all orders and fits; stops at the bound. At least one layout is always made.
+
+    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time; a gap of `GOOD_ENOUGH` ends it.
+    """
+    module = kernel() if len(instance) >= LARGE else None
+    if module is not None:
+        by_name = orders(instance)
+        chosen = {f"{name}, first_fit": by_name[name] for name in LARGE_ORDERS}
+        return GreedyResult(*race(instance, module, chosen, bound, deadline))
+    return _one_by_one(instance, bound, deadline)
+
+
+def _one_by_one(instance: Instance, bound: int, deadline: Deadline) -> GreedyResult:
     best: GreedyResult | None = None
     for name, attempt in _attempts(instance):
         if best is not None and deadline.expired:
@@ -182,16 +239,19 @@ def greedy_portfolio(instance: Instance, bound: int, deadline: Deadline) -> Gree
 
 def _attempts(instance: Instance) -> Iterator[tuple[str, Callable[[int], Integers | None]]]:
     """Attempts by name, cheap and promising first: each gives offsets within a limit, or None."""
-    by_name = dict(orders(instance))
-    for fit, names in ((first_fit, FIRST_FIT_ORDERS), (best_fit, BEST_FIT_ORDERS)):
-        for name in names:
-            yield f"{name}, {fit.__name__}", partial(place, instance, by_name[name], fit)
+    by_name = orders(instance)
+    first = FIRST_FIT_ORDERS if len(instance) < SOFTER_FROM else LARGE_ORDERS
+
+    def placed(name: str, fit: Fit) -> tuple[str, Callable[[int], Integers | None]]:
+        return f"{name}, {fit.__name__}", lambda limit: place(instance, by_name[name](), fit, limit)
+
+    for fit, names in ((first_fit, first), (best_fit, BEST_FIT_ORDERS)):
+        yield from (placed(name, fit) for name in names)
     if not (instance.pinned or instance.misaligning or len(instance) * instance.sections > SKYLINE_WORK):
         for rule in RULES:
             yield f"{rule}, skyline", partial(lowest_plateau, instance, rule)
-    for fit, names in ((first_fit, FIRST_FIT_ORDERS), (best_fit, BEST_FIT_ORDERS)):
-        for name in (name for name in by_name if name not in names):
-            yield f"{name}, {fit.__name__}", partial(place, instance, by_name[name], fit)
+    for fit, names in ((first_fit, first), (best_fit, BEST_FIT_ORDERS)):
+        yield from (placed(name, fit) for name in by_name if name not in names)
 
 
 class Greedy:

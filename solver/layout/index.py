@@ -5,9 +5,10 @@ Compiled code is loaded at its first use, so that small problems do not wait for
 
 from __future__ import annotations
 
+import logging
 import threading
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,7 +24,7 @@ _GAP: Final = 16
 
 
 class _Kernel:
-    """The compiled module, loaded once; None where numba is missing or cannot compile."""
+    """The compiled module, loaded and tried once; None where numba is missing or cannot compile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +42,11 @@ class _Kernel:
     def _load() -> ModuleType | None:
         try:
             from solver.layout import index_kernel
-        except ImportError:
+
+            one = np.ones(1, np.int64)
+            index_kernel.grow_tree(one, np.zeros((3, 6), np.int64), np.empty((3, 3), np.int64))
+        except (ImportError, OSError, RuntimeError) as error:  # numba's own errors are RuntimeErrors or ImportErrors
+            logging.getLogger(__name__).warning("Placing without compiled code, which is slow: %s", error)
             return None
         return index_kernel
 
@@ -66,8 +71,24 @@ class Walk:
         pinned = np.flatnonzero(instance.offset != FREE)
         if len(pinned):
             self._go(pinned, module.SKY, module.PINNED)
+        self._pinned = instance.offset != FREE
 
-    def _empty(self, instance: Instance) -> object:
+    @property
+    def offsets(self) -> Integers:
+        """`FREE` where not placed."""
+        return self.buffers[:, self._module.OFFSET].copy()
+
+    def place(self, order: Integers, limit: int, *, best_fit: bool = False) -> int:
+        """Place in this order, pinned ones excepted; how far into it this got within `limit`."""
+        free = np.flatnonzero(~self._pinned[order])
+        fit = self._module.BEST if best_fit else self._module.FIRST
+        placed = self._go(order[free], limit, fit)
+        return len(order) if placed == len(free) else int(free[placed])
+
+    def cancel(self) -> None:
+        self._shelf.counts[self._module.STOP] = 1
+
+    def _empty(self, instance: Instance) -> Any:
         module, load = self._module, instance.load()
         nodes = np.zeros((len(load) + 2, 6), np.int64)
         made = module.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
@@ -86,7 +107,7 @@ class Walk:
     def _more_memory(self) -> None:
         """Twice of everything; what is in use keeps its place."""
         module, old = self._module, self._shelf
-        chunks, free = len(old.chunks), int(old.counts[0])
+        chunks, free = len(old.chunks), int(old.counts[module.FREE])
         fresh = np.arange(2 * chunks - 1, chunks - 1, -1)
         self._shelf = module.Shelf(
             old.nodes,
@@ -97,7 +118,7 @@ class Walk:
             old.cursors,
             old.counts,
         )
-        old.counts[0] = free + chunks
+        old.counts[module.FREE] = free + chunks
         self._gap = np.empty((2 * len(self._gap), 5), np.int64)
 
     def _go(self, order: Integers, limit: int, fit: int) -> int:
@@ -106,6 +127,6 @@ class Walk:
             position = self._module.place_some(
                 self._shelf, self._gap, self.buffers, order, position, limit, fit
             )
-            if self._shelf.counts[3] != self._module.MEMORY:
+            if self._shelf.counts[self._module.WHY] != self._module.MEMORY:
                 return position
             self._more_memory()
