@@ -50,16 +50,17 @@ FIRST_FIT_ORDERS: Final = ("size", "crowd-size", "area")
 
 #: All that is tried where there are very many buffers, in this order.
 LARGE_ORDERS: Final = (
-    "size",
-    "size-root-lifetime",
+    "magnitude-lifetime",
     "size-slack",
+    "size-root-lifetime",
+    "slack-size",
+    "size",
     "size-fourth-root-lifetime",
-    "octave-lifetime",
 )
 
-#: How many bytes of slack weigh as much as one byte of size. Eight to sixty-four do about as well.
-SLACK_WEIGHT: Final = 16
-BEST_FIT_ORDERS: Final = ("crowd-size", "crowd-area")
+#: What the largest slack weighs, in sizes of the largest buffer: where size leads, and where slack does.
+SIZE_LEADS: Final = 0.3
+SLACK_LEADS: Final = 4.0
 
 
 def first_fit(room: Integers, size: int) -> int:
@@ -147,17 +148,18 @@ def _place_until(instance: Instance, order: Integers, fit: Fit, limit: int) -> t
 def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
     """Placement orders by name, made when asked for. Ties fall back on the problem's order.
 
-    Size first wins most often. The next four soften it: a long life makes a buffer harder to place than
-    its size says, and slack below the bound throughout its life makes it easier.
+    Size first wins most often. The next five soften it: a long life makes a buffer harder to place than
+    its size says, and slack below the largest load throughout its life makes it easier.
     """
     size, width = instance.size, instance.end - instance.start
     area = size.astype(np.float64) * width
     return {
         "size": lambda: _sorted(-size, -width),
         "size-root-lifetime": lambda: _sorted(-size * np.sqrt(width), -size),
-        "size-slack": lambda: _sorted(_slack(instance) / SLACK_WEIGHT - size, -size),
+        "size-slack": lambda: _sorted(_slack(instance, SIZE_LEADS) - size, -size),
+        "slack-size": lambda: _sorted(_slack(instance, SLACK_LEADS) - size, -size),
         "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width)), -size),
-        "octave-lifetime": lambda: _sorted(-np.frexp(size.astype(np.float64))[1], -width),
+        "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width),
         "area": lambda: _sorted(-area, -size),
         "lifetime": lambda: _sorted(-width, -size),
         "crowd-size": lambda: _sorted(-_peak_load_seen(instance), -size),
@@ -174,11 +176,14 @@ def _sorted(*keys: npt.NDArray[Any]) -> Integers:
     return np.lexsort(keys[::-1])
 
 
-def _slack(instance: Instance) -> Integers:
-    """Bytes free below the largest load at the busiest section of each buffer's life."""
+def _slack(instance: Instance, weight: float) -> npt.NDArray[np.float64]:
+    """Bytes free below the largest load at the busiest section of each life.
+
+    Scaled: the most there is counts as `weight` of the largest buffers.
+    """
     crowd = _peak_load_seen(instance)
-    slack: Integers = crowd.max(initial=0) - crowd
-    return slack
+    slack = (crowd.max(initial=0) - crowd).astype(np.float64)
+    return slack * (weight * float(instance.size.max(initial=0)) / max(slack.max(initial=0.0), 1.0))
 
 
 def _peak_load_seen(instance: Instance) -> Integers:

@@ -15,7 +15,7 @@ from solver.layout.problem import MAX_BYTES, Deadline, Layout
 __all__ = ["GOOD_ENOUGH", "LARGE", "race"]
 
 #: Buffers from which one pass takes so long that two threads pay, and that not all orders are tried.
-LARGE: Final = 30_000
+LARGE: Final = 5000
 
 #: One part in so many of the bound: a smaller gap is not worth another pass over very many buffers.
 GOOD_ENOUGH: Final = 2000
