@@ -232,9 +232,10 @@ def _infer(
         try:
             node = resolve(operation, typed)
             kind = lookup(operation.type)
-            if len(operation.outputs) != kind.outputs:
+            wanted = max(1, len(operation.outputs)) if kind.outputs is None else kind.outputs
+            if len(operation.outputs) != wanted:
                 raise ShapeMismatchError(
-                    f"Operation {operation.id!r} ({operation.type}) has {kind.outputs} output(s), not"
+                    f"Operation {operation.id!r} ({operation.type}) has {wanted} output(s), not"
                     f" {len(operation.outputs)}.",
                     remedy="Name one operand for each output.",
                     path=("outputs",),

@@ -18,13 +18,14 @@ __all__ = ["needs_of", "node_of", "output_of"]
 Input = tuple[int, ...] | TensorType | list[int] | None
 
 
-def node_of(type_: str, inputs: Sequence[Input], **attributes: Any) -> Node:
+def node_of(type_: str, inputs: Sequence[Input], *, outputs: int = 1, **attributes: Any) -> Node:
     """The node, its outputs inferred. Raises what the operator raises."""
     names = tuple("" if each is None else f"x{i}" for i, each in enumerate(inputs))
-    operation = Operation("dense1", type_, names, ("y",), attributes)
+    defined = ("y", *(f"y{k}" for k in range(1, outputs)))
+    operation = Operation("dense1", type_, names, defined, attributes)
     operands = {n: _operand(n, each) for n, each in zip(names, inputs, strict=True) if each is not None}
-    (output,) = lookup(type_).infer(resolve(operation, operands))
-    operands["y"] = Operand("y", output, Role.INTERMEDIATE)
+    for output, inferred in zip(defined, lookup(type_).infer(resolve(operation, operands)), strict=True):
+        operands[output] = Operand(output, inferred, Role.INTERMEDIATE)
     return resolve(operation, operands)
 
 

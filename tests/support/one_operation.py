@@ -25,6 +25,9 @@ _ALIGNMENT = 64
 
 Values = Sequence[Array | None]
 
+#: The derivative of the only output, or one for each; None where nothing depends on an output.
+Derivatives = Array | Sequence[Array | None]
+
 
 def poisoned(type_: TensorType) -> Array:
     """A C-contiguous array at a multiple of 64 bytes, full of poison."""
@@ -49,21 +52,22 @@ class OneOperation:
         values: Values,
         *,
         scratch_budget: int = DEFAULT_SCRATCH_BUDGET,
+        outputs: int = 1,
         **attributes: Any,
     ) -> None:
         self.kind = lookup(type_)
         self.values = [None if value is None else placed(np.asarray(value)) for value in values]
         self.kernels = kernels_for(type_)
         names = tuple("" if value is None else f"x{i}" for i, value in enumerate(self.values))
-        outputs = tuple(f"y{i}" for i in range(self.kind.outputs))
-        operation = Operation("op", type_, names, outputs, attributes)
+        defined = tuple(f"y{i}" for i in range(self.kind.outputs or outputs))
+        operation = Operation("op", type_, names, defined, attributes)
         operands = {
             name: _operand(name, value)
             for name, value in zip(names, self.values, strict=True)
             if value is not None
         }
         self.types = self.kind.infer(resolve(operation, operands, scratch_budget))
-        for name, output in zip(outputs, self.types, strict=True):
+        for name, output in zip(defined, self.types, strict=True):
             operands[name] = Operand(name, output, Role.INTERMEDIATE)
         self.node: Node = resolve(operation, operands, scratch_budget)
 
@@ -83,7 +87,11 @@ class OneOperation:
         return outputs, self.kernels.forward(call)
 
     def forward(self) -> Array:
-        """The first output, computed twice; the second run starts from the results of the first."""
+        """The first output."""
+        return self.forward_all()[0]
+
+    def forward_all(self) -> list[Array]:
+        """All outputs, computed twice; the second run starts from the results of the first."""
         before = _bytes(self.values)
         outputs, step = self.prepare_forward()
         step()
@@ -91,27 +99,28 @@ class OneOperation:
         step()
         assert _bytes(outputs) == first, "the forward step depends on what its memory held"
         assert _bytes(self.values) == before, "the forward step changed an input"
-        return outputs[0]
+        return outputs
 
     def needs(self, *wanted: int) -> BackwardNeeds:
         return self.kind.backward(self.node, frozenset(wanted))
 
-    def prepare_backward(self, dy: Array, *wanted: int) -> tuple[dict[int, Array], Callable[[], None]]:
+    def prepare_backward(self, dy: Derivatives, *wanted: int) -> tuple[dict[int, Array], Callable[[], None]]:
         """(derivatives of the inputs in `wanted`, the prepared step), given the derivative of Y."""
-        needs, y = self.needs(*wanted), self.forward()
+        needs, y = self.needs(*wanted), self.forward_all()
+        given = [dy] if isinstance(dy, np.ndarray) else dy
         dx = {i: poisoned(self.node.input(i)) for i in wanted}
         call = Call(
             self.node,
             x=tuple(value if i in needs.inputs else None for i, value in enumerate(self.values)),
-            y=(y if 0 in needs.outputs else None,),
-            dy=(placed(dy),),
+            y=tuple(value if k in needs.outputs else None for k, value in enumerate(y)),
+            dy=tuple(None if value is None else placed(value) for value in given),
             dx=tuple(dx.get(i) for i in range(len(self.values))),
             saved={name: self.saved[name] for name in needs.saved},
             scratch=_arrays(needs.scratch),
         )
         return dx, self.kernels.backward(call)
 
-    def backward(self, dy: Array, *wanted: int) -> dict[int, Array]:
+    def backward(self, dy: Derivatives, *wanted: int) -> dict[int, Array]:
         before = _bytes(self.values)
         dx, step = self.prepare_backward(dy, *wanted)
         step()
@@ -123,7 +132,7 @@ class OneOperation:
 
     # ---------------------------------------------------------------------------------- derivatives
 
-    def central_difference(self, dy: Array, position: int, step: float = 1e-6) -> Array:
+    def central_difference(self, dy: Sequence[Array | None], position: int, step: float = 1e-6) -> Array:
         """d sum(Y dY) / dX at `position`, element by element; float64 inputs only."""
         x = self.values[position]
         assert x is not None
@@ -134,7 +143,8 @@ class OneOperation:
         def weighted(value: float, index: tuple[int, ...]) -> float:
             x[index] = value
             run()
-            return float(np.sum(outputs[0] * dy))
+            pairs = zip(outputs, dy, strict=True)
+            return sum(float(np.sum(output * each)) for output, each in pairs if each is not None)
 
         for index in np.ndindex(x.shape):
             kept = float(x[index])
@@ -145,7 +155,8 @@ class OneOperation:
 
     def assert_derivatives(self, tolerance: float = 1e-6) -> None:
         """Every set of wanted derivatives agrees with central differences."""
-        dy = np.random.default_rng(5).standard_normal(self.types[0].shape)
+        rng = np.random.default_rng(5)
+        dy = [rng.standard_normal(t.shape) if t.dtype.is_floating else None for t in self.types]
         positions = sorted(self.kind.differentiable(self.node))
         expected = {i: self.central_difference(dy, i) for i in positions}
         for wanted in _subsets(positions):

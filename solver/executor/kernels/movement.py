@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present
+from solver.executor.kernels._blocks import Step, bound, present, run_all, sum_steps, with_small_buffers
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.movement import padding
 from solver.graph.types import Array
@@ -71,9 +71,35 @@ def _pad_backward(call: Call) -> Step:
     return bound(np.copyto, dx, _inside(call, dy))
 
 
+def _expand_forward(call: Call) -> Step:
+    x, y = present(call.x[0], call.y[0])
+    return with_small_buffers(bound(np.copyto, y, x))
+
+
+def _expand_backward(call: Call) -> Step:
+    dy, dx = present(call.dy[0], call.dx[0])
+    return with_small_buffers(run_all(sum_steps(dy, dx, call.scratch.get("partial"))))
+
+
+def _cast_forward(call: Call) -> Step:
+    x, y = present(call.x[0], call.y[0])
+    return with_small_buffers(bound(np.copyto, y, x, casting="unsafe"))
+
+
+def _cast_backward(call: Call) -> Step:
+    dy, dx = present(call.dy[0], call.dx[0])
+    return with_small_buffers(bound(np.copyto, dx, dy))
+
+
+_FLAT = Kernels(_flat_forward, _flat_backward)
+
 KERNELS: Mapping[str, Kernels] = {
-    "Reshape": Kernels(_flat_forward, _flat_backward),
-    "Flatten": Kernels(_flat_forward, _flat_backward),
+    "Reshape": _FLAT,
+    "Flatten": _FLAT,
+    "Squeeze": _FLAT,
+    "Unsqueeze": _FLAT,
     "Transpose": Kernels(_transpose_forward, _transpose_backward),
     "Pad": Kernels(_pad_forward, _pad_backward),
+    "Expand": Kernels(_expand_forward, _expand_backward),
+    "Cast": Kernels(_cast_forward, _cast_backward),
 }

@@ -11,10 +11,13 @@ from solver.graph.types import DType, TensorType
 
 __all__ = [
     "BLOCK_ELEMENTS",
+    "attribute_or_input",
     "axis_in_range",
     "bad_attribute",
     "block",
     "broadcast_shape",
+    "constant_input",
+    "distinct_axes",
     "same_floating",
 ]
 
@@ -63,3 +66,36 @@ def broadcast_shape(node: Node, left: TensorType, right: TensorType) -> tuple[in
     if any(a != b and 1 not in (a, b) for a, b in zip(*shapes, strict=True)):
         raise node.mismatch("expected shapes that broadcast against each other")
     return tuple(math.prod({a, b}) for a, b in zip(*shapes, strict=True))
+
+
+def constant_input(node: Node, position: int, what: str) -> tuple[int, ...]:
+    """Elements of a constant integer input. Raises ShapeMismatchError when it is not one."""
+    node.input(position)
+    found = node.constants[position]
+    if found is None:
+        raise node.mismatch(f"expected {what} (input {position}) to be a constant integer tensor")
+    return found
+
+
+def attribute_or_input(node: Node, key: str, position: int) -> tuple[int, ...] | None:
+    """Integers from a constant input or, as older versions of ONNX have it, from an attribute.
+
+    Raises AttributeRuleError when they are given twice.
+    """
+    given: tuple[int, ...] | None = node.attributes[key]
+    if not node.has_input(position):
+        return given
+    if given is not None:
+        raise bad_attribute(node, key, f"is also given as input {position}; give it once")
+    return constant_input(node, position, f"the {key}")
+
+
+def distinct_axes(node: Node, axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """`axes` counted from the front. Raises ShapeMismatchError for axes out of range or repeated."""
+    given = list(axes)
+    if any(not -rank <= axis < rank for axis in given):
+        raise node.mismatch(f"the axes {given} must lie in [{-rank}, {rank - 1}]")
+    found = tuple(axis % rank for axis in given)
+    if len(set(found)) != len(found):
+        raise node.mismatch(f"the axes {given} name an axis twice")
+    return found

@@ -23,6 +23,7 @@ from solver.graph.types import AttributeValue, DType, Operation, TensorType
 __all__ = [
     "ACTIVATIONS",
     "DEFAULT_SCRATCH_BUDGET",
+    "MAX_INPUTS",
     "Attribute",
     "BackwardNeeds",
     "Node",
@@ -38,6 +39,9 @@ ACTIVATIONS = ("None", "Relu", "Relu6", "Sigmoid", "Tanh")
 #: 2 MiB keeps a chunk of columns in the second-level cache of common CPUs; a kernel takes at
 #: least one example at a time, so a single example may exceed it.
 DEFAULT_SCRATCH_BUDGET = 2 * 1024 * 1024
+
+#: Inputs of an operator that takes any number of them.
+MAX_INPUTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,8 @@ class OperationType(ABC):
     name: ClassVar[str]
     #: Smallest and largest number of inputs.
     arity: ClassVar[tuple[int, int]]
-    outputs: ClassVar[int] = 1
+    #: Number of outputs; nothing where an operation has as many as it names, one at least.
+    outputs: ClassVar[int | None] = 1
     #: Own attributes. `activation` is added to those of operators with `fuses_activation`.
     attributes: ClassVar[Mapping[str, Attribute]] = {}
     fuses_activation: ClassVar[bool] = False

@@ -1,14 +1,22 @@
-"""Movement: operators that copy elements to other places. Their backward pass reads dY alone."""
+"""Movement: operators that copy elements, one by one, elsewhere. Their backward pass reads dY alone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
-from solver.graph.ops._shared import bad_attribute
+from solver.graph.ops._shared import (
+    attribute_or_input,
+    bad_attribute,
+    block,
+    broadcast_shape,
+    constant_input,
+    distinct_axes,
+)
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType
-from solver.graph.types import TensorType
+from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "padding"]
 
@@ -19,15 +27,6 @@ class _Movement(OperationType):
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
         return BackwardNeeds()
-
-
-def _constant(node: Node, position: int, what: str) -> tuple[int, ...]:
-    """Elements of a constant integer input. Raises ShapeMismatchError when it is not one."""
-    node.input(position)
-    found = node.constants[position]
-    if found is None:
-        raise node.mismatch(f"expected {what} (input {position}) to be a constant integer tensor")
-    return found
 
 
 class _Reshape(_Movement):
@@ -43,7 +42,7 @@ class _Reshape(_Movement):
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         data = node.input(0)
-        asked = _constant(node, 1, "the shape")
+        asked = constant_input(node, 1, "the shape")
         shape = tuple(self._dimension(node, i, size) for i, size in enumerate(asked))
         if shape.count(-1) > 1:
             raise node.mismatch(f"the shape {list(asked)} leaves more than one dimension open")
@@ -104,13 +103,9 @@ def padding(node: Node) -> tuple[tuple[int, int], ...]:
     Raises ShapeMismatchError for negative pads, for a wrong number of them and for repeated axes.
     """
     rank = len(node.input(0).shape)
-    pads = _constant(node, 1, "pads")
-    named = _constant(node, 3, "axes") if node.has_input(3) else tuple(range(rank))
-    if any(not -rank <= axis < rank for axis in named):
-        raise node.mismatch(f"the axes {list(named)} must lie in [{-rank}, {rank - 1}]")
-    axes = [axis % rank for axis in named]
-    if len(set(axes)) != len(axes):
-        raise node.mismatch(f"the axes {list(named)} name an axis twice")
+    pads = constant_input(node, 1, "pads")
+    named = constant_input(node, 3, "axes") if node.has_input(3) else tuple(range(rank))
+    axes = distinct_axes(node, named, rank)
     if len(pads) != 2 * len(axes):
         raise node.mismatch(f"expected {2 * len(axes)} pads, two for each padded axis, not {len(pads)}")
     if min(pads, default=0) < 0:
@@ -144,4 +139,99 @@ class _Pad(_Movement):
         return (TensorType(tuple(size + before + after for size, (before, after) in pairs), data.dtype),)
 
 
-OPERATORS: tuple[OperationType, ...] = (_Reshape(), _Flatten(), _Transpose(), _Pad())
+class _Squeeze(_Movement):
+    """Without the axes given, which have size 1; without axes, without all of size 1."""
+
+    name = "Squeeze"
+    arity = (1, 2)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"axes": Attribute("ints")}
+    constant_inputs = frozenset({1})
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        shape, given = node.input(0).shape, attribute_or_input(node, "axes", 1)
+        if given is None:
+            return (TensorType(tuple(size for size in shape if size != 1), node.input(0).dtype),)
+        axes = distinct_axes(node, given, len(shape))
+        if any(shape[axis] != 1 for axis in axes):
+            raise node.mismatch(f"expected axes of size 1, which of {list(given)} not all are")
+        kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        return (TensorType(kept, node.input(0).dtype),)
+
+
+class _Unsqueeze(_Movement):
+    """With an axis of size 1 at each of the places given, counted in Y."""
+
+    name = "Unsqueeze"
+    arity = (1, 2)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"axes": Attribute("ints")}
+    constant_inputs = frozenset({1})
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        given = attribute_or_input(node, "axes", 1)
+        if given is None:
+            raise node.mismatch("expected the axes as input 1")
+        shape = list(node.input(0).shape)
+        for axis in sorted(distinct_axes(node, given, len(shape) + len(given))):
+            shape.insert(axis, 1)
+        return (TensorType(tuple(shape), node.input(0).dtype),)
+
+
+class _Expand(_Movement):
+    """X broadcast against the constant `shape`; its derivative is summed over the axes that grew."""
+
+    name = "Expand"
+    arity = (2, 2)
+    constant_inputs = frozenset({1})
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data, asked = node.input(0), constant_input(node, 1, "the shape")
+        if any(size < 1 for size in asked):
+            raise node.mismatch(f"the shape {list(asked)} must be of positive dimensions")
+        return (TensorType(broadcast_shape(node, data, TensorType(asked, data.dtype)), data.dtype),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        data = node.input(0)
+        if data.elements == node.outputs[0].elements:
+            return BackwardNeeds()
+        return BackwardNeeds(scratch=(block("partial", data.elements, data.dtype),))
+
+
+#: ONNX's numbers of our element types.
+_ELEMENT_TYPES: Mapping[int, DType] = MappingProxyType(
+    {
+        1: DType.FLOAT32,
+        2: DType.UINT8,
+        6: DType.INT32,
+        7: DType.INT64,
+        9: DType.BOOL,
+        11: DType.FLOAT64,
+    }
+)
+
+
+class _Cast(_Movement):
+    """The same elements in another type, `to`: 1 float32, 2 uint8, 6 int32, 7 int64, 9 bool, 11 float64.
+
+    Only from one floating type to the other has it a derivative, cast back.
+    """
+
+    name = "Cast"
+    arity = (1, 1)
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "to": Attribute("int", required=True, choices=tuple(_ELEMENT_TYPES)),
+        "saturate": Attribute("int", default=1, choices=(0, 1)),
+        "round_mode": Attribute("string", default="up"),
+    }
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        return (TensorType(node.input(0).shape, _ELEMENT_TYPES[node.attributes["to"]]),)
+
+    def differentiable(self, node: Node) -> frozenset[int]:
+        target = _ELEMENT_TYPES[node.attributes["to"]]
+        return super().differentiable(node) if target.is_floating else frozenset()
+
+
+OPERATORS: tuple[OperationType, ...] = (
+    *(_Reshape(), _Flatten(), _Transpose(), _Pad()),
+    *(_Squeeze(), _Unsqueeze(), _Expand(), _Cast()),
+)

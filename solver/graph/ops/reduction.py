@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import bad_attribute, block, same_floating
+from solver.graph.ops._shared import attribute_or_input, block, distinct_axes, same_floating
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
 from solver.graph.types import DType, TensorType
 
@@ -22,21 +22,11 @@ def reduced_axes(node: Node) -> frozenset[int]:
     No axes means all of them, or none with `noop_with_empty_axes`. Raises AttributeRuleError for
     axes given twice, ShapeMismatchError for axes out of range or repeated.
     """
-    rank, axes = len(node.input(0).shape), node.attributes["axes"]
-    if node.has_input(1):
-        if axes is not None:
-            raise bad_attribute(node, "axes", "is also given as input 1; give it once")
-        axes = node.constants[1]
-        if axes is None:
-            raise node.mismatch("expected the axes (input 1) to be a constant integer tensor")
+    rank = len(node.input(0).shape)
+    axes = attribute_or_input(node, "axes", 1)
     if not axes:
         return frozenset() if node.attributes["noop_with_empty_axes"] else frozenset(range(rank))
-    if any(not -rank <= axis < rank for axis in axes):
-        raise node.mismatch(f"the axes {list(axes)} must lie in [{-rank}, {rank - 1}]")
-    found = frozenset(axis % rank for axis in axes)
-    if len(found) != len(axes):
-        raise node.mismatch(f"the axes {list(axes)} name an axis twice")
-    return found
+    return frozenset(distinct_axes(node, axes, rank))
 
 
 def kept_shape(node: Node) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ _EMPTY = "an operand has at least one element"
 _INDICES = "MaxPool has one output; where the maxima are is scratch of its own, not ONNX's indices"
 
 EXCLUDED = {
+    **{n: _NO_SUCH_TYPE for n, c in node_cases().items() if c.operator == "Cast" and c.has_foreign_types},
     **{f"test_{op}_{t}": _NO_SUCH_TYPE for op in ("add", "sub", "mul") for t in ("int8", "int16")},
     **{
         f"test_{op}_uint{bits}": _NO_SUCH_TYPE for op in ("add", "sub", "mul", "div") for bits in (16, 32, 64)
@@ -53,12 +54,14 @@ PASSING = {
     "Abs": 1,
     "Add": 2,
     "AveragePool": 20,
+    "Cast": 2,
     "Clip": 9,
     "Conv": 6,
     "Div": 3,
     "Elu": 3,
     "Erf": 1,
     "Exp": 2,
+    "Expand": 2,
     "Flatten": 9,
     "Gelu": 4,
     "Gemm": 11,
@@ -84,10 +87,12 @@ PASSING = {
     "Sigmoid": 2,
     "Softmax": 7,
     "Sqrt": 2,
+    "Squeeze": 2,
     "Sub": 3,
     "Swish": 1,
     "Tanh": 2,
     "Transpose": 7,
+    "Unsqueeze": 7,
 }
 
 
@@ -115,4 +120,4 @@ def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
 
 def test_how_many_pass() -> None:
     ours = [case for case in node_cases().values() if case.name not in EXCLUDED]
-    assert len(ours) >= sum(PASSING.values()) == 192
+    assert len(ours) >= sum(PASSING.values()) == 205

@@ -1,8 +1,9 @@
-"""Reshape, Flatten, Transpose and Pad: forward against ONNX, derivatives, memory."""
+"""Movement of elements: forward against ONNX, derivatives, memory."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,15 @@ CASES: list[tuple[str, list[Array | None], dict[str, Any]]] = [
     ("Pad", [np.array([0, 0, 0, 0, 0, 0])], {}),
     ("Pad", [np.array([1, 2]), None, np.array([1])], {}),
     ("Pad", [np.array([1, 2, 3, 4]), np.asarray(1.5), np.array([-1, 0])], {}),
+    ("Unsqueeze", [np.array([0])], {}),
+    ("Unsqueeze", [np.array([-1, 1, 0])], {}),
+    ("Expand", [np.array([2, 3, 4])], {}),
+    ("Expand", [np.array([1])], {}),
+    ("Expand", [np.array([5, 1, 1, 4])], {}),
+    ("Cast", [], {"to": 1}),
+    ("Cast", [], {"to": 6}),
+    ("Cast", [], {"to": 7}),
+    ("Cast", [], {"to": 11}),
 ]
 NAMES = [f"{type_}-{i}" for i, (type_, _, _) in enumerate(CASES)]
 
@@ -44,7 +54,8 @@ def test_forward_is_onnx(type_: str, more: list[Array | None], attributes: dict[
 
 @pytest.mark.parametrize(("type_", "more", "attributes"), CASES, ids=NAMES)
 def test_derivatives(type_: str, more: list[Array | None], attributes: dict[str, Any]) -> None:
-    OneOperation(type_, [normal(2, 3, 4), *more], **attributes).assert_derivatives()
+    tolerance = 1e-6 if attributes.get("to") != 1 else 1e-1  # of a difference of float32 numbers
+    OneOperation(type_, [normal(2, 3, 4), *more], **attributes).assert_derivatives(tolerance)
 
 
 @pytest.mark.parametrize(("type_", "more", "attributes"), CASES, ids=NAMES)
@@ -52,7 +63,8 @@ def test_backward_reads_nothing_but_the_derivative(
     type_: str, more: list[Array | None], attributes: dict[str, Any]
 ) -> None:
     needs = OneOperation(type_, [normal(2, 3, 4), *more], **attributes).needs(0)
-    assert needs == BackwardNeeds()
+    assert replace(needs, scratch=()) == BackwardNeeds()
+    assert not needs.scratch or type_ == "Expand"
 
 
 def test_pad_by_attribute_value() -> None:
@@ -73,6 +85,10 @@ def test_a_scalar_becomes_a_vector_and_back() -> None:
         ("Flatten", [], {}),
         ("Transpose", [], {"perm": (2, 0, 1)}),
         ("Pad", [np.array([0, 1, 2, 0, 1, 2])], {}),
+        ("Unsqueeze", [np.array([0])], {}),
+        ("Expand", [np.array([3, 1, 1, 1])], {}),
+        ("Cast", [], {"to": 11}),
+        ("Cast", [], {"to": 1}),
     ],
 )
 def test_nothing_of_tensor_size_is_allocated(
@@ -80,5 +96,64 @@ def test_nothing_of_tensor_size_is_allocated(
 ) -> None:
     operation = OneOperation(type_, [normal(20, 100, 150, dtype="float32"), *more], **attributes)
     assert allocated(operation.prepare_forward()[1]) < 64 * 1024
-    dy = normal(*operation.types[0].shape, dtype="float32")
+    dy = normal(*operation.types[0].shape, dtype=operation.types[0].dtype.value)
     assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("shape", "more", "attributes"),
+    [
+        ((1, 3, 1, 4), [np.array([0])], {}),
+        ((1, 3, 1, 4), [np.array([-2, 0])], {}),
+        ((1, 3, 1, 4), [], {}),
+        ((1, 1), [], {}),
+        ((3, 1, 4), [], {"axes": (1,)}),
+    ],
+)
+def test_squeeze(shape: tuple[int, ...], more: list[Array], attributes: dict[str, Any]) -> None:
+    operation = OneOperation("Squeeze", [normal(*shape), *more], **attributes)
+    opset = 11 if attributes else 18
+    expected = onnx_reference("Squeeze", [normal(*shape), *more], attributes, opset=opset)
+    assert operation.forward().shape == expected.shape
+    np.testing.assert_array_equal(operation.forward(), expected)
+    operation.assert_derivatives()
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked"),
+    [
+        ((3, 1), [3, 4]),
+        ((1,), [2, 3]),
+        ((), [2, 3]),
+        ((4, 1, 3), [2, 1, 5, 1]),
+        ((70, 1), [70, 1200]),
+        ((1200,), [70, 1200]),
+    ],
+)
+def test_expand_sums_what_it_spread(shape: tuple[int, ...], asked: list[int]) -> None:
+    operation = OneOperation("Expand", [normal(*shape), np.array(asked)])
+    y = np.broadcast_to(normal(*shape), np.broadcast_shapes(shape, tuple(asked)))
+    np.testing.assert_array_equal(operation.forward(), y)
+    dy = normal(*y.shape)
+    padded = (1,) * (dy.ndim - len(shape)) + shape
+    axes = tuple(i for i, size in enumerate(padded) if size == 1)
+    expected = dy.sum(axis=axes, keepdims=True).reshape(shape)
+    np.testing.assert_allclose(operation.backward(dy, 0)[0], expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("to", [1, 2, 6, 7, 9, 11])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+def test_cast_from_every_type_to_every_type(dtype: str, to: int) -> None:
+    values = np.array([0, 1, 2, 100]).astype(dtype)
+    operation = OneOperation("Cast", [values], to=to)
+    expected = onnx_reference("Cast", [values], {"to": to})
+    assert operation.forward().dtype == expected.dtype
+    np.testing.assert_array_equal(operation.forward(), expected)
+    floating = dtype.startswith("float") and to in (1, 11)
+    assert operation.kind.differentiable(operation.node) == ({0} if floating else set())
+
+
+def test_the_derivative_of_a_cast_is_cast_back() -> None:
+    found = OneOperation("Cast", [np.ones(3, np.float32)], to=11).backward(np.array([1.0, 0.1, -2]), 0)[0]
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.array([1.0, 0.1, -2], np.float32))

@@ -1,4 +1,4 @@
-"""Reshape, Flatten, Transpose and Pad: shapes and refusals."""
+"""Movement of elements: shapes and refusals."""
 
 from __future__ import annotations
 
@@ -138,3 +138,64 @@ def test_what_decides_a_shape_must_be_constant(type_: str, position: int) -> Non
         ShapeMismatchError, match=f"Input {position} of operation 'dense1' .*integer constant"
     ):
         node_of(type_, inputs[: position + 1])
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs", "attributes", "shape"),
+    [
+        ("Squeeze", [(1, 3, 1)], {}, (3,)),
+        ("Squeeze", [(1, 3, 1), [-1]], {}, (1, 3)),
+        ("Squeeze", [(1, 3, 1), []], {}, (1, 3, 1)),
+        ("Squeeze", [(1, 3, 1)], {"axes": (0,)}, (3, 1)),
+        ("Squeeze", [(1,)], {}, ()),
+        ("Unsqueeze", [(2, 3), [0]], {}, (1, 2, 3)),
+        ("Unsqueeze", [(2, 3), [3, 0]], {}, (1, 2, 3, 1)),
+        ("Unsqueeze", [(2, 3), [-1]], {}, (2, 3, 1)),
+        ("Unsqueeze", [()], {"axes": (0, 1)}, (1, 1)),
+        ("Expand", [(3, 1), [3, 4]], {}, (3, 4)),
+        ("Expand", [(3, 4), [2, 1, 1]], {}, (2, 3, 4)),
+        ("Expand", [(3, 4), []], {}, (3, 4)),
+        ("Cast", [(3, 4)], {"to": 7}, (3, 4)),
+    ],
+)
+def test_other_shapes(
+    type_: str, inputs: list[Input], attributes: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    assert output_of(type_, inputs, **attributes) == shape
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs", "attributes", "reason"),
+    [
+        ("Squeeze", [(1, 3), [1]], {}, r"axes of size 1, which of \[1\] not all are"),
+        ("Squeeze", [(1, 3), [2]], {}, r"axes \[2\] must lie in \[-2, 1\]"),
+        ("Squeeze", [(1, 3), [0, -2]], {}, "name an axis twice"),
+        ("Unsqueeze", [(1, 3), [3]], {}, r"axes \[3\] must lie in \[-3, 2\]"),
+        ("Unsqueeze", [(1, 3), [1, 1]], {}, "name an axis twice"),
+        ("Unsqueeze", [(1, 3)], {}, "expected the axes as input 1"),
+        ("Expand", [(2, 3), [2, 4]], {}, "shapes that broadcast"),
+        ("Expand", [(2, 3), [0, 3]], {}, "positive dimensions"),
+        ("Expand", [(2, 3), [-1, 3]], {}, "positive dimensions"),
+    ],
+)
+def test_other_refusals(type_: str, inputs: list[Input], attributes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ShapeMismatchError, match=rf"'dense1' \({type_}\).*{reason}"):
+        node_of(type_, inputs, **attributes)
+
+
+def test_axes_are_given_once() -> None:
+    for type_ in ("Squeeze", "Unsqueeze"):
+        with pytest.raises(AttributeRuleError, match="also given as input 1"):
+            node_of(type_, [(1, 3), [0]], axes=(0,))
+
+
+@pytest.mark.parametrize("to", [0, 3, 10, 16])
+def test_cast_refuses_types_that_operands_do_not_have(to: int) -> None:
+    with pytest.raises(AttributeRuleError, match="Attribute 'to' of operation 'dense1'"):
+        node_of("Cast", [(2, 3)], to=to)
+
+
+def test_expand_needs_scratch_only_where_it_grows() -> None:
+    assert needs_of("Expand", [(2, 3), [1, 1]], (0,))[2] == BackwardNeeds()
+    (request,) = needs_of("Expand", [(2, 1), [2, 3]], (0,))[2].scratch
+    assert request.type.shape == (2,)

@@ -17,7 +17,7 @@ HERE = {
     "arithmetic": ("Add", "Sub", "Mul", "Div", "Pow"),
     "linear": ("Gemm", "MatMul"),
     "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
-    "movement": ("Reshape", "Flatten", "Transpose", "Pad"),
+    "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
 }
