@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.console import Exit, print_json, read_document, reporting, write_document
-from service.version import version
 
 if TYPE_CHECKING:
     from solver.plan import PlanOptions
@@ -55,6 +54,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for s
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from service.version import version
+
         typer.echo(f"arenaplan {version()}")
         raise typer.Exit
 
@@ -175,11 +176,9 @@ def solve(
     """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
     with reporting(as_json=as_json, document=str(problem)):
         from service import layouts
-        from solver import documents
+        from solver.plan import LayoutOptions
 
-        given: dict[str, Any] = {"solver": solver, "capacity": capacity, "alignment": alignment}
-        given |= {"deadline_seconds": deadline}
-        options = documents.load_layout_options({k: v for k, v in given.items() if v is not None})
+        options = LayoutOptions(solver, capacity, alignment, deadline)
         layouts.run(problem, options, output, plot, as_json=as_json)
 
 

@@ -1,25 +1,31 @@
-"""Bare buffers on the command line: a problem from a file, its layout into another, and as a picture."""
+"""Bare buffers on the command line: a problem from a file, its layout into another, and as a picture.
+
+Scripts call this once a model, with CSV on both sides: what that needs not is imported where it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
+import typer
 
 from service.console import print_json, read_document, write_document
-from solver import documents, exporters, importers
+from solver import exporters, importers
 from solver.errors import OptionsError
-from solver.exporters import memory_map
 from solver.layout import Layout, Outcome, Problem
 from solver.placement import place
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
-__all__ = ["Painter", "Source", "described", "painter", "read_source", "run", "summary"]
+if TYPE_CHECKING:
+    from solver.exporters.memory_map import Scene
+
+__all__ = ["Painter", "Source", "described", "painter", "read_source", "run", "summary", "waiting"]
 
 _JSON: Final = ".json"
 _CSV: Final = ".csv"
@@ -42,10 +48,10 @@ def read_source(path: Path) -> Source:
     """Buffers document or MiniMalloc's CSV; what the text begins with decides, not the name."""
     data = read_document(path)
     name = "standard input" if str(path) == "-" else path.name
-    if data.lstrip()[:1] in (b"{", b"["):
+    if data.lstrip()[:1] in (b"{", b"[") or (not data.strip() and path.suffix.lower() == _JSON):
+        from solver import documents
+
         return Source(name, documents.load_buffers(data), None, _JSON)
-    if not data.strip() and path.suffix.lower() == _JSON:
-        documents.load_buffers(data)  # which says that it is empty
     table = importers.load_minimalloc(data)
     return Source(name, table.problem, table.incumbent(), _CSV)
 
@@ -54,6 +60,8 @@ def painter(path: Path | None) -> Painter | None:
     """How to write a memory map to `path`, by its suffix; fails now rather than after the search."""
     if path is None:
         return None
+    from solver.exporters import memory_map
+
     formats = {".png": memory_map.to_png, ".svg": memory_map.to_svg}
     encode = formats.get(path.suffix.lower())
     if encode is None:
@@ -66,13 +74,15 @@ def painter(path: Path | None) -> Painter | None:
 
 def _paint(
     path: Path,
-    encode: Callable[[memory_map.Scene], bytes],
+    encode: Callable[[Scene], bytes],
     name: str,
     problem: Problem,
     layout: Layout,
     about: str,
     lower_bound: int,
 ) -> None:
+    from solver.exporters import memory_map
+
     title = f"{name}: {len(problem.buffers):,} buffers"
     scene = memory_map.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
     write_document(path, encode(scene))
@@ -82,14 +92,34 @@ def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, 
     """Solve the problem of a file and write its layout, as CSV or JSON by the name of the output."""
     paint = painter(plot)
     source = read_source(path)
-    console = Console(stderr=True)
-    with console.status(f"placing {len(source.problem.buffers):,} buffers of {source.name}"):
+    kind = _kind(output, source)
+    with waiting(f"placing {len(source.problem.buffers):,} buffers of {source.name}"):
         placed = place(source.problem, options, incumbent=source.hinted)
-    write_document(output, _solution(placed, _kind(output, source)))
+    beside = str(output) == "-"
+    if kind == _JSON or (as_json and not beside):
+        from solver import documents
+
+        placed = documents.seal_layout(placed)
+    write_document(output, _solution(placed, kind))
     if paint is not None:
         about = described(placed.certificate)
         paint(source.name, placed.problem, placed.layout, about, placed.certificate.lower_bound)
-    _print_summary(source, placed, as_json=as_json, beside=str(output) == "-")
+    if as_json and not beside:
+        print_json(summary(placed))
+    elif not as_json and (not beside or sys.stderr.isatty()):
+        typer.echo(_sentence(source, placed), err=beside)
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """A line on standard error while something takes its time, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
 
 
 def _kind(output: Path, source: Source) -> str:
@@ -99,6 +129,8 @@ def _kind(output: Path, source: Source) -> str:
 
 def _solution(placed: PlacedBuffers, kind: str) -> bytes:
     if kind == _JSON:
+        from solver import documents
+
         return documents.dump_layout(placed, indent=2) + b"\n"
     return exporters.dump_minimalloc(placed.problem, placed.layout)
 
@@ -127,24 +159,10 @@ def summary(placed: PlacedBuffers) -> dict[str, Any]:
     }
 
 
-def _print_summary(source: Source, placed: PlacedBuffers, *, as_json: bool, beside: bool) -> None:
-    """`beside`: standard output holds the layout, so the table goes to a terminal's standard error."""
-    if as_json and not beside:
-        print_json(summary(placed))
-    elif not as_json:
-        console = Console(stderr=beside)
-        if not beside or console.is_terminal:
-            console.print(_summary_table(source, placed))
-
-
-def _summary_table(source: Source, placed: PlacedBuffers) -> Table:
-    certificate = placed.certificate
-    table = Table(title=f"{source.name}: {len(placed.problem.buffers):,} buffers", title_justify="left")
-    for heading in ("peak", "lower bound", "gap"):
-        table.add_column(heading, justify="right")
-    for heading in ("status", "proof", "solver"):
-        table.add_column(heading)
-    proof = certificate.proof.value if certificate.proof else "-"
-    figures = (f"{placed.layout.peak:,}", f"{certificate.lower_bound:,}", f"{placed.gap:.2%}")
-    table.add_row(*figures, certificate.status.value, proof, certificate.solver)
-    return table
+def _sentence(source: Source, placed: PlacedBuffers) -> str:
+    """``A.csv: 154 buffers in 1,048,576 bytes, optimal (max-load), solver portfolio/greedy``."""
+    bound = placed.certificate.lower_bound
+    gap = "" if placed.layout.peak == bound else f"{placed.gap:.2%} above the lower bound {bound:,}, "
+    count = len(placed.problem.buffers)
+    size = f"{count:,} buffers in {placed.layout.peak:,} bytes"
+    return f"{source.name}: {size}, {gap}{described(placed.certificate)}"

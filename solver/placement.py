@@ -1,10 +1,9 @@
-"""The third door, from end to end: buffers -> layout -> certificate, sealed."""
+"""The third door, from end to end: options, buffers -> layout -> certificate."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from solver.documents import seal_layout
 from solver.errors import CapacityError, OptionsError
 from solver.layout import SOLVERS, Deadline, Layout, Outcome, Problem, live_at, solve
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
@@ -21,9 +20,9 @@ def place(
     """Place every buffer under the capacity, or as low as possible without one.
 
     The search starts from `incumbent` if there is one. Without `options.deadline_seconds` the same
-    arguments give the same layout, byte for byte. Raises ProblemError for buffers that no solver can
-    take, OptionsError for an option out of range, CapacityError when no layout within the capacity was
-    found.
+    arguments give the same layout. The digest is left to `documents.seal_layout`. Raises ProblemError for
+    buffers that no solver can take, OptionsError for an option out of range, CapacityError when no
+    layout within the capacity was found.
     """
     options = options or LayoutOptions()
     problem = prepare(problem, options)
@@ -37,7 +36,7 @@ def place(
     certificate = Certificate(
         outcome.status, outcome.proof, outcome.lower_bound, outcome.witness_step, outcome.solver
     )
-    return seal_layout(PlacedBuffers(problem, options, layout, certificate, outcome.deterministic))
+    return PlacedBuffers(problem, options, layout, certificate, outcome.deterministic)
 
 
 def _check(options: LayoutOptions) -> None:

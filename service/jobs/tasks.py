@@ -153,6 +153,7 @@ def _own_capacity(options: LayoutOptions) -> Iterator[None]:
 
 
 def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -> None:
+    placed = documents.seal_layout(placed)
     facts = {
         "key": key,
         "digest": placed.digest,
@@ -170,7 +171,7 @@ def _send_layout_fallback(problem: Buffers, options: LayoutOptions, channel: Cha
     with contextlib.suppress(CapacityError):
         placed = placement.place(problem, greedy)
         late = dataclasses.replace(placed, options=options, deterministic=False)
-        _send_layout("fallback", documents.seal_layout(late), channel, key)
+        _send_layout("fallback", late, channel, key)
 
 
 def _whole_number(request: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:

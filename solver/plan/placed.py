@@ -29,8 +29,8 @@ class LayoutOptions:
 class PlacedBuffers:
     """`problem` is the one that was solved, with the options' capacity and alignment.
 
-    `digest` is SHA-256 over the canonical JSON without the digest itself, in hexadecimal;
-    `deterministic` is false when wall time decided the result.
+    `digest` is SHA-256 over the canonical JSON without the digest itself, in hexadecimal, once the
+    layout is sealed; `deterministic` is false when wall time decided the result.
     """
 
     problem: Problem
