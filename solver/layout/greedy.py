@@ -58,6 +58,9 @@ LARGE_ORDERS: Final = (
     "size-fourth-root-lifetime",
 )
 
+#: Best fit has won with these where first fit did not.
+BEST_FIT_ORDERS: Final = ("crowd-size", "crowd-area")
+
 #: What the largest slack weighs, in sizes of the largest buffer: where size leads, and where slack does.
 SIZE_LEADS: Final = 0.3
 SLACK_LEADS: Final = 4.0
