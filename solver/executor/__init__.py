@@ -1,7 +1,16 @@
 """Executes training programs in planned memory, and proves plans right by training."""
 
 from solver.executor.batches import synthetic_batch
+from solver.executor.blocks import BlockRunner, BlockViews
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate
 
-__all__ = ["StepReport", "Trainer", "ValidationReport", "synthetic_batch", "validate"]
+__all__ = [
+    "BlockRunner",
+    "BlockViews",
+    "StepReport",
+    "Trainer",
+    "ValidationReport",
+    "synthetic_batch",
+    "validate",
+]

@@ -44,6 +44,9 @@ EXCLUDED = {
     "test_wrap_pad": _MODE,
     "test_reshape_allowzero_reordered": _EMPTY,
     "test_reduce_sum_empty_set": _EMPTY,
+    "test_slice_start_out_of_bounds": _EMPTY,
+    "test_split_zero_size_splits_opset13": _EMPTY,
+    "test_split_zero_size_splits_opset18": _EMPTY,
     "test_reduce_sum_empty_set_non_reduced_axis_zero": _EMPTY,
     "test_reduce_max_empty_set": _EMPTY,
     "test_reduce_max_empty_set_bool": _EMPTY,
@@ -54,8 +57,9 @@ PASSING = {
     "Abs": 1,
     "Add": 2,
     "AveragePool": 20,
-    "Cast": 2,
+    "Cast": 4,
     "Clip": 9,
+    "Concat": 12,
     "Conv": 6,
     "Div": 3,
     "Elu": 3,
@@ -85,7 +89,9 @@ PASSING = {
     "Relu": 1,
     "Reshape": 9,
     "Sigmoid": 2,
+    "Slice": 7,
     "Softmax": 7,
+    "Split": 14,
     "Sqrt": 2,
     "Squeeze": 2,
     "Sub": 3,
@@ -120,4 +126,4 @@ def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
 
 def test_how_many_pass() -> None:
     ours = [case for case in node_cases().values() if case.name not in EXCLUDED]
-    assert len(ours) >= sum(PASSING.values()) == 205
+    assert len(ours) >= sum(PASSING.values()) == 240
