@@ -3,6 +3,7 @@
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.door import SOLVERS, solve
 from solver.layout.load import LowerBound, live_at, max_load
+from solver.layout.options import Progress, Rules, SolveOptions
 from solver.layout.problem import (
     MAX_BYTES,
     Buffer,
@@ -27,7 +28,10 @@ __all__ = [
     "LowerBound",
     "Outcome",
     "Problem",
+    "Progress",
     "Proof",
+    "Rules",
+    "SolveOptions",
     "Status",
     "Violation",
     "check_problem",

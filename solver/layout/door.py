@@ -14,6 +14,7 @@ from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.cp_sat import CpSat
 from solver.layout.greedy import Greedy
 from solver.layout.load import max_load
+from solver.layout.options import Configurable, SolveOptions
 from solver.layout.portfolio import Portfolio
 from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
 from solver.layout.search import LocalSearch
@@ -44,6 +45,7 @@ def solve(
     solver: str = "portfolio",
     deadline: Deadline | None = None,
     incumbent: Layout | None = None,
+    options: SolveOptions | None = None,
 ) -> Outcome:
     """Place every buffer; see `Outcome` for what the answer claims.
 
@@ -62,8 +64,16 @@ def solve(
     impossible = _trivial(problem)
     if impossible is not None:
         return impossible
-    outcome = SOLVERS[solver].solve(problem, deadline or Deadline(), incumbent)
+    outcome = _chosen(solver, options).solve(problem, deadline or Deadline(), incumbent)
     return _within_capacity(problem, _checked(problem, outcome))
+
+
+def _chosen(solver: str, options: SolveOptions | None) -> LayoutSolver:
+    """The solver with the options, which those without a search have no use for."""
+    chosen = SOLVERS[solver]
+    if options is not None and isinstance(chosen, Configurable):
+        return chosen.configured(options)
+    return chosen
 
 
 def _trivial(problem: Problem) -> Outcome | None:

@@ -15,7 +15,7 @@ is the largest load of its steps. There are at most as many sections as buffers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -106,6 +106,11 @@ class Instance:
             offset=self.offset[members],
             sections=self.sections,
         )
+
+    def compact(self) -> Instance:
+        """The same buffers over no more sections than they need: for a subset of a larger problem."""
+        start, end, sections = _sections(self.start, self.end)
+        return replace(self, start=start, end=end, sections=sections)
 
 
 def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:

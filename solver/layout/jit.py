@@ -1,27 +1,83 @@
-"""The one place that imports numba: a typed decorator for functions that are compiled once.
+"""The one place that imports numba: typed decorators for functions that are compiled once.
 
-Compiled code is kept in ``__pycache__`` beside the sources, or under ``NUMBA_CACHE_DIR`` where that is
-set or the sources cannot be written. Import this module only where compiled code is about to run: it
-costs a quarter of a second.
+Compiled code is kept in ``__pycache__`` beside the sources, as bytecode is, or under ``NUMBA_CACHE_DIR``
+where that is set. A cache that cannot be written is still read, as in an image that is filled when it
+is built (`python -m solver.layout.compile`). What is kept holds for one state of all compiled sources:
+numba by itself looks at the file of a function, not at what it calls.
+
+Import this module only where compiled code is about to run: it costs a quarter of a second.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 
 __all__ = ["compiled", "inlined"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
+@cache
+def _stamp() -> str:
+    """Changes whenever any compiled source does."""
+    sources = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    used = (text for text in sources if b"solver.layout.jit" in text or b"numba.njit" in text)
+    return hashlib.sha256(b"\0".join(used)).hexdigest()
+
+
+class _Stamped:
+    """Recompiles where `_stamp` has changed."""
+
+    def get_source_stamp(self) -> Any:
+        return _stamp()
+
+
+class _Readable:
+    """Takes a directory that cannot be written, if something is there."""
+
+    def ensure_cache_path(self) -> None:
+        try:
+            super().ensure_cache_path()  # type: ignore[misc] # numba's locator comes after this class
+        except OSError:
+            if not any(Path(cast(Any, self).get_cache_path()).glob("*.nbi")):
+                raise
+
+
+class Given(_Stamped, _Readable, UserProvidedCacheLocator):
+    """NUMBA_CACHE_DIR."""
+
+
+class Beside(_Stamped, _Readable, InTreeCacheLocator):
+    """``__pycache__`` beside the sources."""
+
+
+class Home(_Stamped, _Readable, UserWideCacheLocator):
+    """The user's cache directory, where the sources cannot be written."""
+
+
+def _decorated(function: Function, **options: bool) -> Function:
+    """No lock of the interpreter, and no reference counts: what runs here allocates nothing."""
+    config, njit = cast(Any, numba.config), cast(Any, numba.njit)
+    before = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES = ",".join(f"{__name__}.{kind.__name__}" for kind in (Given, Beside, Home))
+    try:
+        return cast(Function, njit(cache=True, nogil=True, _nrt=False, **options)(function))
+    finally:
+        config.CACHE_LOCATOR_CLASSES = before
+
+
 def compiled(function: Function) -> Function:
-    """Compiled, cached on disk, and running without the interpreter's lock."""
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
+    """Compiled when first called, cached on disk, running beside other threads."""
+    return _decorated(function)
 
 
 def inlined(function: Function) -> Function:
-    """A part of a compiled function: put in place, because handing over thirty arrays costs more."""
-    return cast(Function, numba.njit(cache=True, nogil=True, forceinline=True)(function))
+    """A part of compiled functions: put in place, because handing over thirty arrays costs more."""
+    return _decorated(function, forceinline=True)

@@ -127,6 +127,7 @@ class Deadline:
 class LayoutSolver(Protocol):
     """One way of finding offsets. Never raises for infeasible or out of time: says so in `Status`."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome: ...

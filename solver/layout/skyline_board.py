@@ -38,10 +38,11 @@ LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST = range(5, 15)
 FRAME_FIELDS: Final = 15
 
 # Slots of `counters`. WORK is buffers and sections looked at; LIMIT and WORK_LIMIT end a run, a search.
+# RUNS have been made; with PAUSE set the search comes back after each round of them.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
-    SECTION_RULE, HITS, SEED, COUNTERS,
-) = range(14)  # fmt: skip
+    SECTION_RULE, HITS, SEED, RUNS, PAUSE, COUNTERS,
+) = range(16)  # fmt: skip
 # Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
 STOP, BEST_WORK, BEST_SEED = range(3)
 

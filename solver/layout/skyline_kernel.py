@@ -21,13 +21,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.layout.jit import compiled, inlined
 from solver.layout.instance import Integers
+from solver.layout.jit import compiled, inlined
 from solver.layout.skyline_board import (
-    BEST_SEED, BEST_WORK, CAPACITY, DECOMPOSE, FIRST, FLOOR, FRAME_COUNT, FULL, GAP, HEAD, HIGH, HITS, LAST, LEFT,
-    LIMIT, LOW, NEXT, NO, NODES, NONE, ONLY, PARENT, PART_COUNT, PARTS, REST, RIGHT, RULES, SECTION,
-    SECTION_RULE, SEED, SKY, STOP, TABLE, TRAIL, TRAIL_COUNT, TRIED, UNKNOWN, WORK, WORK_LIMIT, YES, Board,
-)  # fmt: skip
+    BEST_SEED,
+    BEST_WORK,
+    CAPACITY,
+    FIRST,
+    FLOOR,
+    FRAME_COUNT,
+    FULL,
+    GAP,
+    HEAD,
+    HIGH,
+    HITS,
+    LAST,
+    LEFT,
+    LIMIT,
+    LOW,
+    NEXT,
+    NO,
+    NODES,
+    NONE,
+    ONLY,
+    PARENT,
+    PART_COUNT,
+    PARTS,
+    PAUSE,
+    REST,
+    RIGHT,
+    RULES,
+    RUNS,
+    SECTION,
+    SECTION_RULE,
+    SEED,
+    SKY,
+    STOP,
+    TABLE,
+    TRAIL,
+    TRAIL_COUNT,
+    TRIED,
+    UNKNOWN,
+    WORK,
+    WORK_LIMIT,
+    YES,
+    Board,
+)
+from solver.layout.skyline_parts import divide, same_part, split
 from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey
 from solver.layout.skyline_table import digest, known, remember
 
@@ -42,25 +82,32 @@ SECTION_RULES = 4
 #: Runs with the same node limit.
 ROUND = 7 * SECTION_RULES
 
+#: A run is never longer than this.
+MOST_NODES = 1e15
+
 
 @compiled
 def race(b: Board, ranks: Integers, first_limit: int, growth: float) -> int:
     """Runs with growing node limits over all rows of `ranks` and section rules until one answers.
 
-    NO, YES (offsets in `b.offset`), UNKNOWN (out of work, stopped or beaten) or FULL (the depth is used
-    up). A growth below 1 means one run without a limit.
+    NO, YES (offsets in `b.offset`), UNKNOWN (out of work, stopped or beaten; or paused, to be called again
+    as it is) or FULL (the depth is used up). A growth below 1 means one run without a limit.
     """
-    c, limit, k = b.counters, np.float64(first_limit), 0
+    c = b.counters
     while True:
-        b.rank[:] = ranks[k // SECTION_RULES % len(ranks)]
+        k = c[RUNS]
+        row = k // SECTION_RULES % len(ranks)
+        for i in range(len(b.rank)):
+            b.rank[i] = ranks[row, i]
         c[SECTION_RULE] = k % SECTION_RULES
-        c[LIMIT] = c[NODES] + np.int64(limit) if growth >= 1 else SKY
+        limit = first_limit * growth ** (k // ROUND)
+        c[LIMIT] = c[NODES] + np.int64(min(limit, MOST_NODES)) if growth >= 1 else SKY
         answer = run(b)
         if answer != UNKNOWN or stopped(b):
             return answer
-        k += 1
-        if k % ROUND == 0:
-            limit *= growth
+        c[RUNS] = k + 1
+        if c[PAUSE] != 0 and (k + 1) % ROUND == 0:
+            return UNKNOWN
 
 
 @compiled
@@ -95,10 +142,9 @@ def stopped(b: Board) -> bool:
 def reset(b: Board) -> None:
     """An empty floor, and all buffers as the one part."""
     c, sections = b.counters, len(b.floor) - 1
-    b.floor[:] = 0
-    b.slack[:] = c[CAPACITY]
-    b.live[:] = 0
-    b.crossing[:] = 0
+    for t in range(sections + 1):
+        b.floor[t] = b.live[t] = b.crossing[t] = 0
+        b.slack[t] = c[CAPACITY]
     for i in range(len(b.items)):
         for t in range(b.start[i], b.end[i]):
             b.live[t] += 1
@@ -248,9 +294,9 @@ def candidate(b: Board, frame: int) -> int:
         for k in range(f[frame, LOW], f[frame, HIGH]):
             i = b.items[k]
             start, end, rank = b.start[i], b.end[i], b.rank[i]
-            if left <= start <= section < end <= right and tried < rank < lowest:
-                if floor + b.size[i] <= b.limit[i]:
-                    best, lowest = i, rank
+            inside = left <= start <= section < end <= right and tried < rank < lowest
+            if inside and floor + b.size[i] <= b.limit[i]:
+                best, lowest = i, rank
     f[frame, TRIED] = lowest
     return best
 
@@ -261,92 +307,3 @@ def swap(b: Board, k: int, last: int) -> None:
     i, j = b.items[k], b.items[last]
     b.items[k], b.items[last] = j, i
     b.place[i], b.place[j] = last, k
-
-
-@inlined
-def divide(b: Board, frame: int, i: int) -> None:
-    """The parts left after buffer i has been placed: it can only have broken what it alone joined."""
-    f = b.frames
-    low, high = f[frame, LOW], f[frame, HIGH] - 1
-    whole = True
-    if b.counters[RULES] & DECOMPOSE:
-        for t in range(b.start[i] + 1, b.end[i]):
-            whole = whole and b.crossing[t] > 0
-    if whole and low < high:
-        same_part(b, frame, low, high)
-    else:
-        split(b, f[frame, FIRST], f[frame, LAST], low, high, frame + 1, f[frame, REST])
-
-
-@inlined
-def same_part(b: Board, frame: int, low: int, high: int) -> None:
-    """The part of a choice once more, with what is left in it."""
-    f, p, part = b.frames, b.parts, b.counters[PART_COUNT]
-    p[part, FIRST] = f[frame, FIRST]
-    p[part, LAST] = f[frame, LAST]
-    p[part, LOW] = low
-    p[part, HIGH] = high
-    p[part, PARENT] = frame + 1
-    p[part, NEXT] = f[frame, REST]
-    b.counters[PART_COUNT] = part + 1
-    b.counters[HEAD] = part
-
-
-@inlined
-def split(b: Board, first: int, last: int, low: int, high: int, parent: int, rest: int) -> None:
-    """One part for each stretch of sections that unplaced buffers join; smallest in front of `rest`."""
-    p, c = b.parts, b.counters
-    base = c[PART_COUNT]
-    count = outline_parts(b, first, last, base)
-    for k in range(low, high):
-        b.scratch[k] = b.items[k]
-        p[b.label[b.start[b.items[k]]], HIGH] += 1
-    at = low
-    for q in range(base, base + count):
-        p[q, LOW] = at
-        at += p[q, HIGH]
-        p[q, HIGH] = p[q, LOW]
-    for k in range(low, high):
-        i = b.scratch[k]
-        q = b.label[b.start[i]]
-        b.items[p[q, HIGH]] = i
-        b.place[i] = p[q, HIGH]
-        p[q, HIGH] += 1
-    c[PART_COUNT] = base + count
-    c[HEAD] = rest
-    for q in range(base, base + count):
-        p[q, PARENT] = parent
-        link(b, q, rest)
-
-
-@inlined
-def outline_parts(b: Board, first: int, last: int, base: int) -> int:
-    """Numbers the stretches from `base` on, and labels their sections; how many there are."""
-    p, count, joined = b.parts, 0, False
-    for t in range(first, last):
-        if b.live[t] == 0:
-            joined = False
-            continue
-        if not joined or b.crossing[t] == 0:
-            p[base + count, FIRST] = t
-            p[base + count, HIGH] = 0
-            count += 1
-        joined = True
-        p[base + count - 1, LAST] = t + 1
-        b.label[t] = base + count - 1
-    return count
-
-
-@inlined
-def link(b: Board, q: int, rest: int) -> None:
-    """Into the agenda before `rest`, in the order of the number of buffers: fewest fail soonest."""
-    p = b.parts
-    size = p[q, HIGH] - p[q, LOW]
-    before, after = NONE, b.counters[HEAD]
-    while after != rest and p[after, HIGH] - p[after, LOW] < size:
-        before, after = after, p[after, NEXT]
-    p[q, NEXT] = after
-    if before == NONE:
-        b.counters[HEAD] = q
-    else:
-        p[before, NEXT] = q

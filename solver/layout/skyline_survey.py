@@ -31,9 +31,19 @@ import numpy as np
 
 from solver.layout.jit import inlined
 from solver.layout.skyline_board import (
-    ANY_PLATEAU, CAPACITY, FILL, GAPS, NONE, RULES, SECTION_RULE, SKY, SPAN, TRAIL_COUNT,
-    WEIGHTS, Board,
-)  # fmt: skip
+    ANY_PLATEAU,
+    CAPACITY,
+    FILL,
+    GAPS,
+    NONE,
+    RULES,
+    SECTION_RULE,
+    SKY,
+    SPAN,
+    TRAIL_COUNT,
+    WEIGHTS,
+    Board,
+)
 
 __all__ = ["DEAD", "OPEN", "OVERFLOW", "raise_floor", "survey"]
 
@@ -145,7 +155,7 @@ def valley(b: Board, left: int, right: int, shore: int, hurry: bool) -> tuple[in
         if cover == 0 and shore < SKY:
             ends = shore
         afford = ends < SKY and ends - floor <= b.slack[t]
-        if cover == 0 and not afford or rules & FILL and missing > 0:
+        if (cover == 0 and not afford) or (rules & FILL and missing > 0):
             b.weight[t] += 1
             return DEAD, best, section, gap, NONE
         if cover == 0 and rules & GAPS:

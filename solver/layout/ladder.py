@@ -1,0 +1,132 @@
+"""The capacity ladder: from "does it fit under C?" to the smallest C, with a proof where there is one.
+
+    bytes   incumbent  ----------------  a YES at C brings it down to the new peak
+                           ^  asked: bisection, with the same work for each question
+            proved     ----------------  a NO at C lifts it to the next multiple of the unit
+            max-load   ----------------  asked first
+
+A round spends the same work on every question; one that stays open counts as NO, but only until the
+round ends. The next round has more work for each question and starts again from what is proved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from solver.layout.decider import Answer, Decider, Watch
+from solver.layout.greedy import first_fit, place
+from solver.layout.instance import FREE, Instance, Integers, layout_of, round_up
+from solver.layout.problem import Layout
+from solver.layout.reduce import components, peel
+
+__all__ = ["Climbed", "Ladder", "Listener"]
+
+#: Work of each question in the first round, and its growth: a few milliseconds, then more.
+FIRST_WORK: Final = 2_000_000
+WORK_GROWTH: Final = 4
+
+#: Stands for no limit.
+ENDLESS: Final = 2**62
+
+
+class Listener(Protocol):
+    """Hears of each better layout or bound."""
+
+    def __call__(self, layout: Layout, proved: int, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Climbed:
+    """The best layout, and the bytes that the search has proved necessary (0: nothing proved)."""
+
+    layout: Layout
+    proved: int
+
+
+class Ladder:
+    """One problem without pins or `misaligning` sizes, from its incumbent and bound to the optimum.
+
+    `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough.
+    """
+
+    def __init__(
+        self, instance: Instance, layout: Layout, bound: int, watch: Watch, listener: Listener
+    ) -> None:
+        self._instance, self._watch, self._listener = instance, watch, listener
+        self._options = watch.options
+        # Offsets of some best layout are sums of sizes, so its peak is a multiple of this.
+        self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
+        self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
+        self._left = ENDLESS if self._options.work is None else self._options.work
+        self._deciders: dict[bytes, Decider] = {}
+
+    def climb(self, goal: int = 0) -> Climbed:
+        """Rounds of questions until the gap is closed or small enough, or the work is spent."""
+        work = FIRST_WORK
+        while not self._finished(goal):
+            self._round(work, goal)
+            work *= WORK_GROWTH
+        return Climbed(self._layout, self._proved)
+
+    def _finished(self, goal: int) -> bool:
+        enough = max(goal, self._low + int(self._low * self._options.target_gap))
+        hopeless = 0 < goal < self._low
+        return self._layout.peak <= enough or hopeless or self._left <= 0 or self._watch()
+
+    def _round(self, work: int, goal: int) -> None:
+        """Asks at the goal or the bound, then bisects what is left; see the picture above."""
+        low = max(self._low, goal // self._step * self._step)
+        ask = low
+        while low < self._layout.peak and not self._finished(goal):
+            answer, offsets = self._ask(ask, min(work, self._left))
+            if offsets is not None:
+                self._layout = layout_of(self._instance, offsets)
+            else:
+                low = ask + self._step
+            if answer is Answer.NO:
+                self._low = self._proved = max(self._low, low)
+            if answer is not Answer.UNKNOWN:
+                self._listener(self._layout, self._proved)
+            ask = low + (self._layout.peak - low) // 2 // self._step * self._step
+
+    def _ask(self, capacity: int, work: int) -> tuple[Answer, Integers | None]:
+        """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""
+        instance, everyone = self._instance, np.arange(len(self._instance))
+        core, peeled = peel(instance, capacity) if self._options.rules.peel else (everyone, everyone[:0])
+        offsets = np.full(len(instance), FREE, dtype=np.int64)
+        known = np.array(self._layout.offsets, dtype=np.int64)
+        for members in _stretches(instance, core):
+            if (known[members] + instance.exact[members]).max() <= capacity:
+                offsets[members] = known[members]
+                continue
+            decision = self._decider(members).decide(capacity, work, self._watch)
+            self._left -= decision.work
+            if decision.offsets is None:
+                return decision.answer, None
+            offsets[members] = decision.offsets
+        return Answer.YES, _with_peeled(instance, offsets, peeled)
+
+    def _decider(self, members: Integers) -> Decider:
+        key = members.tobytes()
+        if key not in self._deciders:
+            self._deciders[key] = Decider(self._instance.subset(members).compact(), self._options)
+        return self._deciders[key]
+
+
+def _stretches(instance: Instance, core: Integers) -> list[Integers]:
+    """Members of `core` that are joined through lifespans, fewest first: a failure there is cheapest."""
+    order = core[np.argsort(instance.start[core], kind="stable")].tolist()
+    parts = components(instance.start.tolist(), instance.end.tolist(), order)
+    return [np.array(members, dtype=np.int64) for _, _, members in sorted(parts, key=lambda p: len(p[2]))]
+
+
+def _with_peeled(instance: Instance, offsets: Integers, peeled: Integers) -> Integers:
+    """All offsets: what was searched where it is, then the peeled buffers by first fit."""
+    if not len(peeled):
+        return offsets
+    everywhere = place(replace(instance, offset=offsets), peeled, first_fit)
+    assert everywhere is not None  # no limit was set
+    return everywhere
