@@ -19,6 +19,7 @@ HERE = {
     "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
+    "selection": ("Where", "Gather"),
     "slicing": ("Concat", "Split", "Slice"),
     "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
 }

@@ -1,0 +1,123 @@
+"""Kernels that choose elements by a condition or by an index.
+
+The derivative of a Gather is a loop over the indices, one addition of a row each: `np.add.at` would
+do them one element at a time, and sorting or counting the indices would allocate. Its cost is a pass
+over the data for the zeros, and a microsecond and a row for each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from solver.errors import GraphError
+from solver.executor.kernels._blocks import Step, bound, flat_blocks, present, run_all, with_small_buffers
+from solver.executor.kernels._broadcast import Parts, broadcast_backward
+from solver.executor.kernels.base import Call, Kernels
+from solver.graph.ops.selection import Rows, gathered_rows
+from solver.graph.types import Array
+
+__all__ = ["KERNELS"]
+
+#: Indices that are turned into Python's integers at a time, so that they take a few KiB.
+_LISTED = 512
+
+
+# --------------------------------------------------------------------------------------------- where
+
+
+def _where_forward(call: Call) -> Step:
+    condition, left, right, y = present(call.x[0], call.x[1], call.x[2], call.y[0])
+
+    def run() -> None:
+        np.copyto(y, right)
+        np.copyto(y, left, where=condition)
+
+    return with_small_buffers(run)
+
+
+def _where_left(parts: Parts, out: Array) -> None:
+    out.fill(0)
+    np.copyto(out, parts.dz, where=parts.x[0])
+
+
+def _where_right(parts: Parts, out: Array) -> None:
+    np.copyto(out, parts.dz)
+    np.copyto(out, 0, where=parts.x[0])
+
+
+# -------------------------------------------------------------------------------------------- gather
+
+
+def _indices(call: Call, rows: Rows) -> Iterator[tuple[slice, Array, Step]]:
+    """(which of the indices, scratch that holds them, step that writes and checks them) by blocks."""
+    (given,) = present(call.x[1])
+    start = 0
+    for (part,) in flat_blocks(given):
+        index = call.scratch["index"][: part.size]
+        yield slice(start, start + part.size), index, _index_step(call, rows, part, index)
+        start += part.size
+
+
+def _index_step(call: Call, rows: Rows, given: Array, index: Array) -> Step:
+    def run() -> None:
+        np.copyto(index, given)
+        low, high = int(np.minimum.reduce(index)), int(np.maximum.reduce(index))
+        if low < -rows.size or high >= rows.size:
+            raise GraphError(
+                f"An index of operation {call.node.operation.id!r} is {low if low < -rows.size else high}.",
+                remedy=f"Indices must lie in [{-rows.size}, {rows.size - 1}].",
+            )
+        if low < 0:
+            np.remainder(index, rows.size, out=index)
+
+    return run
+
+
+def _gather_forward(call: Call) -> Step:
+    data, y = present(call.x[0], call.y[0])
+    rows = gathered_rows(call.node)
+    source = data.reshape(rows.outer, rows.size, rows.inner)
+    target = y.reshape(rows.outer, rows.picked, rows.inner)
+    steps: list[Step] = []
+    for places, index, prepare in _indices(call, rows):
+        steps.append(prepare)
+        if places == slice(0, rows.picked):
+            # Checked above: "clip" never clips, and unlike "raise" writes straight to its output.
+            steps.append(bound(np.take, source, index, axis=1, out=target, mode="clip"))
+            continue
+        for matrix, out in zip(source, target, strict=True):
+            steps.append(bound(np.take, matrix, index, axis=0, out=out[places], mode="clip"))
+    return run_all(steps)
+
+
+def _gather_backward(call: Call) -> Step:
+    dy, dx = present(call.dy[0], call.dx[0])
+    rows = gathered_rows(call.node)
+    # One row of what is added is [outer, inner], or [inner] where there is no outer axis.
+    source = np.moveaxis(dy.reshape(rows.outer, rows.picked, rows.inner), 1, 0)
+    target = np.moveaxis(dx.reshape(rows.outer, rows.size, rows.inner), 1, 0)
+    if rows.outer == 1:
+        source, target = source[:, 0], target[:, 0]
+    steps: list[Step] = [bound(dx.fill, 0)]
+    for places, index, prepare in _indices(call, rows):
+        steps += [prepare, _add_rows(index, source[places], target)]
+    return run_all(steps)
+
+
+def _add_rows(index: Array, source: Array, target: Array) -> Callable[[], None]:
+    def run() -> None:
+        for start in range(0, index.size, _LISTED):
+            numbers = index[start : start + _LISTED].tolist()
+            for number, row in zip(numbers, source[start : start + _LISTED], strict=True):
+                into = target[number]
+                np.add(into, row, out=into)
+
+    return run
+
+
+KERNELS: Mapping[str, Kernels] = {
+    "Where": Kernels(_where_forward, broadcast_backward(None, _where_left, _where_right)),
+    "Gather": Kernels(_gather_forward, _gather_backward),
+}

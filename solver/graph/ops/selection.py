@@ -1,0 +1,89 @@
+"""Elements chosen by other elements: by a condition, by an index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from solver.graph.ops._shared import axis_in_range, block, broadcast_shape
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
+from solver.graph.types import DType, TensorType
+
+__all__ = ["OPERATORS", "Rows", "gathered_rows"]
+
+
+class _Where(OperationType):
+    """X where the condition (input 0, of truth values) holds, Y elsewhere; all three broadcast.
+
+    The condition is constant or computed, and has no derivative: dX is dZ where it holds, dY where it
+    does not, and 0 elsewhere, summed where an operand was broadcast.
+    """
+
+    name = "Where"
+    arity = (3, 3)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        condition, left, right = (node.input(i) for i in range(3))
+        if condition.dtype is not DType.BOOL:
+            raise node.mismatch("expected a condition of truth values (bool)")
+        if left.dtype is not right.dtype:
+            raise node.mismatch("expected two operands of one element type")
+        both = TensorType(broadcast_shape(node, left, right), left.dtype)
+        return (TensorType(broadcast_shape(node, condition, both), left.dtype),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        output = node.outputs[0]
+        summed = [node.input(i).elements for i in sorted(wanted) if node.input(i).elements < output.elements]
+        requests = [block("term", output.elements, output.dtype)] if summed else []
+        if summed:
+            requests.append(block("partial", max(summed), output.dtype))
+        return BackwardNeeds(inputs=frozenset({0}), scratch=tuple(requests))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A Gather seen as matrices: data [outer, size, inner], Y [outer, picked, inner]."""
+
+    outer: int
+    size: int
+    inner: int
+    picked: int
+
+
+def gathered_rows(node: Node) -> Rows:
+    """Sizes of a Gather."""
+    shape = node.input(0).shape
+    axis = node.attributes["axis"] % len(shape)
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return Rows(outer, shape[axis], inner, node.input(1).elements)
+
+
+class _Gather(OperationType):
+    """Rows of the data along `axis`, by index: an embedding, where the data is its table.
+
+    Indices (input 1) are integers of any role, also computed ones; negative ones count from the end.
+    What lies outside is an error of the step that meets it. The derivative is dense: zeros, and each row
+    of dY added where it came from, in the order of the indices, so that it repeats bit for bit.
+    """
+
+    name = "Gather"
+    arity = (2, 2)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"axis": Attribute("int", default=0)}
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data, index = node.input(0), node.input(1)
+        axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
+        if index.dtype not in (DType.INT32, DType.INT64):
+            raise node.mismatch("expected int32 or int64 indices")
+        return (TensorType((*data.shape[:axis], *index.shape, *data.shape[axis + 1 :]), data.dtype),)
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        return (block("index", node.input(1).elements, DType.INT64),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        return BackwardNeeds(inputs=frozenset({1}), scratch=self.forward_scratch(node))
+
+
+OPERATORS: tuple[OperationType, ...] = (_Where(), _Gather())

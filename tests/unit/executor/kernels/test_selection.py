@@ -1,0 +1,147 @@
+"""Where and Gather: forward against ONNX, derivatives, indices out of range, repeatability, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from solver.errors import GraphError
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+
+def normal(*shape: int, dtype: str = "float64") -> Array:
+    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
+
+
+def coins(*shape: int) -> Array:
+    return np.asarray(np.random.default_rng((7, *shape)).integers(0, 2, shape).astype(np.bool_))
+
+
+WHERES = [
+    ((3, 4), (3, 4), (3, 4)),
+    ((3, 4), (4,), ()),
+    ((3, 1), (3, 4), (1, 4)),
+    ((), (2, 3), (2, 3)),
+    ((2, 1, 1), (3, 1), (4,)),
+    ((1,), (), ()),
+]
+
+
+@pytest.mark.parametrize(("condition", "left", "right"), WHERES)
+def test_where(condition: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    values = [coins(*condition), normal(*left), normal(*right)]
+    operation = OneOperation("Where", values)
+    expected = np.where(*values)
+    assert operation.forward().shape == expected.shape
+    np.testing.assert_array_equal(operation.forward(), expected)
+    operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool"])
+def test_where_of_what_has_no_derivative(dtype: str) -> None:
+    values = [coins(3, 4), np.ones((3, 4), dtype), np.zeros(4, dtype)]
+    np.testing.assert_array_equal(OneOperation("Where", values).forward(), np.where(*values))
+
+
+def test_where_keeps_what_is_not_chosen_out_of_the_derivative() -> None:
+    """Infinity and NaN behind the condition do not reach the other operand, as 0 times them would."""
+    values = [np.array([True, False]), np.zeros(2), np.zeros(2)]
+    found = OneOperation("Where", values).backward(np.array([np.inf, np.nan]), 1, 2)
+    np.testing.assert_array_equal(found[1], [np.inf, 0])
+    np.testing.assert_array_equal(found[2], [0, np.nan])
+
+
+@pytest.mark.parametrize(("left", "right"), [((70, 1), (1200,)), ((), (70, 1200)), ((70, 1200), (1,))])
+def test_where_in_blocks(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    condition, dy = coins(70, 1200), normal(70, 1200)
+    found = OneOperation("Where", [condition, normal(*left), normal(*right)]).backward(dy, 1, 2)
+    for shape, kept, position in ((left, condition, 1), (right, ~condition, 2)):
+        padded = (1,) * (2 - len(shape)) + shape
+        axes = tuple(i for i, size in enumerate(padded) if size == 1)
+        expected = (dy * kept).sum(axis=axes, keepdims=True).reshape(shape)
+        np.testing.assert_allclose(found[position], expected, rtol=1e-9, atol=1e-10)
+
+
+GATHERS = [
+    ((6, 4), (3,), 0),
+    ((6, 4), (2, 5), 0),
+    ((6, 4), (), 0),
+    ((6, 4), (2, 3), 1),
+    ((3, 6, 4), (2, 3), -2),
+    ((3, 2, 6), (7,), -1),
+    ((6,), (9,), 0),
+]
+
+
+@pytest.mark.parametrize("index_type", ["int32", "int64"])
+@pytest.mark.parametrize(("data", "index", "axis"), GATHERS)
+def test_gather(data: tuple[int, ...], index: tuple[int, ...], axis: int, index_type: str) -> None:
+    """Indices repeat and some count from the end."""
+    size = data[axis]
+    numbers = np.random.default_rng(3).integers(-size, size, index).astype(index_type)
+    values = [normal(*data), np.asarray(numbers)]
+    operation = OneOperation("Gather", values, axis=axis)
+    expected = onnx_reference("Gather", values, {"axis": axis})
+    assert operation.forward().shape == expected.shape
+    np.testing.assert_array_equal(operation.forward(), expected)
+    operation.assert_derivatives()
+
+
+def test_gather_of_integers() -> None:
+    found = OneOperation("Gather", [np.array([5, 6, 7]), np.array([2, -3])]).forward()
+    assert found.tolist() == [7, 5]
+
+
+@pytest.mark.parametrize("shape", [(50, 8), (3, 50, 2), (50,)])
+def test_gather_of_many_blocks(shape: tuple[int, ...]) -> None:
+    axis = shape.index(50)
+    index = np.random.default_rng(4).integers(0, 50, 70_001)
+    operation = OneOperation("Gather", [normal(*shape), index], axis=axis)
+    np.testing.assert_array_equal(operation.forward(), np.take(normal(*shape), index, axis))
+    dy = np.random.default_rng(5).integers(-3, 4, operation.types[0].shape).astype(np.float64)
+    expected = np.zeros(shape)
+    np.add.at(np.moveaxis(expected, axis, 0), index, np.moveaxis(dy, axis, 0))
+    np.testing.assert_array_equal(operation.backward(dy, 0)[0], expected)
+
+
+def test_rows_that_no_index_names_get_zeros() -> None:
+    found = OneOperation("Gather", [normal(5, 2), np.array([3, 1, 3])]).backward(np.ones((3, 2)), 0)[0]
+    assert found.tolist() == [[0, 0], [1, 1], [0, 0], [2, 2], [0, 0]]
+
+
+@pytest.mark.parametrize("wrong", [5, -6, 2**40])
+def test_an_index_outside_is_named(wrong: int) -> None:
+    operation = OneOperation("Gather", [normal(5, 2), np.array([0, wrong, 1])])
+    with pytest.raises(GraphError, match=rf"'op' is {wrong}\. Indices must lie in \[-5, 4\]"):
+        operation.forward()
+
+
+@pytest.mark.parametrize(
+    ("condition", "left", "right"),
+    [((20, 100, 150),) * 3, ((100, 1), (20, 100, 150), (150,)), ((20, 100, 150), (), (20, 1, 1))],
+)
+def test_where_allocates_nothing_of_tensor_size(
+    condition: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    values = [coins(*condition), normal(*left, dtype="float32"), normal(*right, dtype="float32")]
+    operation = OneOperation("Where", values)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = normal(20, 100, 150, dtype="float32")
+    for wanted in [(1,), (2,), (1, 2)]:
+        assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
+
+
+@pytest.mark.parametrize("index_type", ["int32", "int64"])
+@pytest.mark.parametrize(
+    ("data", "picked", "axis"), [((1000, 64), 40_000, 0), ((30, 100, 50), 200, 1), ((50, 100), 40_000, 1)]
+)
+def test_gather_allocates_nothing_of_tensor_size(
+    data: tuple[int, ...], picked: int, axis: int, index_type: str
+) -> None:
+    index = np.random.default_rng(3).integers(-data[axis], data[axis], picked).astype(index_type)
+    operation = OneOperation("Gather", [normal(*data, dtype="float32"), index], axis=axis)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = np.ones(operation.types[0].shape, np.float32)
+    assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024

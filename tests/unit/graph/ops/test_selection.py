@@ -1,0 +1,104 @@
+"""Where and Gather: shapes, refusals, what backward reads, scratch."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.graph.ops import lookup
+from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.selection import Rows, gathered_rows
+from solver.graph.types import DType, TensorType
+from tests.support.one_node import Input, needs_of, node_of, output_of
+
+DOUBLE = TensorType((2, 3), DType.FLOAT64)
+
+
+def bools(*shape: int) -> TensorType:
+    return TensorType(shape, DType.BOOL)
+
+
+def integers(*shape: int, dtype: DType = DType.INT64) -> TensorType:
+    return TensorType(shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("condition", "left", "right", "shape"),
+    [
+        ((2, 3), (2, 3), (2, 3), (2, 3)),
+        ((), (2, 3), (1,), (2, 3)),
+        ((4, 1, 1), (2, 1), (3,), (4, 2, 3)),
+    ],
+)
+def test_where_broadcasts(
+    condition: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    assert output_of("Where", [bools(*condition), left, right]) == shape
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        ([(2, 3), (2, 3), (2, 3)], "condition of truth values"),
+        ([bools(2, 3), (2, 3), DOUBLE], "two operands of one element type"),
+        ([bools(2), (2, 3), (2, 3)], "broadcast against each other"),
+        ([bools(2, 3), (2, 3), (2,)], "broadcast against each other"),
+    ],
+)
+def test_where_refuses(inputs: list[Input], reason: str) -> None:
+    with pytest.raises(ShapeMismatchError, match=rf"'dense1' \(Where\).*{reason}"):
+        node_of("Where", inputs)
+
+
+def test_where_reads_the_condition_alone() -> None:
+    node = node_of("Where", [bools(2, 3), (2, 3), (3,)])
+    assert lookup("Where").differentiable(node) == {1, 2}
+    inputs, outputs, needs = needs_of("Where", [bools(2, 3), (2, 3), (2, 3)], (1, 2))
+    assert (inputs, outputs, needs.scratch) == ({0}, set(), ())
+    scratch = needs_of("Where", [bools(900, 900), (900, 900), (900,)], (1, 2))[2].scratch
+    assert {request.name for request in scratch} == {"term", "partial"}
+    assert all(request.type.elements <= BLOCK_ELEMENTS for request in scratch)
+
+
+def test_where_of_integers_has_no_derivative() -> None:
+    node = node_of("Where", [bools(2, 3), integers(2, 3), integers(3)])
+    assert node.outputs[0].dtype is DType.INT64
+    assert lookup("Where").differentiable(node) == set()
+
+
+@pytest.mark.parametrize(
+    ("data", "index", "axis", "shape"),
+    [
+        ((10, 4), (3,), 0, (3, 4)),
+        ((10, 4), (2, 3), 0, (2, 3, 4)),
+        ((10, 4), (), 0, (4,)),
+        ((10, 4), (2, 3), 1, (10, 2, 3)),
+        ((5, 10, 4), (2, 3), -2, (5, 2, 3, 4)),
+        ((5,), (), -1, ()),
+    ],
+)
+def test_gather(data: tuple[int, ...], index: tuple[int, ...], axis: int, shape: tuple[int, ...]) -> None:
+    assert output_of("Gather", [data, integers(*index)], axis=axis) == shape
+
+
+def test_gather_as_rows() -> None:
+    node = node_of("Gather", [(5, 10, 4), integers(2, 3, dtype=DType.INT32)], axis=1)
+    assert gathered_rows(node) == Rows(outer=5, size=10, inner=4, picked=6)
+
+
+def test_gather_refuses() -> None:
+    for index in ((3,), bools(3), integers(3, dtype=DType.UINT8)):
+        with pytest.raises(ShapeMismatchError, match="int32 or int64 indices"):
+            node_of("Gather", [(10, 4), index])
+    with pytest.raises(AttributeRuleError, match=r"'axis'.*rank 2"):
+        node_of("Gather", [(10, 4), integers(3)], axis=2)
+    with pytest.raises(AttributeRuleError, match=r"'axis'.*rank 0"):
+        node_of("Gather", [(), integers(3)])
+
+
+def test_gather_reads_the_indices_alone() -> None:
+    node = node_of("Gather", [(10, 4), integers(300, 300)])
+    assert lookup("Gather").differentiable(node) == {0}
+    inputs, outputs, needs = needs_of("Gather", [(10, 4), integers(300, 300)], (0,))
+    assert (inputs, outputs) == ({1}, set())
+    assert [request.type for request in needs.scratch] == [TensorType((BLOCK_ELEMENTS,), DType.INT64)]
