@@ -16,7 +16,8 @@ def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
     """One array for each input and label of the graph.
 
     Floats are standard normal. What a loss reads as dense class targets is one-hot; what it reads
-    as sparse labels is a class number. Other integers are small and non-negative.
+    as sparse labels is a class number; what a Gather reads as indices is in range. Other integers
+    are 0 or 1.
     """
     return {
         operand.id: _values(
@@ -37,7 +38,17 @@ def _values(graph: Graph, operand: Operand, rng: np.random.Generator) -> Array:
         return np.eye(classes, dtype=dtype)[rng.integers(0, classes, operand.shape[:-1])]
     if operand.dtype.is_floating:
         return rng.standard_normal(operand.shape).astype(dtype)
-    return rng.integers(0, 2, operand.shape).astype(dtype)
+    return rng.integers(0, _index_end(graph, operand.id), operand.shape).astype(dtype)
+
+
+def _index_end(graph: Graph, name: str) -> int:
+    """The end of the range of integers that every reader of `name` takes."""
+    axes = [
+        graph.operands[operation.inputs[0]].shape[lookup("Gather").normalise(operation)["axis"]]
+        for operation in graph.operations
+        if operation.type == "Gather" and operation.inputs[1] == name
+    ]
+    return min(axes, default=2)
 
 
 def _loss_reading(graph: Graph, name: str) -> Operation | None:

@@ -15,6 +15,10 @@ HERE = {
         *("LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Gelu", "PRelu"),
     ),
     "arithmetic": ("Add", "Sub", "Mul", "Div", "Pow"),
+    "comparison": (
+        *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+        *("And", "Or", "Not"),
+    ),
     "linear": ("Gemm", "MatMul"),
     "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),

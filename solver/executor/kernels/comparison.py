@@ -1,0 +1,37 @@
+"""Kernels of comparisons. There is nothing to do backward: nothing asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from solver.errors import InternalError
+from solver.executor.kernels._blocks import Step, bound, present, with_small_buffers
+from solver.executor.kernels.base import Call, Kernels
+
+__all__ = ["KERNELS"]
+
+
+def _no_derivative(call: Call) -> Step:
+    raise InternalError(f"Operation {call.node.operation.id!r} has no derivative.")
+
+
+def _truth(function: np.ufunc) -> Kernels:
+    def forward(call: Call) -> Step:
+        operands, (y,) = present(*call.x), present(call.y[0])
+        return with_small_buffers(bound(function, *operands, out=y))
+
+    return Kernels(forward, _no_derivative)
+
+
+KERNELS: Mapping[str, Kernels] = {
+    "Equal": _truth(np.equal),
+    "Greater": _truth(np.greater),
+    "GreaterOrEqual": _truth(np.greater_equal),
+    "Less": _truth(np.less),
+    "LessOrEqual": _truth(np.less_equal),
+    "And": _truth(np.logical_and),
+    "Or": _truth(np.logical_or),
+    "Not": _truth(np.logical_not),
+}

@@ -1,0 +1,88 @@
+"""Comparisons and what joins them: truth values, with broadcasting and without derivatives.
+
+Their results are conditions for Where, and masks once they are cast.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from solver.errors import InternalError
+from solver.graph.ops._shared import broadcast_shape
+from solver.graph.ops.base import BackwardNeeds, Node, OperationType
+from solver.graph.types import DType, TensorType
+
+__all__ = ["OPERATORS"]
+
+
+class _Truth(OperationType):
+    arity: ClassVar[tuple[int, int]] = (2, 2)
+
+    def differentiable(self, node: Node) -> frozenset[int]:
+        return frozenset()
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        raise InternalError(f"Operator {self.name!r} has no derivative.")
+
+
+class _Comparison(_Truth):
+    """Of two operands of one element type."""
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        left, right = node.input(0), node.input(1)
+        if left.dtype is not right.dtype:
+            raise node.mismatch("expected two operands of one element type")
+        return (TensorType(broadcast_shape(node, left, right), DType.BOOL),)
+
+
+class _Equal(_Comparison):
+    name = "Equal"
+
+
+class _Greater(_Comparison):
+    name = "Greater"
+
+
+class _GreaterOrEqual(_Comparison):
+    name = "GreaterOrEqual"
+
+
+class _Less(_Comparison):
+    name = "Less"
+
+
+class _LessOrEqual(_Comparison):
+    name = "LessOrEqual"
+
+
+class _Logical(_Comparison):
+    """Of truth values."""
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        if any(type_ is not None and type_.dtype is not DType.BOOL for type_ in node.inputs):
+            raise node.mismatch("expected truth values (bool)")
+        return super().infer(node)
+
+
+class _And(_Logical):
+    name = "And"
+
+
+class _Or(_Logical):
+    name = "Or"
+
+
+class _Not(_Truth):
+    name = "Not"
+    arity = (1, 1)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        if node.input(0).dtype is not DType.BOOL:
+            raise node.mismatch("expected truth values (bool)")
+        return (node.input(0),)
+
+
+OPERATORS: tuple[OperationType, ...] = (
+    *(_Equal(), _Greater(), _GreaterOrEqual(), _Less(), _LessOrEqual()),
+    *(_And(), _Or(), _Not()),
+)

@@ -1,0 +1,56 @@
+"""Comparisons: forward against NumPy, no backward kernel, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.errors import InternalError
+from solver.executor.kernels import kernels_for
+from solver.executor.kernels.base import Call
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated
+
+PLAIN: dict[str, Callable[..., Any]] = {
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+}
+
+
+def operands(type_: str, dtype: str, *shapes: tuple[int, ...]) -> list[Array]:
+    rng = np.random.default_rng(3)
+    kind = "bool" if type_ in ("And", "Or") else dtype
+    return [np.asarray(rng.integers(0, 3, shape) % (2 if kind == "bool" else 3), kind) for shape in shapes]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("type_", PLAIN)
+def test_forward(type_: str, dtype: str) -> None:
+    given = operands(type_, dtype, (4, 1, 5), (3, 1))
+    found = OneOperation(type_, given).forward()
+    assert found.dtype == np.bool_
+    np.testing.assert_array_equal(found, PLAIN[type_](*given))
+
+
+def test_not() -> None:
+    assert OneOperation("Not", [np.array([True, False])]).forward().tolist() == [False, True]
+
+
+def test_there_is_no_backward_kernel() -> None:
+    operation = OneOperation("Less", [np.ones(2), np.ones(2)])
+    with pytest.raises(InternalError, match="'op' has no derivative"):
+        kernels_for("Less").backward(Call(operation.node))
+
+
+@pytest.mark.parametrize("type_", PLAIN)
+def test_nothing_of_tensor_size_is_allocated(type_: str) -> None:
+    operation = OneOperation(type_, operands(type_, "float32", (20, 100, 150), (100, 1)))
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
