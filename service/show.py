@@ -17,7 +17,7 @@ __all__ = ["curve_line", "facts", "map_lines", "render"]
 _LETTERS: Final = {
     "input": "i", "label": "l", "parameter": "W", "constant": "c", "activation": "A", "loss": "L",
     "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O", "saved": "S",
-    "scratch": "x",
+    "scratch": "x", "result": "R",
 }  # fmt: skip
 
 _FREE: Final = "."

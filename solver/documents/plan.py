@@ -42,7 +42,7 @@ class BufferOfPlan(DocumentModel):
     id: Text
     kind: Literal[
         "input", "label", "parameter", "constant", "activation", "loss", "derivative", "partial",
-        "gradient", "optimizer_variable", "saved", "scratch",
+        "gradient", "optimizer_variable", "saved", "scratch", "result",
     ]  # fmt: skip
     lifetime: Literal["forward_function", "backward_function", "iteration", "epoch", "max"]
     shape: Annotated[tuple[Int64, ...], *FIXED_LIST]

@@ -1,6 +1,7 @@
 """The training program of a graph: explicit steps, each with what it reads and writes."""
 
 from solver.training.derive import ACCUMULATE, SEED, UPDATE, derive
+from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
 from solver.training.program import (
     Binding,
     Lifetime,
@@ -18,6 +19,9 @@ __all__ = [
     "SEED",
     "UPDATE",
     "Binding",
+    "Block",
+    "BlockOperation",
+    "BlockProgram",
     "Lifetime",
     "OperandKind",
     "Phase",
@@ -26,5 +30,6 @@ __all__ = [
     "TrainingOperationIndex",
     "TrainingProgram",
     "TrainingStep",
+    "build_program",
     "derive",
 ]

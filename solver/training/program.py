@@ -83,6 +83,7 @@ class OperandKind(Enum):
     OPTIMIZER_VARIABLE = "optimizer_variable"
     SAVED = "saved"
     SCRATCH = "scratch"
+    RESULT = "result"
 
 
 class Lifetime(Enum):
@@ -98,6 +99,11 @@ class Lifetime(Enum):
     ITERATION = "iteration"
     EPOCH = "epoch"
     MAX = "max"
+
+    @property
+    def outlives_iteration(self) -> bool:
+        """Whether the value is there after the last step."""
+        return self in (Lifetime.EPOCH, Lifetime.MAX)
 
 
 @dataclass(frozen=True, slots=True)
