@@ -1,4 +1,4 @@
-"""Documents: the versioned JSON of graphs, options, plans, buffers and reports.
+"""Documents: the versioned JSON of graphs, programs, options, plans, buffers and reports.
 
     bytes ──parse──► value ──read──► model ──► core type ──► bytes
           strict JSON      format,         graph, options,
@@ -20,6 +20,7 @@ from solver.documents.layout_options import (
 from solver.documents.options import OptionsDocument, dump_options, load_options
 from solver.documents.parse import canonical_json, parse_json
 from solver.documents.plan import PlanDocument, dump_plan, load_plan, seal
+from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
 from solver.documents.report import ReportDocument, dump_report, load_report
 from solver.documents.schemas import SCHEMAS
 
@@ -31,6 +32,7 @@ __all__ = [
     "LayoutOptionsDocument",
     "OptionsDocument",
     "PlanDocument",
+    "ProgramDocument",
     "ReportDocument",
     "canonical_json",
     "dump_buffers",
@@ -39,6 +41,7 @@ __all__ = [
     "dump_layout_options",
     "dump_options",
     "dump_plan",
+    "dump_program",
     "dump_report",
     "graph_digest",
     "load_buffers",
@@ -47,8 +50,10 @@ __all__ = [
     "load_layout_options",
     "load_options",
     "load_plan",
+    "load_program",
     "load_report",
     "parse_json",
+    "program_digest",
     "seal",
     "seal_layout",
 ]

@@ -18,6 +18,7 @@ from solver.documents.layout import LayoutDocument
 from solver.documents.layout_options import LayoutOptionsDocument
 from solver.documents.options import OptionsDocument
 from solver.documents.plan import PlanDocument
+from solver.documents.program import ProgramDocument
 from solver.documents.report import ReportDocument
 
 __all__ = ["generate", "text", "write"]
@@ -32,6 +33,7 @@ _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
         "layout_options": LayoutOptionsDocument,
         "options": OptionsDocument,
         "plan": PlanDocument,
+        "program": ProgramDocument,
         "report": ReportDocument,
     }
 )

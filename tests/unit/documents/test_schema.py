@@ -16,7 +16,7 @@ from solver.layout.problem import Proof, Status
 from solver.training.program import Lifetime, OperandKind
 
 FOLDER = Path(solver.documents.__file__).with_name("schemas")
-KINDS = ("buffers", "graph", "layout", "layout_options", "options", "plan", "report")
+KINDS = ("buffers", "graph", "layout", "layout_options", "options", "plan", "program", "report")
 
 
 @pytest.mark.parametrize("kind", KINDS)
