@@ -1,24 +1,34 @@
-"""The whole path on one screen: graph -> program -> order -> buffers -> layout -> plan."""
+"""The whole path on one screen: graph -> program -> order -> buffers -> layout -> plan.
+
+An explicit program enters behind the order, which is its own.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from solver.documents import graph_digest, seal
+from solver.documents import graph_digest, program_digest, seal
 from solver.errors import CapacityError, InternalError, OptionsError
 from solver.graph import Graph
 from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
-from solver.liveness import analyze
+from solver.liveness import analyze, analyze_blocks
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, verify
 from solver.schedule import UPDATE_MODES, training_program
 from solver.targets import Pool, TargetPlan, reference
 from solver.targets.onert import onert_target
+from solver.training import BlockProgram
 
-__all__ = ["TARGETS", "Graph", "plan"]
+__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "Graph", "plan", "plan_program"]
 
 TARGETS = ("reference", "onert")
+
+#: The target of plans of explicit programs: one arena, every block as the program uses it.
+PROGRAM = "program"
+
+_DEFAULTS = PlanOptions()
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
@@ -31,14 +41,40 @@ def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer 
     OptionsError for an option out of range, CapacityError when no arena within the capacity was found.
     """
     options = options or PlanOptions()
-    _check(options)
+    _check(options, TARGETS)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
     target = _target(graph, options, watch)
+    return _finish(graph.name, graph_digest(graph), target, options, deadline, watch)
+
+
+def plan_program(
+    program: BlockProgram, options: PlanOptions | None = None, *, observe: Observer | None = None
+) -> Plan:
+    """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
+
+    The default target means `PROGRAM` here. Raises OptionsError for what only graphs have (batch, scratch
+    budget, update mode), DimensionError when the blocks together do not fit 64-bit offsets.
+    """
+    options = options or PlanOptions()
+    if options.target == _DEFAULTS.target:
+        options = replace(options, target=PROGRAM)
+    _check(options, (PROGRAM,))
+    _check_of_program(options)
+    watch = _Stopwatch(observe)
+    deadline = Deadline.after(options.deadline_seconds)
+    with watch("liveness"):
+        target = analyze_blocks(program, options.alignment or reference.ALIGNMENT)
+    return _finish(program.name, program_digest(program), target, options, deadline, watch)
+
+
+def _finish(
+    name: str, digest: str, target: TargetPlan, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
+) -> Plan:
     with watch("solve"):
         arenas, deterministic = _place(target, options, deadline)
     steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch) for s in target.steps)
-    made = Plan(graph.name, graph_digest(graph), options, steps, arenas, deterministic)
+    made = Plan(name, digest, options, steps, arenas, deterministic)
     with watch("verify"):
         violations = verify(made)
     if violations:
@@ -47,10 +83,10 @@ def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer 
         return seal(made)
 
 
-def _check(options: PlanOptions) -> None:
+def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
     """Options that no later stage checks itself."""
     for name, value, known in (
-        ("target", options.target, TARGETS),
+        ("target", options.target, targets),
         ("solver", options.solver, tuple(SOLVERS)),
         ("update", options.update, UPDATE_MODES),
     ):
@@ -68,6 +104,14 @@ def _check(options: PlanOptions) -> None:
     for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
         if number is not None and number < 0:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
+
+
+def _check_of_program(options: PlanOptions) -> None:
+    for name in ("batch", "scratch_budget", "update"):
+        if getattr(options, name) != getattr(_DEFAULTS, name):
+            raise OptionsError(
+                f"A program has no {name.replace('_', ' ')} to choose.", remedy="Leave it out.", path=(name,)
+            )
 
 
 def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:

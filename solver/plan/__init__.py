@@ -2,6 +2,7 @@
 
 from solver.plan.placed import LayoutOptions, PlacedBuffers
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
+from solver.plan.recycle import RecycledStep, Recycling, recycling
 from solver.plan.validation import StepReport, ValidationReport
 from solver.plan.verify import Violation, live_at, verify
 
@@ -14,9 +15,12 @@ __all__ = [
     "PlanOptions",
     "PlannedBuffer",
     "PlannedStep",
+    "RecycledStep",
+    "Recycling",
     "StepReport",
     "ValidationReport",
     "Violation",
     "live_at",
+    "recycling",
     "verify",
 ]

@@ -1,0 +1,99 @@
+"""What `plan_program` promises beside what it shares with `plan`."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.documents import dump_plan, load_plan, program_digest
+from solver.errors import CapacityError, DimensionError, OptionsError
+from solver.layout import Proof
+from solver.pipeline import plan, plan_program
+from solver.plan import PlanOptions, verify
+from tests.support.graphs import chain
+from tests.support.programs import AUTO_RECYCLE, program
+
+SMALL = program(AUTO_RECYCLE)
+
+
+def test_the_plan_names_the_program_and_its_target() -> None:
+    made = plan_program(SMALL)
+    assert (made.graph, made.graph_digest) == ("test", program_digest(SMALL))
+    assert made.options == PlanOptions(target="program")
+    assert made == plan_program(SMALL, PlanOptions(target="program"))
+    assert [step.uses for step in made.steps] == [o.reads for o in SMALL.operations]
+    assert [step.defs for step in made.steps] == [o.writes for o in SMALL.operations]
+
+
+def test_the_plan_document_holds_it_all() -> None:
+    made = plan_program(SMALL)
+    assert load_plan(dump_plan(made)) == made
+    assert dump_plan(plan_program(SMALL)) == dump_plan(made)
+
+
+def test_stages() -> None:
+    seen: list[str] = []
+    plan_program(SMALL, observe=lambda stage, _: seen.append(stage))
+    assert seen == ["liveness", "solve", "verify", "seal"]
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        (PlanOptions(target="onert"), ("target",)),
+        (PlanOptions(solver="magic"), ("solver",)),
+        (PlanOptions(alignment=48), ("alignment",)),
+        (PlanOptions(capacity=-1), ("capacity",)),
+        (PlanOptions(batch=4), ("batch",)),
+        (PlanOptions(update="end"), ("update",)),
+        (PlanOptions(scratch_budget=1), ("scratch_budget",)),
+    ],
+)
+def test_options_out_of_range_are_named(options: PlanOptions, path: tuple[str, ...]) -> None:
+    with pytest.raises(OptionsError) as caught:
+        plan_program(SMALL, options)
+    assert caught.value.path == path
+    assert caught.value.remedy
+
+
+def test_graphs_have_no_program_target() -> None:
+    with pytest.raises(OptionsError):
+        plan(chain(), PlanOptions(target="program"))
+
+
+class TestLargeBlocks:
+    """Sizes are exact where others cast them to 32 bits."""
+
+    def test_beyond_two_gib(self) -> None:
+        sizes = {"x": 3 * 2**30, "y": 5_000_000_001, "z": 2**40}
+        made = plan_program(program((("x", "y"), ("y", "z"), ("z", "")), sizes=sizes, fed=("x",)))
+        (arena,) = made.arenas
+        assert arena.size == 2**40 + 5_000_000_001 + 63
+        assert arena.certificate.proof is Proof.MAX_LOAD
+        assert {b.id: b.nbytes for b in arena.buffers} == sizes
+        assert load_plan(dump_plan(made)) == made
+
+    def test_the_largest_size_of_all(self) -> None:
+        huge = program((("", "x"), ("x", "")), sizes={"x": 2**63 - 1})
+        made = plan_program(huge, PlanOptions(alignment=1))
+        assert made.arena_bytes == 2**63 - 1
+        assert verify(made) == ()
+        with pytest.raises(DimensionError):
+            plan_program(huge)
+
+
+def test_capacity() -> None:
+    size = plan_program(SMALL).arena_bytes
+    assert plan_program(SMALL, PlanOptions(capacity=size)).arena_bytes == size
+    with pytest.raises(CapacityError) as caught:
+        plan_program(SMALL, PlanOptions(capacity=size - 1))
+    assert caught.value.excess == 1
+
+
+def test_carried_and_kept_blocks_share_nothing() -> None:
+    made = plan_program(
+        program((("w", "a"), ("a", "b"), ("b", "w r")), kept=("r",)), PlanOptions(alignment=4)
+    )
+    buffers = {b.id: b for _, b in made.buffers()}
+    assert made.arena_bytes == 12
+    assert buffers["w"].offset != buffers["r"].offset
+    assert verify(made) == ()
