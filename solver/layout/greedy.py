@@ -52,8 +52,9 @@ FIRST_FIT_ORDERS: Final = ("size", "crowd-size", "area")
 LARGE_ORDERS: Final = (
     "magnitude-lifetime",
     "size-slack",
-    "size-root-lifetime",
     "slack-size",
+    "size-root-lifetime",
+    "size-and-slack",
     "size",
     "size-fourth-root-lifetime",
 )
@@ -61,8 +62,9 @@ LARGE_ORDERS: Final = (
 #: Best fit has won with these where first fit did not.
 BEST_FIT_ORDERS: Final = ("crowd-size", "crowd-area")
 
-#: What the largest slack weighs, in sizes of the largest buffer: where size leads, and where slack does.
+#: What the largest slack weighs, in sizes of the largest buffer: where size leads, neither, or slack.
 SIZE_LEADS: Final = 0.3
+NEITHER_LEADS: Final = 2.0
 SLACK_LEADS: Final = 4.0
 
 
@@ -151,7 +153,7 @@ def _place_until(instance: Instance, order: Integers, fit: Fit, limit: int) -> t
 def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
     """Placement orders by name, made when asked for. Ties fall back on the problem's order.
 
-    Size first wins most often. The next five soften it: a long life makes a buffer harder to place than
+    Size first wins most often. The next six soften it: a long life makes a buffer harder to place than
     its size says, and slack below the largest load throughout its life makes it easier.
     """
     size, width = instance.size, instance.end - instance.start
@@ -160,6 +162,7 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
         "size": lambda: _sorted(-size, -width),
         "size-root-lifetime": lambda: _sorted(-size * np.sqrt(width), -size),
         "size-slack": lambda: _sorted(_slack(instance, SIZE_LEADS) - size, -size),
+        "size-and-slack": lambda: _sorted(_slack(instance, NEITHER_LEADS) - size, -size),
         "slack-size": lambda: _sorted(_slack(instance, SLACK_LEADS) - size, -size),
         "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width)), -size),
         "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width),

@@ -34,7 +34,7 @@ __all__ = ["Columns", "training_columns", "training_shaped"]
 _Integers: TypeAlias = npt.NDArray[np.int64]
 
 #: How many buffers a layer has on average; measured.
-_PER_LAYER = 12.3
+_PER_LAYER = 10.9
 
 _ELEMENT_BYTES = 4
 
