@@ -6,9 +6,10 @@ An explicit program enters behind the order, which is its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 
 from solver.documents import graph_digest, program_digest, seal
 from solver.errors import CapacityError, InternalError, OptionsError
@@ -18,17 +19,23 @@ from solver.liveness import analyze, analyze_blocks
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, verify
 from solver.schedule import UPDATE_MODES, training_program
 from solver.targets import Pool, TargetPlan, reference
+from solver.targets.nntrainer import nntrainer_target
 from solver.targets.onert import onert_target
 from solver.training import BlockProgram
 
 __all__ = ["PROGRAM", "TARGETS", "BlockProgram", "Graph", "plan", "plan_program"]
 
-TARGETS = ("reference", "onert")
+TARGETS = ("reference", "onert", "nntrainer")
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM = "program"
 
 _DEFAULTS = PlanOptions()
+
+#: Targets with an order of their own, which bypass the training program.
+_RUNTIMES: Mapping[str, Callable[[Graph, int | None], TargetPlan]] = MappingProxyType(
+    {"onert": onert_target, "nntrainer": nntrainer_target}
+)
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
@@ -115,9 +122,9 @@ def _check_of_program(options: PlanOptions) -> None:
 
 
 def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:
-    if options.target == "onert":
+    if options.target in _RUNTIMES:
         with watch("liveness"):
-            return onert_target(graph, options.alignment)
+            return _RUNTIMES[options.target](graph, options.alignment)
     with watch("derive"):
         program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
     with watch("liveness"):
