@@ -15,9 +15,9 @@ __all__ = ["synthetic_batch"]
 def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
     """One array for each input and label of the graph.
 
-    Floats are standard normal. What a loss reads as dense class targets is one-hot; what it reads
-    as sparse labels is a class number; what a Gather reads as indices is in range. Other integers
-    are 0 or 1.
+    Floats are standard normal. What a loss reads as dense class targets is one-hot, or 0 or 1
+    where there are two; what it reads as sparse labels is a class number; what a Gather reads as
+    indices is in range. Other integers are 0 or 1.
     """
     return {
         operand.id: _values(
@@ -31,11 +31,13 @@ def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
 def _values(graph: Graph, operand: Operand, rng: np.random.Generator) -> Array:
     dtype = operand.dtype.numpy
     loss = _loss_reading(graph, operand.id)
-    if loss is not None and loss.type == "CategoricalCrossEntropy":
+    if loss is not None and loss.type in ("CategoricalCrossEntropy", "KLDivergence"):
         classes = graph.operands[loss.inputs[0]].shape[-1]
         if not operand.dtype.is_floating:
             return rng.integers(0, classes, operand.shape).astype(dtype)
         return np.eye(classes, dtype=dtype)[rng.integers(0, classes, operand.shape[:-1])]
+    if loss is not None and loss.type == "BinaryCrossEntropy":
+        return rng.integers(0, 2, operand.shape).astype(dtype)
     if operand.dtype.is_floating:
         return rng.standard_normal(operand.shape).astype(dtype)
     return rng.integers(0, _index_end(graph, operand.id), operand.shape).astype(dtype)

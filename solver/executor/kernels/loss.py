@@ -2,89 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from solver.errors import GraphError
-from solver.executor.kernels._blocks import (
-    Step,
-    block_views,
-    bound,
-    flat_blocks,
-    present,
-    run_all,
-    with_small_buffers,
-)
+from solver.executor.kernels._blocks import Step, bound, present, run_all, with_small_buffers
+from solver.executor.kernels._elementwise_loss import ELEMENTWISE_LOSSES, loss_scale, total
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.loss import PROBABILITY_EPSILON, block_rows
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]
-
-
-def _scale(call: Call, examples: int) -> float:
-    return 1 / examples if call.attributes["reduction"] == "mean" else 1.0
-
-
-def _total(partials: Array, y: Array, scale: float) -> Step:
-    def run() -> None:
-        np.add.reduce(partials, out=y)
-        np.multiply(y, scale, out=y)
-
-    return run
-
-
-# ------------------------------------------------------------------------------------- squared error
-
-
-def _squares(prediction: Array, target: Array, out: Array) -> None:
-    np.subtract(prediction, target, out=out)
-    np.multiply(out, out, out=out)
-
-
-def _squared_error_forward(call: Call) -> Step:
-    prediction, target, y = present(call.x[0], call.x[1], call.y[0])
-    if call.attributes["reduction"] == "none":
-        return bound(_squares, prediction, target, y)
-    difference, partials = call.scratch["difference"], call.scratch["partials"]
-    blocks = [
-        (p, t, difference[: p.size], partials[i : i + 1].reshape(()))
-        for i, (p, t) in enumerate(flat_blocks(prediction, target))
-    ]
-
-    def squares() -> None:
-        for p, t, out, partial in blocks:
-            _squares(p, t, out)
-            np.add.reduce(out, out=partial)
-
-    return run_all([squares, _total(partials, y, _scale(call, prediction.size))])
-
-
-def _squared_error_backward(call: Call) -> Step:
-    """dP = 2 (P - T) dY scale, and dT = -dP."""
-    prediction, target, dy = present(call.x[0], call.x[1], call.dy[0])
-    scale = 2 * _scale(call, prediction.size)
-    steps: list[Step] = []
-    for position, factor in ((0, scale), (1, -scale)):
-        dx = call.dx[position] if position < len(call.dx) else None
-        if dx is not None:
-            blocks = list(block_views(prediction.shape, (prediction, target, dy, dx)))
-            steps.append(_scaled_differences(blocks, factor))
-    return with_small_buffers(run_all(steps))
-
-
-def _scaled_differences(blocks: list[tuple[Array, ...]], factor: float) -> Step:
-    def run() -> None:
-        for prediction, target, dy, dx in blocks:
-            np.subtract(prediction, target, out=dx)
-            np.multiply(dx, factor, out=dx)
-            np.multiply(dx, dy, out=dx)
-
-    return run
-
-
-# ------------------------------------------------------------------------------------- cross-entropy
 
 
 class _Rows:
@@ -94,10 +23,11 @@ class _Rows:
         attributes = call.attributes
         self.rows, self.classes, self.step = block_rows(call.node.input(0))
         self.from_logits: bool = bool(attributes["from_logits"])
-        self.sparse: bool = bool(attributes["sparse"])
-        self.spread = attributes["label_smoothing"] / self.classes
-        self.kept = 1 - attributes["label_smoothing"]
-        self.scale = _scale(call, self.rows)
+        self.sparse = bool(attributes.get("sparse", 0))
+        smoothing = attributes.get("label_smoothing", 0.0)
+        self.spread = smoothing / self.classes
+        self.kept = 1 - smoothing
+        self.scale = loss_scale(call, self.rows)
         self.call = call
 
     def blocks(self) -> list[slice]:
@@ -180,22 +110,45 @@ def _log_softmax(source: Array, out: Array, statistic: Array, total: Array) -> S
     return run
 
 
-def _cross_entropy_forward(call: Call) -> Step:
+def _forward(call: Call, losses_of: Callable[[_Rows, slice, Array, Array], list[Step]]) -> Step:
+    """The losses of the rows, block by block, and their sum; `losses_of` gets the logarithm of p."""
     (y,) = present(call.y[0])
     shape = _Rows(call)
     reduced = call.attributes["reduction"] != "none"
     steps: list[Step] = []
     for i, rows in enumerate(shape.blocks()):
         logarithm, take_logarithm = shape.logarithm(rows)
-        smoothed = shape.scratch("smoothed", rows)
         losses = shape.scratch("statistic", rows)[:, 0] if reduced else y.reshape(-1)[rows]
-        steps += [take_logarithm, shape.smoothed_target(rows, smoothed)]
-        steps.append(_cross(smoothed, logarithm, losses))
+        steps += [take_logarithm, *losses_of(shape, rows, logarithm, losses)]
         if reduced:
             steps.append(bound(np.add.reduce, losses, out=call.scratch["partials"][i : i + 1].reshape(())))
     if reduced:
-        steps.append(_total(call.scratch["partials"], y, shape.scale))
+        steps.append(total(call.scratch["partials"], y, shape.scale))
     return with_small_buffers(run_all(steps))
+
+
+def _cross_entropy_losses(shape: _Rows, rows: slice, logarithm: Array, losses: Array) -> list[Step]:
+    smoothed = shape.scratch("smoothed", rows)
+    return [shape.smoothed_target(rows, smoothed), _cross(smoothed, logarithm, losses)]
+
+
+def _divergence_losses(shape: _Rows, rows: slice, logarithm: Array, losses: Array) -> list[Step]:
+    (target,) = present(shape.call.x[1])
+    dense, work = shape.matrix(target, rows), shape.scratch("smoothed", rows)
+
+    def run() -> None:
+        _log_ratio(dense, logarithm, work)
+        np.multiply(work, dense, out=work)
+        np.add.reduce(work, axis=1, out=losses)
+
+    return [run]
+
+
+def _log_ratio(target: Array, logarithm: Array, out: Array) -> None:
+    """log t - log p, with t raised as p is."""
+    np.maximum(target, PROBABILITY_EPSILON, out=out)
+    np.log(out, out=out)
+    np.subtract(out, logarithm, out=out)
 
 
 def _cross(target: Array, logarithm: Array, losses: Array) -> Step:
@@ -207,15 +160,18 @@ def _cross(target: Array, logarithm: Array, losses: Array) -> Step:
     return run
 
 
-def _cross_entropy_backward(call: Call) -> Step:
-    shape = _Rows(call)
-    steps: list[Step] = []
-    for rows in shape.blocks():
-        for position, prepare in enumerate((_prediction_steps, _target_steps)):
-            dx = call.dx[position] if position < len(call.dx) else None
-            if dx is not None:
-                steps += prepare(shape, rows, shape.matrix(dx, rows))
-    return with_small_buffers(run_all(steps))
+def _backward(target_steps: Callable[[_Rows, slice, Array], list[Step]]) -> Callable[[Call], Step]:
+    def prepare(call: Call) -> Step:
+        shape = _Rows(call)
+        steps: list[Step] = []
+        for rows in shape.blocks():
+            for position, steps_of in enumerate((_prediction_steps, target_steps)):
+                dx = call.dx[position] if position < len(call.dx) else None
+                if dx is not None:
+                    steps += steps_of(shape, rows, shape.matrix(dx, rows))
+        return with_small_buffers(run_all(steps))
+
+    return prepare
 
 
 def _prediction_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
@@ -256,6 +212,15 @@ def _target_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
     return [take_logarithm, copy, _multiply(dx, shape.incoming(rows), -shape.kept * shape.scale)]
 
 
+def _divergence_target_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
+    """dT = log t - log p + 1, times dY and the scale."""
+    logarithm, take_logarithm = shape.logarithm(rows)
+    (target,) = present(shape.call.x[1])
+    ratio = bound(_log_ratio, shape.matrix(target, rows), logarithm, dx)
+    finish = _multiply(dx, shape.incoming(rows), shape.scale)
+    return [take_logarithm, ratio, bound(np.add, dx, 1, out=dx), finish]
+
+
 def _multiply(array: Array, incoming: Array, factor: float) -> Step:
     def run() -> None:
         np.multiply(array, incoming, out=array)
@@ -264,7 +229,16 @@ def _multiply(array: Array, incoming: Array, factor: float) -> Step:
     return run
 
 
+def _cross_entropy_forward(call: Call) -> Step:
+    return _forward(call, _cross_entropy_losses)
+
+
+def _divergence_forward(call: Call) -> Step:
+    return _forward(call, _divergence_losses)
+
+
 KERNELS: Mapping[str, Kernels] = {
-    "MeanSquaredError": Kernels(_squared_error_forward, _squared_error_backward),
-    "CategoricalCrossEntropy": Kernels(_cross_entropy_forward, _cross_entropy_backward),
+    **ELEMENTWISE_LOSSES,
+    "CategoricalCrossEntropy": Kernels(_cross_entropy_forward, _backward(_target_steps)),
+    "KLDivergence": Kernels(_divergence_forward, _backward(_divergence_target_steps)),
 }

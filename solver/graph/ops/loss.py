@@ -1,23 +1,25 @@
 """Losses: ordinary operations whose output is what training minimises.
 
-`reduction` is "mean", "sum" (a scalar of shape ()) or "none", which leaves a value for each element
-(MeanSquaredError) or each example (CategoricalCrossEntropy) and so is no loss to train on by itself.
+`reduction` is "mean", "sum" (a scalar of shape ()) or "none", which leaves a value for each element,
+or each example (CategoricalCrossEntropy, KLDivergence), and so is no loss to train on by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from solver.graph.ops._shared import BLOCK_ELEMENTS, bad_attribute, block, same_floating
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
 from solver.graph.types import DType, TensorType
 
-__all__ = ["OPERATORS", "PROBABILITY_EPSILON", "block_rows"]
+__all__ = ["OPERATORS", "PROBABILITY_EPSILON", "ElementwiseLoss", "block_rows"]
 
 #: Probabilities are raised to this before their logarithm is taken, so that a confident mistake costs
-#: about 16.1 and not infinity. The derivative below it is the one at it: a saturated output still learns.
+#: about 16.1 and not infinity (and lowered to 1 minus this, where the logarithm of 1 - p is taken). The
+#: derivative below it is the one at it: a saturated output still learns.
 PROBABILITY_EPSILON = 1e-7
 
 _REDUCTION = Attribute("string", default="mean", choices=("mean", "sum", "none"))
@@ -27,13 +29,15 @@ def _blocks(total: int, size: int) -> int:
     return -(-total // size)
 
 
-class _MeanSquaredError(OperationType):
-    """(prediction - target)^2, its mean or its sum over all elements."""
+class ElementwiseLoss(OperationType):
+    """A loss for each element of prediction and target, which have one type; "mean" is over all of them."""
 
-    name = "MeanSquaredError"
-    arity = (2, 2)
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     is_loss = True
     attributes: ClassVar[Mapping[str, Attribute]] = {"reduction": _REDUCTION}
+    #: Blocks of scratch that kernels take beside the one for the losses, which come first forward.
+    forward_blocks: ClassVar[tuple[str, ...]] = ()
+    backward_blocks: ClassVar[tuple[str, ...]] = ()
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         dtype = same_floating(node, (0, 1))
@@ -43,14 +47,62 @@ class _MeanSquaredError(OperationType):
         return (TensorType(shape if node.attributes["reduction"] == "none" else (), dtype),)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        if node.attributes["reduction"] == "none":
-            return ()
         elements, dtype = node.input(0).elements, node.input(0).dtype
-        partials = scratch("partials", (_blocks(elements, BLOCK_ELEMENTS),), dtype)
-        return (block("difference", elements, dtype), partials)
+        requests = [block(name, elements, dtype) for name in self.forward_blocks]
+        if node.attributes["reduction"] == "none":
+            return tuple(requests)
+        requests.append(block("difference", elements, dtype))
+        requests.append(scratch("partials", (_blocks(elements, BLOCK_ELEMENTS),), dtype))
+        return tuple(requests)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        return BackwardNeeds(inputs=frozenset({0, 1}))
+        type_ = node.input(0)
+        requests = tuple(block(name, type_.elements, type_.dtype) for name in self.backward_blocks)
+        return BackwardNeeds(inputs=frozenset({0, 1}), scratch=requests)
+
+
+class _MeanSquaredError(ElementwiseLoss):
+    """(prediction - target)^2."""
+
+    name = "MeanSquaredError"
+
+
+class _MeanAbsoluteError(ElementwiseLoss):
+    """|prediction - target|, also called L1; its derivative at 0 is 0."""
+
+    name = "MeanAbsoluteError"
+
+
+class _Huber(ElementwiseLoss):
+    """d^2 / 2 up to a distance d of `delta`, delta (d - delta / 2) beyond it (Huber, 1964)."""
+
+    name = "Huber"
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "delta": Attribute("float", default=1.0),
+        "reduction": _REDUCTION,
+    }
+    forward_blocks: ClassVar[tuple[str, ...]] = ("clipped",)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        if not 0 < node.attributes["delta"] < math.inf:
+            raise bad_attribute(node, "delta", "must be greater than 0 and finite")
+        return super().infer(node)
+
+
+class _BinaryCrossEntropy(ElementwiseLoss):
+    """-(t log p + (1 - t) log(1 - p)), of probabilities or (`from_logits`) of sigmoid(prediction)."""
+
+    name = "BinaryCrossEntropy"
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "from_logits": Attribute("int", default=0, choices=(0, 1)),
+        "reduction": _REDUCTION,
+    }
+    forward_blocks: ClassVar[tuple[str, ...]] = ("clipped", "work")
+    backward_blocks: ClassVar[tuple[str, ...]] = ("clipped",)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        needs = super().backward(node, wanted)
+        return needs if 0 in wanted else replace(needs, inputs=frozenset({0}))
 
 
 def block_rows(prediction: TensorType) -> tuple[int, int, int]:
@@ -97,7 +149,7 @@ class _CategoricalCrossEntropy(OperationType):
         dtype = node.input(0).dtype
         requests = [scratch(name, (rows, classes), dtype) for name in blocks]
         requests += [scratch(name, (rows, 1), dtype) for name in columns]
-        if node.attributes["sparse"]:
+        if node.attributes.get("sparse"):
             requests.append(scratch("index", (rows,), DType.INT64))
         return tuple(requests)
 
@@ -115,4 +167,31 @@ class _CategoricalCrossEntropy(OperationType):
         return BackwardNeeds(inputs=inputs, scratch=self._scratch(node, "logarithm", columns=columns))
 
 
-OPERATORS: tuple[OperationType, ...] = (_MeanSquaredError(), _CategoricalCrossEntropy())
+class _KLDivergence(_CategoricalCrossEntropy):
+    """sum t (log t - log p) over the last axis, of probabilities or (`from_logits`) of softmax(prediction).
+
+    The target t has the type of the prediction and holds probabilities; where it is 0 the term is 0.
+    """
+
+    name = "KLDivergence"
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "from_logits": Attribute("int", default=0, choices=(0, 1)),
+        "reduction": _REDUCTION,
+    }
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        dtype, shape = same_floating(node, (0,)), node.input(0).shape
+        if not shape:
+            raise node.mismatch("expected a prediction with an axis of classes")
+        if node.input(1) != node.input(0):
+            raise node.mismatch("expected a target of the type and shape of the prediction")
+        return (TensorType(shape[:-1] if node.attributes["reduction"] == "none" else (), dtype),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        return replace(super().backward(node, wanted), inputs=frozenset({0, 1}))
+
+
+OPERATORS: tuple[OperationType, ...] = (
+    *(_MeanSquaredError(), _CategoricalCrossEntropy(), _BinaryCrossEntropy()),
+    *(_KLDivergence(), _MeanAbsoluteError(), _Huber()),
+)

@@ -171,6 +171,149 @@ def test_nothing_of_tensor_size_is_allocated(type_: str, sparse: bool, attribute
         assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
 
 
+ELEMENTWISE: list[tuple[str, dict[str, Any]]] = [
+    ("MeanAbsoluteError", {}),
+    ("Huber", {}),
+    ("Huber", {"delta": 0.4}),
+    ("BinaryCrossEntropy", {}),
+    ("BinaryCrossEntropy", {"from_logits": 1}),
+]
+
+
+def elementwise_values(type_: str, attributes: dict[str, Any], *shape: int) -> list[Array]:
+    rng = np.random.default_rng(1)
+    if type_ == "BinaryCrossEntropy":
+        low, high = (-3, 3) if attributes.get("from_logits") else (0.05, 0.95)
+        return [rng.uniform(low, high, shape), rng.uniform(0, 1, shape)]
+    return [rng.standard_normal(shape), rng.standard_normal(shape)]
+
+
+def elementwise_losses(type_: str, attributes: dict[str, Any], p: Array, t: Array) -> Array:
+    """The definitions, in NumPy."""
+    if type_ == "BinaryCrossEntropy":
+        p = 1 / (1 + np.exp(-p)) if attributes.get("from_logits") else p
+        return np.asarray(-(t * np.log(p) + (1 - t) * np.log(1 - p)))
+    distance, delta = np.abs(p - t), attributes.get("delta", 1.0)
+    if type_ == "MeanAbsoluteError":
+        return np.asarray(distance)
+    return np.asarray(np.where(distance <= delta, distance**2 / 2, delta * (distance - delta / 2)))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (), (2, 1, 3), (70_001,)])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(("type_", "attributes"), ELEMENTWISE)
+def test_elementwise_losses(
+    type_: str, attributes: dict[str, Any], reduction: str, shape: tuple[int, ...]
+) -> None:
+    values = elementwise_values(type_, attributes, *shape)
+    operation = OneOperation(type_, values, reduction=reduction, **attributes)
+    losses = elementwise_losses(type_, attributes, *values)
+    expected = {"mean": losses.mean(), "sum": losses.sum(), "none": losses}[reduction]
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-10)
+    if len(shape) != 1:
+        operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("type_", ["MeanAbsoluteError", "Huber"])
+def test_the_derivative_at_a_distance_of_zero_is_zero(type_: str) -> None:
+    found = OneOperation(type_, [np.ones(2), np.ones(2)]).backward(np.asarray(1.0), 0, 1)
+    assert found[0].tolist() == found[1].tolist() == [0, 0]
+
+
+def test_binary_probabilities_of_zero_and_one_cost_the_bound_and_still_learn() -> None:
+    for dtype in ("float32", "float64"):
+        prediction, target = np.array([0.0, 1.0], dtype), np.array([1.0, 0.0], dtype)
+        operation = OneOperation("BinaryCrossEntropy", [prediction, target], reduction="sum")
+        np.testing.assert_allclose(operation.forward(), -2 * np.log(PROBABILITY_EPSILON), rtol=2e-2)
+        found = operation.backward(np.asarray(1.0, dtype), 0)[0] * PROBABILITY_EPSILON
+        np.testing.assert_allclose(found, [-1, 1], rtol=0.3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_binary_logits_of_any_size_are_finite_and_silent(dtype: str) -> None:
+    x = np.array([-1e4, -50, 0, 50, 1e4], dtype)
+    with np.errstate(all="raise", under="ignore"):
+        values = [x, np.ones_like(x)]
+        operation = OneOperation("BinaryCrossEntropy", values, from_logits=1, reduction="none")
+        np.testing.assert_allclose(operation.forward(), [1e4, 50, np.log(2), 0, 0], rtol=1e-6, atol=1e-20)
+        found = operation.backward(np.ones(5, dtype), 0)[0]
+    np.testing.assert_allclose(found, [-1, -1, -0.5, 0, 0], rtol=1e-6, atol=1e-20)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("logits", [0, 1])
+@pytest.mark.parametrize("shape", [(6, 5), (2, 3, 4), (4,)])
+def test_divergence(shape: tuple[int, ...], logits: int, reduction: str) -> None:
+    rng = np.random.default_rng(1)
+    prediction = rng.standard_normal(shape) if logits else probabilities(*shape)
+    target = probabilities(*shape, seed=2)
+    operation = OneOperation("KLDivergence", [prediction, target], from_logits=logits, reduction=reduction)
+    p = np.exp(prediction) / np.exp(prediction).sum(axis=-1, keepdims=True) if logits else prediction
+    losses = (target * np.log(target / p)).sum(axis=-1)
+    expected = {"mean": losses.mean(), "sum": losses.sum(), "none": losses}[reduction]
+    assert operation.forward().shape == expected.shape
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-9)
+    operation.assert_derivatives()
+
+
+def test_divergence_from_itself_is_zero_also_where_a_probability_is_zero() -> None:
+    p = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
+    operation = OneOperation("KLDivergence", [p, p])
+    np.testing.assert_allclose(operation.forward(), 0, atol=1e-15)
+    assert np.isfinite(operation.backward(np.asarray(1.0), 0, 1)[0]).all()
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("type_", "attributes"), [*ELEMENTWISE, ("KLDivergence", {}), ("KLDivergence", {"from_logits": 1})]
+)
+def test_other_losses_allocate_nothing_of_tensor_size(
+    type_: str, attributes: dict[str, Any], reduction: str
+) -> None:
+    values = [
+        probabilities(20000, 12).astype(np.float32),
+        probabilities(20000, 12, seed=2).astype(np.float32),
+    ]
+    operation = OneOperation(type_, values, reduction=reduction, **attributes)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = np.ones(operation.types[0].shape, np.float32)
+    for wanted in [(0,), (1,), (0, 1)]:
+        assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
+
+
+def test_pytorch_agrees_on_the_other_losses() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    f = torch.nn.functional
+    pairs: list[tuple[str, dict[str, Any], Any, list[Array]]] = [
+        ("MeanAbsoluteError", {}, f.l1_loss, elementwise_values("Huber", {}, 6, 5)),
+        (
+            "Huber",
+            {"delta": 0.5},
+            lambda p, t: f.huber_loss(p, t, delta=0.5),
+            elementwise_values("Huber", {}, 6, 5),
+        ),
+        (
+            "BinaryCrossEntropy",
+            {"from_logits": 1},
+            f.binary_cross_entropy_with_logits,
+            elementwise_values("BinaryCrossEntropy", {"from_logits": 1}, 6, 5),
+        ),
+        (
+            "KLDivergence",
+            {},
+            lambda p, t: f.kl_div(p.log(), t, reduction="batchmean"),
+            [probabilities(6, 5), probabilities(6, 5, seed=2)],
+        ),
+    ]
+    for type_, attributes, function, (prediction, target) in pairs:
+        operation = OneOperation(type_, [prediction, target], **attributes)
+        tensor = torch.tensor(prediction, requires_grad=True)
+        loss = function(tensor, torch.tensor(target))
+        loss.backward()
+        np.testing.assert_allclose(operation.forward(), loss.item(), rtol=1e-12)
+        np.testing.assert_allclose(operation.backward(np.asarray(1.0), 0)[0], tensor.grad.numpy(), rtol=1e-10)
+
+
 def test_pytorch_agrees() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
     logits, labels = np.random.default_rng(1).standard_normal((6, 5)), np.arange(6) % 5

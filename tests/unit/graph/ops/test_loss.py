@@ -82,3 +82,39 @@ def test_scratch_is_blocks(attributes: dict[str, Any]) -> None:
     kind = lookup(CROSS)
     requests = kind.forward_scratch(node) + kind.backward(node, frozenset({0})).scratch
     assert all(request.type.elements <= BLOCK_ELEMENTS for request in requests)
+
+
+ELEMENTWISE = ["MeanSquaredError", "MeanAbsoluteError", "Huber", "BinaryCrossEntropy"]
+
+
+@pytest.mark.parametrize("type_", [*ELEMENTWISE, "KLDivergence"])
+def test_all_losses_are_scalars_of_two_operands_alike(type_: str) -> None:
+    assert lookup(type_).is_loss
+    assert output_of(type_, [(6, 5, 4), (6, 5, 4)]) == ()
+    assert output_of(type_, [(6, 5, 4), (6, 5, 4)], reduction="sum") == ()
+    each = (6, 5) if type_ == "KLDivergence" else (6, 5, 4)
+    assert output_of(type_, [(6, 5, 4), (6, 5, 4)], reduction="none") == each
+    refused: list[list[Input]] = [[(2, 3), (3,)], [(2, 3), TensorType((2, 3), DType.FLOAT64)]]
+    for inputs in refused:
+        with pytest.raises(ShapeMismatchError, match=rf"'dense1' \({type_}\)"):
+            node_of(type_, inputs)
+
+
+def test_divergence_needs_classes() -> None:
+    with pytest.raises(ShapeMismatchError, match="an axis of classes"):
+        node_of("KLDivergence", [(), ()])
+
+
+@pytest.mark.parametrize("delta", [0, -1.0, float("inf"), float("nan")])
+def test_delta_is_positive(delta: float) -> None:
+    with pytest.raises(AttributeRuleError, match=r"'delta'.*greater than 0"):
+        node_of("Huber", [(2, 3), (2, 3)], delta=delta)
+
+
+@pytest.mark.parametrize("type_", [*ELEMENTWISE, "KLDivergence"])
+def test_what_the_losses_read(type_: str) -> None:
+    alone = {0} if type_ == "BinaryCrossEntropy" else {0, 1}
+    for wanted, reads in [((0,), {0, 1}), ((1,), alone), ((0, 1), {0, 1})]:
+        inputs, outputs, needs = needs_of(type_, [(600, 500), (600, 500)], wanted)
+        assert (inputs, outputs) == (reads, set())
+        assert all(request.type.elements <= BLOCK_ELEMENTS for request in needs.scratch)

@@ -20,7 +20,10 @@ HERE = {
         *("And", "Or", "Not"),
     ),
     "linear": ("Gemm", "MatMul"),
-    "loss": ("MeanSquaredError", "CategoricalCrossEntropy"),
+    "loss": (
+        *("MeanSquaredError", "CategoricalCrossEntropy", "BinaryCrossEntropy"),
+        *("KLDivergence", "MeanAbsoluteError", "Huber"),
+    ),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "selection": ("Where", "Gather"),
