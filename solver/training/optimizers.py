@@ -1,7 +1,8 @@
 """Optimizers as the planner sees them: hyper-parameters, state that lives as long as the weight, scratch.
 
 The arithmetic is in `solver.executor.kernels.optimizer`. SGD (Robbins and Monro, 1951) with momentum
-(Polyak, 1964; Nesterov, 1983), Adam (Kingma and Ba, 2015), AdamW (Loshchilov and Hutter, 2019).
+(Polyak, 1964; Nesterov, 1983), Adam (Kingma and Ba, 2015), AdamW (Loshchilov and Hutter, 2019), RMSProp
+(Tieleman and Hinton, 2012; centered: Graves, 2013), Adagrad (Duchi, Hazan and Singer, 2011).
 """
 
 from __future__ import annotations
@@ -64,6 +65,21 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = MappingProxyType(
         },
         "Adam": {**_ADAM, "weight_decay": _Rule(0.0)},
         "AdamW": {**_ADAM, "weight_decay": _Rule(0.01)},
+        "RMSProp": {
+            "learning_rate": _Rule(0.01, open=True),
+            "alpha": _Rule(0.99, below=1.0),
+            "epsilon": _Rule(1e-8, open=True),
+            "momentum": _Rule(0.0, below=1.0),
+            "centered": _Rule(False),
+            "weight_decay": _Rule(0.0),
+        },
+        "Adagrad": {
+            "learning_rate": _Rule(0.01, open=True),
+            "learning_rate_decay": _Rule(0.0),
+            "initial_accumulator": _Rule(0.0),
+            "epsilon": _Rule(1e-10, open=True),
+            "weight_decay": _Rule(0.0),
+        },
     }
 )
 
@@ -73,7 +89,7 @@ OPTIMIZER_NAMES: tuple[str, ...] = tuple(_RULES)
 def optimizer_rules(spec: OptimizerSpec) -> Mapping[str, float | bool]:
     """The hyper-parameters of `spec` with defaults filled in.
 
-    `weight_decay` is an L2 term of the gradient for SGD and Adam, decoupled for AdamW. Raises
+    `weight_decay` is an L2 term of the gradient, for AdamW alone decoupled from it. Raises
     GraphError for an unknown optimizer, AttributeRuleError for a hyper-parameter that is unknown or
     out of range; paths start at ``optimizer``.
     """
@@ -110,9 +126,14 @@ def _bad(name: str, what: str, remedy: str) -> AttributeRuleError:
 
 def state_names(spec: OptimizerSpec) -> tuple[str, ...]:
     """Names of the optimizer variables of one weight; each has the type of the weight and starts at 0."""
-    if spec.type != "SGD":
+    rules = optimizer_rules(spec)
+    if spec.type in ("Adam", "AdamW"):
         return ("first_moment", "second_moment")
-    return ("momentum",) if optimizer_rules(spec)["momentum"] else ()
+    if spec.type == "Adagrad":
+        return ("accumulator",)
+    names: tuple[str, ...] = ("second_moment",) if spec.type == "RMSProp" else ()
+    names += ("first_moment",) if rules.get("centered") else ()
+    return (*names, "momentum") if rules["momentum"] else names
 
 
 def scratch(spec: OptimizerSpec, weight: TensorType) -> tuple[ScratchRequest, ...]:

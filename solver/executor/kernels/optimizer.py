@@ -29,7 +29,7 @@ def prepare(
     `solver.training.optimizers.scratch` asks for. `iteration` counts from 1. The formulas are PyTorch's.
     """
     rules = {name: float(value) for name, value in optimizer_rules(spec).items()}
-    make = {"SGD": _sgd, "Adam": _adam, "AdamW": _adamw}[spec.type]
+    make = _UPDATES[spec.type]
     variables = [state[name] for name in state_names(spec)]
     steps = []
     for parts in flat_blocks(weight, gradient, *variables, size=UPDATE_BLOCK_ELEMENTS):
@@ -128,3 +128,77 @@ def _apply_moments(block: _Block, rules: _Rules, iteration: int) -> None:
     np.divide(first, update, out=update)
     np.multiply(update, rules["learning_rate"] / (1 - rules["beta1"] ** iteration), out=update)
     np.subtract(weight, update, out=weight)
+
+
+def _rmsprop(block: _Block, rules: _Rules, iteration: _Iteration) -> Step:
+    """w -= rate d / (sqrt(second) + epsilon), or momentum' = m momentum + d / (...), w -= rate momentum'.
+
+    second' = a second + (1 - a) d^2; centered, the square of first' = a first + (1 - a) d is taken away.
+    """
+    second, *others = block.state
+    first = others.pop(0) if rules["centered"] else None
+    momentum = others.pop(0) if rules["momentum"] else None
+    alpha, update = rules["alpha"], block.update
+
+    def run() -> None:
+        direction = block.decayed_gradient(rules["weight_decay"])
+        _average(second, direction, direction, alpha, update)
+        if first is None:
+            np.sqrt(second, out=update)
+        else:
+            _average(first, direction, None, alpha, update)
+            np.multiply(first, first, out=update)
+            np.subtract(second, update, out=update)
+            np.maximum(update, 0, out=update)  # the difference of nearly equal numbers
+            np.sqrt(update, out=update)
+        np.add(update, rules["epsilon"], out=update)
+        np.divide(direction, update, out=update)
+        if momentum is not None:
+            np.multiply(momentum, rules["momentum"], out=momentum)
+            np.add(momentum, update, out=momentum)
+            np.copyto(update, momentum)
+        np.multiply(update, rules["learning_rate"], out=update)
+        np.subtract(block.weight, update, out=block.weight)
+
+    return run
+
+
+def _average(average: Array, value: Array, factor: Array | None, kept: float, work: Array) -> None:
+    """average' = kept average + (1 - kept) value [factor]."""
+    np.multiply(value, 1 - kept, out=work)
+    if factor is not None:
+        np.multiply(work, factor, out=work)
+    np.multiply(average, kept, out=average)
+    np.add(average, work, out=average)
+
+
+def _adagrad(block: _Block, rules: _Rules, iteration: _Iteration) -> Step:
+    """w -= rate / (1 + (t - 1) decay) d / (sqrt(accumulator + initial) + epsilon); accumulator' adds d^2.
+
+    The initial value is added where it is read, so that this state starts at 0 like any other.
+    """
+    (accumulator,) = block.state
+    update, initial = block.update, rules["initial_accumulator"]
+
+    def run() -> None:
+        direction = block.decayed_gradient(rules["weight_decay"])
+        np.multiply(direction, direction, out=update)
+        np.add(accumulator, update, out=accumulator)
+        np.add(accumulator, initial, out=update)
+        np.sqrt(update, out=update)
+        np.add(update, rules["epsilon"], out=update)
+        np.divide(direction, update, out=update)
+        rate = rules["learning_rate"] / (1 + (iteration() - 1) * rules["learning_rate_decay"])
+        np.multiply(update, rate, out=update)
+        np.subtract(block.weight, update, out=block.weight)
+
+    return run
+
+
+_UPDATES: Mapping[str, Callable[[_Block, _Rules, _Iteration], Step]] = {
+    "SGD": _sgd,
+    "Adam": _adam,
+    "AdamW": _adamw,
+    "RMSProp": _rmsprop,
+    "Adagrad": _adagrad,
+}

@@ -21,7 +21,7 @@ LARGE = TensorType((1000, 1000), DType.FLOAT64)
 
 
 def test_the_optimizers_are_these() -> None:
-    assert OPTIMIZER_NAMES == ("SGD", "Adam", "AdamW")
+    assert OPTIMIZER_NAMES == ("SGD", "Adam", "AdamW", "RMSProp", "Adagrad")
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,27 @@ def test_the_optimizers_are_these() -> None:
         (
             "AdamW",
             {"learning_rate": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},
+        ),
+        (
+            "RMSProp",
+            {
+                "learning_rate": 0.01,
+                "alpha": 0.99,
+                "epsilon": 1e-8,
+                "momentum": 0.0,
+                "centered": False,
+                "weight_decay": 0.0,
+            },
+        ),
+        (
+            "Adagrad",
+            {
+                "learning_rate": 0.01,
+                "learning_rate_decay": 0.0,
+                "initial_accumulator": 0.0,
+                "epsilon": 1e-10,
+                "weight_decay": 0.0,
+            },
         ),
     ],
 )
@@ -54,7 +75,15 @@ def test_integers_are_taken_where_numbers_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "close"), [("adam", "Adam"), ("sgd", "SGD"), ("Adamm", "Adam"), ("ADAMW", "AdamW")]
+    ("wrong", "close"),
+    [
+        ("adam", "Adam"),
+        ("sgd", "SGD"),
+        ("Adamm", "Adam"),
+        ("ADAMW", "AdamW"),
+        ("RMSprop", "RMSProp"),
+        ("AdaGrad", "Adagrad"),
+    ],
 )
 def test_an_unknown_optimizer_gets_a_hint(wrong: str, close: str) -> None:
     with pytest.raises(GraphError, match=f"no optimizer '{wrong}'.*Did you mean {close}") as caught:
@@ -63,7 +92,7 @@ def test_an_unknown_optimizer_gets_a_hint(wrong: str, close: str) -> None:
 
 
 def test_an_optimizer_unlike_any_lists_all() -> None:
-    with pytest.raises(GraphError, match="Known optimizers: SGD, Adam, AdamW") as caught:
+    with pytest.raises(GraphError, match="Known optimizers: SGD, Adam, AdamW, RMSProp, Adagrad") as caught:
         optimizer_rules(OptimizerSpec("Lion"))
     assert "Did you mean" not in str(caught.value)
 
@@ -92,6 +121,9 @@ def test_an_unknown_hyper_parameter_gets_a_hint() -> None:
         ("Adam", "beta2", 1.5, "less than 1"),
         ("Adam", "epsilon", 0.0, "greater than 0"),
         ("AdamW", "weight_decay", math.inf, "finite"),
+        ("RMSProp", "alpha", 1.0, "less than 1"),
+        ("RMSProp", "centered", 1, "true or false"),
+        ("Adagrad", "learning_rate_decay", -0.1, "at least 0"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_its_range(name: str, key: str, value: float, range_: str) -> None:
@@ -112,6 +144,13 @@ def test_nesterov_needs_momentum() -> None:
         (OptimizerSpec("SGD", {"momentum": 0.9}), ("momentum",)),
         (OptimizerSpec("Adam"), ("first_moment", "second_moment")),
         (OptimizerSpec("AdamW"), ("first_moment", "second_moment")),
+        (OptimizerSpec("RMSProp"), ("second_moment",)),
+        (OptimizerSpec("RMSProp", {"momentum": 0.9}), ("second_moment", "momentum")),
+        (
+            OptimizerSpec("RMSProp", {"momentum": 0.9, "centered": True}),
+            ("second_moment", "first_moment", "momentum"),
+        ),
+        (OptimizerSpec("Adagrad"), ("accumulator",)),
     ],
 )
 def test_state(spec: OptimizerSpec, names: tuple[str, ...]) -> None:
@@ -126,6 +165,8 @@ def test_state(spec: OptimizerSpec, names: tuple[str, ...]) -> None:
         (OptimizerSpec("Adam"), ["update"]),
         (OptimizerSpec("Adam", {"weight_decay": 0.1}), ["update", "decayed_gradient"]),
         (OptimizerSpec("AdamW", {"weight_decay": 0.1}), ["update"]),
+        (OptimizerSpec("RMSProp", {"centered": True, "momentum": 0.1}), ["update"]),
+        (OptimizerSpec("Adagrad", {"weight_decay": 0.1}), ["update", "decayed_gradient"]),
     ],
 )
 def test_scratch_is_a_block_and_never_a_weight(spec: OptimizerSpec, names: list[str]) -> None:

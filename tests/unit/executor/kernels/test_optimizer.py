@@ -26,6 +26,14 @@ SPECS = [
     OptimizerSpec("AdamW", {"learning_rate": 0.01}),
     OptimizerSpec("AdamW", {"learning_rate": 0.01, "weight_decay": 0.5}),
     OptimizerSpec("AdamW", {"learning_rate": 0.01, "weight_decay": 0.0}),
+    OptimizerSpec("RMSProp", {"learning_rate": 0.01}),
+    OptimizerSpec("RMSProp", {"learning_rate": 0.01, "alpha": 0.8, "epsilon": 1e-3, "weight_decay": 0.05}),
+    OptimizerSpec("RMSProp", {"learning_rate": 0.01, "momentum": 0.9}),
+    OptimizerSpec("RMSProp", {"learning_rate": 0.01, "alpha": 0.9, "centered": True, "epsilon": 1e-2}),
+    OptimizerSpec("RMSProp", {"learning_rate": 0.01, "centered": True, "momentum": 0.5, "epsilon": 1e-2}),
+    OptimizerSpec("Adagrad", {"learning_rate": 0.1}),
+    OptimizerSpec("Adagrad", {"learning_rate": 0.1, "learning_rate_decay": 0.1, "weight_decay": 0.05}),
+    OptimizerSpec("Adagrad", {"learning_rate": 0.1, "initial_accumulator": 0.5, "epsilon": 1e-3}),
 ]
 
 
@@ -80,7 +88,23 @@ def _adam_step(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, 
     return w - rules["learning_rate"] * m / (np.sqrt(v) + rules["epsilon"])
 
 
-FORMULAS = {"SGD": sgd, "Adam": adam, "AdamW": adamw}
+def rmsprop(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, float], t: int) -> Array:
+    g, a, zero = g + rules["weight_decay"] * w, rules["alpha"], np.zeros_like(w)
+    state["v"] = a * state.get("v", zero) + (1 - a) * g * g
+    state["m"] = a * state.get("m", zero) + (1 - a) * g
+    variance = state["v"] - state["m"] ** 2 if rules["centered"] else state["v"]
+    state["b"] = rules["momentum"] * state.get("b", zero) + g / (np.sqrt(variance) + rules["epsilon"])
+    return w - rules["learning_rate"] * state["b"]
+
+
+def adagrad(w: Array, g: Array, state: dict[str, Array], rules: Mapping[str, float], t: int) -> Array:
+    g = g + rules["weight_decay"] * w
+    state["s"] = state.get("s", np.full_like(w, rules["initial_accumulator"])) + g * g
+    rate = rules["learning_rate"] / (1 + (t - 1) * rules["learning_rate_decay"])
+    return w - rate * g / (np.sqrt(state["s"]) + rules["epsilon"])
+
+
+FORMULAS = {"SGD": sgd, "Adam": adam, "AdamW": adamw, "RMSProp": rmsprop, "Adagrad": adagrad}
 
 
 def gradients(shape: tuple[int, ...], dtype: str, count: int = 6) -> list[Array]:
@@ -182,6 +206,15 @@ def _torch_optimizer(torch: Any, spec: OptimizerSpec, parameter: Any) -> Any:
     common = {"lr": rules["learning_rate"], "weight_decay": rules["weight_decay"]}
     if spec.type == "SGD":
         return torch.optim.SGD([parameter], momentum=rules["momentum"], nesterov=rules["nesterov"], **common)
+    if spec.type == "RMSProp":
+        more = {"alpha": rules["alpha"], "momentum": rules["momentum"], "centered": rules["centered"]}
+        return torch.optim.RMSprop([parameter], eps=rules["epsilon"], **more, **common)
+    if spec.type == "Adagrad":
+        more = {
+            "lr_decay": rules["learning_rate_decay"],
+            "initial_accumulator_value": rules["initial_accumulator"],
+        }
+        return torch.optim.Adagrad([parameter], eps=rules["epsilon"], **more, **common)
     make = getattr(torch.optim, spec.type)
     return make([parameter], betas=(rules["beta1"], rules["beta2"]), eps=rules["epsilon"], **common)
 
@@ -207,3 +240,14 @@ def test_small_gradients_do_not_vanish_in_float32() -> None:
     )
     trainer.step(np.array([1e-15], np.float32))
     assert math.isclose(float(trainer.weight[0]), -0.1, rel_tol=1e-4)
+
+
+@pytest.mark.parametrize("centered", [False, True])
+def test_a_gradient_that_never_changes_moves_rmsprop_finitely(centered: bool) -> None:
+    """Centered, the variance is a difference of equal numbers, and may come out below 0."""
+    trainer = Trainer(
+        OptimizerSpec("RMSProp", {"centered": centered, "alpha": 0.5}), np.zeros(50, np.float32)
+    )
+    for _ in range(60):
+        trainer.step(np.linspace(-3, 3, 50).astype(np.float32))
+        assert np.isfinite(trainer.weight).all()
