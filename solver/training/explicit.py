@@ -11,7 +11,7 @@ operator is known here: an operation is a name, what it reads and what it writes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -145,6 +145,7 @@ def _check_operation(operation: BlockOperation, declared: Mapping[str, Block], p
             path=path,
         )
     for key, names in (("reads", operation.reads), ("writes", operation.writes)):
+        seen: set[str] = set()
         for k, name in enumerate(names):
             if name not in declared:
                 raise DanglingOperandError(
@@ -152,32 +153,32 @@ def _check_operation(operation: BlockOperation, declared: Mapping[str, Block], p
                     remedy="Add the block to `blocks`, or correct the name.",
                     path=(*path, key, k),
                 )
-            if name in names[:k]:
+            if name in seen:
                 raise DuplicateNameError(
                     f"Operation {operation.name!r} lists {name!r} twice in {key}.",
                     remedy="List each block once.",
                     path=(*path, key, k),
                 )
+            seen.add(name)
 
 
 def _check_blocks(program: BlockProgram) -> None:
-    first = {name: name in operation.reads for name, operation in reversed(tuple(_touches(program)))}
+    read_first: dict[str, bool] = {}
+    for operation in program.operations:
+        for name in operation.reads:
+            read_first.setdefault(name, True)
+        for name in operation.writes:
+            read_first.setdefault(name, False)
     for i, block in enumerate(program.blocks.values()):
-        if block.name not in first:
+        if block.name not in read_first:
             raise DanglingOperandError(
                 f"Block {block.name!r} is touched by no operation.",
                 remedy="Remove it, or declare it with the operations that touch it.",
                 path=("blocks", i),
             )
-        if block.fed and not first[block.name]:
+        if block.fed and not read_first[block.name]:
             raise UseBeforeDefError(
                 f"What the caller writes to {block.name!r} is overwritten before any operation reads it.",
                 remedy="Read the block first, or do not declare it as fed.",
                 path=("blocks", i, "fed"),
             )
-
-
-def _touches(program: BlockProgram) -> Iterator[tuple[str, BlockOperation]]:
-    for operation in program.operations:
-        for name in operation.touched:
-            yield name, operation
