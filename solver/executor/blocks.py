@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_arenas
@@ -19,9 +19,10 @@ class BlockViews:
     def __init__(self, program: BlockProgram, operation: BlockOperation, memory: Memory) -> None:
         self._operation = operation.name
         self._views: dict[str, Array] = {}
+        writes = frozenset(operation.writes)
         for name in operation.touched:
             view = memory.view(name, program.blocks[name].type)
-            view.flags.writeable = name in operation.writes
+            view.flags.writeable = name in writes
             self._views[name] = view
 
     def __getitem__(self, name: str) -> Array:
@@ -49,6 +50,7 @@ class BlockRunner:
         self._program, self._plan, self._functions = program, plan, functions
         self._memory = in_arenas(plan.arenas)
         self._views = [BlockViews(program, o, self._memory) for o in program.operations]
+        self._blind = [sorted({*o.writes} - {*o.reads}) for o in program.operations]
         self._dying: list[list[str]] = [[] for _ in program.operations]
         for _, buffer in plan.buffers():
             if not buffer.lifetime.outlives_iteration:
@@ -60,13 +62,14 @@ class BlockRunner:
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
-        for operation, views, dying in zip(self._program.operations, self._views, self._dying, strict=True):
-            for name in operation.writes:
-                if name not in operation.reads:
-                    self._memory.raw(name).fill(POISON)
-            self._functions[operation.name](views)
-            for name in dying:
-                self._memory.raw(name).fill(POISON)
+        for t, operation in enumerate(self._program.operations):
+            self._poison(self._blind[t])
+            self._functions[operation.name](self._views[t])
+            self._poison(self._dying[t])
+
+    def _poison(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._memory.raw(name).fill(POISON)
 
 
 def _check(program: BlockProgram, plan: Plan, functions: Mapping[str, object]) -> None:
