@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -15,20 +17,30 @@ __all__ = ["make_plan", "print_summary", "summary"]
 
 
 def make_plan(document: bytes, options: PlanOptions) -> Plan:
-    """Plan a graph document, with the stages shown on standard error if that is a terminal."""
+    """Plan a graph or program document, with the stages shown on standard error if that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        return pipeline.plan(documents.load_graph(document, batch=options.batch), options)
-    with console.status("reading the graph") as status:
-        graph = documents.load_graph(document, batch=options.batch)
+        return _planner(document, options)[1]()
+    with console.status("reading the document") as status:
+        name, planner = _planner(document, options)
         done = ["read"]
 
         def observe(stage: str, seconds: float) -> None:
             done.append(f"{stage} {seconds:.2f} s")
-            status.update(f"planning {graph.name} ({', '.join(done)})")
+            status.update(f"planning {name} ({', '.join(done)})")
 
-        status.update(f"planning {graph.name}")
-        return pipeline.plan(graph, options, observe=observe)
+        status.update(f"planning {name}")
+        return planner(observe=observe)
+
+
+def _planner(document: bytes, options: PlanOptions) -> tuple[str, Callable[..., Plan]]:
+    """What the document is called, and what plans it: its format tells a program from a graph."""
+    value = documents.parse_json(document)
+    if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
+        program = documents.load_program(value)
+        return program.name, partial(pipeline.plan_program, program, options)
+    graph = documents.load_graph(value, batch=options.batch)
+    return graph.name, partial(pipeline.plan, graph, options)
 
 
 def summary(plan: Plan) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from service.planning import certificate_table, summary
-from solver.plan import Arena, Plan
+from solver.plan import Arena, Plan, recycling
 from solver.plan.report import ArenaReport, KindBytes, MemoryMap, PlanReport, memory_map, report
 
 __all__ = ["curve_line", "facts", "map_lines", "render"]
@@ -39,7 +40,13 @@ def facts(plan: Plan) -> dict[str, Any]:
         {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
         for row in found.kinds
     ]
-    return {**summary(plan), "bytes_without_reuse": found.total, "kinds": kinds, "arenas": arenas}
+    return {
+        **summary(plan),
+        "bytes_without_reuse": found.total,
+        "kinds": kinds,
+        "arenas": arenas,
+        "recycling": asdict(recycling(plan)),
+    }
 
 
 def _arena_facts(arena: ArenaReport) -> dict[str, Any]:

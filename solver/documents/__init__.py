@@ -20,11 +20,13 @@ from solver.documents.layout_options import (
 from solver.documents.options import OptionsDocument, dump_options, load_options
 from solver.documents.parse import canonical_json, parse_json
 from solver.documents.plan import PlanDocument, dump_plan, load_plan, seal
+from solver.documents.program import FORMAT as PROGRAM_FORMAT
 from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
 from solver.documents.report import ReportDocument, dump_report, load_report
 from solver.documents.schemas import SCHEMAS
 
 __all__ = [
+    "PROGRAM_FORMAT",
     "SCHEMAS",
     "BuffersDocument",
     "GraphDocument",

@@ -99,3 +99,10 @@ def test_facts() -> None:
     assert one["live_curve"] == [8, 10, 10, 8]
     assert one["live_at_peak"][0] == {"operand": "a", "kind": "activation", "bytes": 4}
     assert (one["bytes"], one["lower_bound"], one["proof"]) == (12, 12, "max-load")
+
+
+def test_facts_say_when_memory_is_taken_and_given_back() -> None:
+    found = facts(SMALL)["recycling"]
+    assert [step["live_bytes"] for step in found["steps"]] == [8, 10, 10, 8]
+    assert set(found) == {"before", "kept", "steps"}
+    assert set(found["steps"][0]) == {"id", "allocated", "freed", "live_bytes"}
