@@ -25,6 +25,7 @@ HERE = {
         *("KLDivergence", "MeanAbsoluteError", "Huber"),
     ),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),
+    "normalization": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "selection": ("Where", "Gather"),
     "slicing": ("Concat", "Split", "Slice"),
