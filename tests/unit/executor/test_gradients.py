@@ -13,6 +13,7 @@ from solver.executor import Trainer, synthetic_batch
 from solver.graph import DType, Graph, Initializer
 from solver.pipeline import plan
 from tests.support.graphs import Sketch
+from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 LEARNING_RATE = 1.0
 STEP = 1e-6
@@ -65,9 +66,14 @@ def loss_with(graph: Graph, name: str, position: int, change: float) -> float:
     return trainer.step(synthetic_batch(graph, 5, 1))
 
 
-@pytest.mark.parametrize(
-    "graph", [branched(), vision("NHWC"), vision("NCHW"), regression()], ids=lambda g: g.name
-)
+GRAPHS = [
+    *(branched(), vision("NHWC"), vision("NCHW"), regression()),
+    *(make(learning_rate=LEARNING_RATE) for make in (elementwise, attention, recurrent)),
+    *(convolved(layout, learning_rate=LEARNING_RATE) for layout in ("NCHW", "NHWC")),
+]
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
 def test_a_plain_sgd_step_is_minus_the_numerical_gradient(graph: Graph) -> None:
     rng = np.random.default_rng(0)
     trainer = Trainer(graph, plan(graph))

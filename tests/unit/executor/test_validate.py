@@ -16,10 +16,11 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_arenas, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of
-from solver.graph import Array, Graph
+from solver.graph import Array, DType, Graph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
 from tests.support.graphs import chain, convolutional, residual
+from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 GRAPHS = {
     "chain-sgd": chain(),
@@ -29,6 +30,11 @@ GRAPHS = {
     "convolutional": convolutional(),
     "convolutional-nchw": convolutional(layout="NCHW"),
     "last-layer": chain((6, 5, 4, 3), trainable=1),
+    "elementwise": elementwise(DType.FLOAT32, optimizer="Adagrad"),
+    "attention": attention(DType.FLOAT32, optimizer="RMSProp", centered=True, momentum=0.5),
+    "recurrent": recurrent(DType.FLOAT32, optimizer="RMSProp"),
+    "normalised-nchw": convolved("NCHW", DType.FLOAT32, optimizer="Adam"),
+    "normalised-nhwc": convolved("NHWC", DType.FLOAT32, optimizer="Adagrad", learning_rate_decay=0.1),
 }
 
 

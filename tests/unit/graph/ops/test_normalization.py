@@ -105,4 +105,4 @@ def test_what_backward_reads(type_: str) -> None:
     ]
     for wanted, reads, kept in cases:
         found, outputs, needs = needs_of(type_, inputs, wanted, **attributes)
-        assert (found, outputs, needs.saved) == (reads, set(), kept)
+        assert (found, outputs, set(needs.saved)) == (reads, set(), kept)
