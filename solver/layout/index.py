@@ -45,7 +45,11 @@ class _Kernel:
 
             one = np.ones(1, np.int64)
             index_kernel.grow_tree(one, np.zeros((3, 6), np.int64), np.empty((3, 3), np.int64))
-        except (ImportError, OSError, RuntimeError) as error:  # numba's own errors are RuntimeErrors or ImportErrors
+        except (
+            ImportError,
+            OSError,
+            RuntimeError,
+        ) as error:  # numba's own errors are RuntimeErrors or ImportErrors
             logging.getLogger(__name__).warning("Placing without compiled code, which is slow: %s", error)
             return None
         return index_kernel
@@ -63,7 +67,14 @@ class Walk:
     def __init__(self, instance: Instance, module: ModuleType) -> None:
         self._module = module
         self.buffers = np.stack(
-            (instance.start, instance.end, instance.size, instance.exact, instance.alignment, instance.offset),
+            (
+                instance.start,
+                instance.end,
+                instance.size,
+                instance.exact,
+                instance.alignment,
+                instance.offset,
+            ),
             axis=1,
         )
         self._gap = np.empty((_GAP, 5), np.int64)

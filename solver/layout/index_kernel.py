@@ -30,7 +30,22 @@ import numpy as np
 from solver.layout.instance import Integers
 from solver.layout.jit import compiled, inlined
 
-__all__ = ["BEST", "CHUNK", "DEPTH", "DONE", "FIRST", "LIMIT", "MEMORY", "PINNED", "SKY", "STOPPED", "Shelf", "grow_tree", "insert", "place_some"]
+__all__ = [
+    "BEST",
+    "CHUNK",
+    "DEPTH",
+    "DONE",
+    "FIRST",
+    "LIMIT",
+    "MEMORY",
+    "PINNED",
+    "SKY",
+    "STOPPED",
+    "Shelf",
+    "grow_tree",
+    "insert",
+    "place_some",
+]
 
 #: Strips in a chunk: small enough to move, large enough to be worth a skip.
 CHUNK: Final = 32

@@ -81,6 +81,8 @@ def _bring_below(
     instance: Instance, offsets: Integers, worst: int, target: int, solve_window: SolveWindow
 ) -> bool:
     """Widen the window around the buffer until it gives way; changes `offsets` if one does."""
+    if instance.offset[worst] != FREE:
+        return False
     for reach in REACHES:
         first = max(0, int(instance.start[worst]) - reach)
         last = min(instance.sections, int(instance.end[worst]) + reach)
@@ -96,9 +98,7 @@ def _bring_below(
     return False
 
 
-def _window(
-    instance: Instance, offsets: Integers, inside: np.ndarray, first: int, last: int
-) -> Instance:
+def _window(instance: Instance, offsets: Integers, inside: np.ndarray, first: int, last: int) -> Instance:
     """The free buffers, then the pinned ones, over sections [first, last)."""
     free = instance.subset(np.flatnonzero(inside))
     touching = (instance.start < last) & (instance.end > first) & ~inside

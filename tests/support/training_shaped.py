@@ -98,7 +98,9 @@ class _Network:
         recomputed = self.chance(0.25)
         self.add(~recomputed, self.activation, layer, back + 2)
         self.add(recomputed, self.activation, layer, layer + 2)
-        self.add(recomputed, self.activation, np.maximum(self.layers, back - self.draw.integers(1, 9)), back + 2)
+        self.add(
+            recomputed, self.activation, np.maximum(self.layers, back - self.draw.integers(1, 9)), back + 2
+        )
         self.add(every, self.activation, np.maximum(back - 2, self.layers), back + 2)
         self.add(self.chance(0.3), self.activation / 4, layer, back + 1)
         self.add(every, self.draw.integers(8, 1024, self.layers), layer, back + 2)
@@ -114,7 +116,9 @@ class _Network:
         self.add(decoder, self.activation, self.layers + 3 * layer, back + 2)
         for _ in range(2):
             branch = self.chance(0.2)
-            self.add(branch, self.activation * self.draw.choice((0.25, 0.5, 1), self.layers), layer, layer + span)
+            self.add(
+                branch, self.activation * self.draw.choice((0.25, 0.5, 1), self.layers), layer, layer + span
+            )
 
     def parameters(self) -> None:
         back = self.back

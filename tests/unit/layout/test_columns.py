@@ -22,7 +22,9 @@ def one(**changes: object) -> Problem:
 def test_one_value_a_buffer() -> None:
     columns = Columns.of(Problem((Buffer("a", 8, Lifespan(0, 2), 4, 12), Buffer("b", 3, Lifespan(1, 5)))))
     assert columns is not None
-    assert [c.tolist() for c in (columns.size, columns.start, columns.end, columns.alignment, columns.pin)] == [
+    assert [
+        c.tolist() for c in (columns.size, columns.start, columns.end, columns.alignment, columns.pin)
+    ] == [
         [8, 3],
         [0, 1],
         [2, 5],
@@ -81,7 +83,9 @@ def test_the_bound_beyond_64_bits() -> None:
 
 def test_steps_beyond_64_bits_become_sections() -> None:
     far = 2**70
-    instance = Instance.of(Problem((Buffer("a", 1, Lifespan(0, far)), Buffer("b", 1, Lifespan(far, far + 1)))))
+    instance = Instance.of(
+        Problem((Buffer("a", 1, Lifespan(0, far)), Buffer("b", 1, Lifespan(far, far + 1))))
+    )
     assert (instance.start.tolist(), instance.end.tolist(), instance.sections) == ([0, 1], [1, 2], 2)
 
 

@@ -115,7 +115,9 @@ def test_a_cancelled_walk_places_no_more() -> None:
     assert placing.place(np.arange(len(p.buffers)), MAX_BYTES) == 0
 
 
-def test_without_compiled_code_numpy_places(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_compiled_code_numpy_places(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A machine without numba says so once and gives the same layout."""
     monkeypatch.setitem(__import__("sys").modules, "solver.layout.index_kernel", None)
     monkeypatch.delattr("solver.layout.index_kernel", raising=False)
