@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from solver.executor.kernels._activation import activation_derivative, apply_activation
 from solver.graph.ops.base import ACTIVATIONS
 
-REFERENCE = {
+REFERENCE: Mapping[str, Callable[[Any], Any]] = {
     "None": lambda x: x,
     "Relu": lambda x: np.maximum(x, 0),
     "Relu6": lambda x: np.minimum(np.maximum(x, 0), 6),

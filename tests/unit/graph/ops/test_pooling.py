@@ -80,7 +80,7 @@ def test_refused_shapes(type_: str) -> None:
 
 @pytest.mark.parametrize("type_", ["AveragePool", "GlobalAveragePool"])
 def test_means_are_of_floating_elements(type_: str) -> None:
-    attributes = {} if type_.startswith("Global") else {"kernel_shape": (2, 2)}
+    attributes: dict[str, Any] = {} if type_.startswith("Global") else {"kernel_shape": (2, 2)}
     with pytest.raises(ShapeMismatchError, match="floating"):
         node_of(type_, [TensorType((1, 2, 4, 4), DType.INT32)], **attributes)
 
@@ -92,7 +92,7 @@ def test_a_maximum_of_truth_values_is_refused() -> None:
 
 @pytest.mark.parametrize("type_", [*POOLS, "GlobalAveragePool"])
 def test_the_backward_step_reads_neither_x_nor_y(type_: str) -> None:
-    attributes = {} if type_.startswith("Global") else TWO
+    attributes: dict[str, Any] = {} if type_.startswith("Global") else TWO
     inputs, outputs, needs = needs_of(type_, [(2, 3, 8, 8)], {0}, **attributes)
     assert inputs == outputs == set()
     assert needs.saved == ({"arg_max"} if type_ == "MaxPool" else frozenset())
