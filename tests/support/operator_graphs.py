@@ -46,37 +46,53 @@ def elementwise(dtype: DType = DType.FLOAT64, **hyper: Any) -> Graph:
     return s.graph(**hyper)
 
 
-def attention(dtype: DType = DType.FLOAT64, **hyper: Any) -> Graph:
+def attention(
+    dtype: DType = DType.FLOAT64,
+    *,
+    batch: int = 2,
+    length: int = 5,
+    width: int = 8,
+    words: int = 7,
+    **hyper: Any,
+) -> Graph:
     """A block of a transformer: tied embedding, layer norm, two heads by Split, a mask, soft attention."""
     s = Sketch("attention", dtype)
-    tokens = s.add("tokens", Role.INPUT, (2, 5), dtype=DType.INT64)
-    table = s.parameter("table", 7, 8)
+    tokens = s.add("tokens", Role.INPUT, (batch, length), dtype=DType.INT64)
+    table = s.parameter("table", words, width)
     h = s.op("Gather", [table, tokens], "embedded")
-    positions = s.op("Expand", [s.parameter("positions", 5, 8), s.integers("full", 2, 5, 8)], "expanded")
+    positions = s.op(
+        "Expand",
+        [s.parameter("positions", length, width), s.integers("full", batch, length, width)],
+        "expanded",
+    )
     h = s.op("Add", [h, positions], "placed")
-    scale = s.parameter("scale", 8, initializer=Initializer("ones"))
-    n = s.op("LayerNormalization", [h, scale, s.parameter("shift", 8)], "normal")
-    packed = s.op("MatMul", [n, s.parameter("qkv", 8, 24)], "packed")
+    scale = s.parameter("scale", width, initializer=Initializer("ones"))
+    n = s.op("LayerNormalization", [h, scale, s.parameter("shift", width)], "normal")
+    packed = s.op("MatMul", [n, s.parameter("qkv", width, 3 * width)], "packed")
     _several(s, "Split", [packed], ("q", "k", "v"), axis=2, num_outputs=3)
     heads = []
     for i, part in enumerate(("q", "k", "v")):
-        split = s.op("Reshape", [part, s.integers(f"shape{i}", 2, 5, 2, 4)], f"{part}.split")
+        split = s.op(
+            "Reshape", [part, s.integers(f"shape{i}", batch, length, 2, width // 2)], f"{part}.split"
+        )
         heads.append(
             s.op("Transpose", [split], f"{part}.heads", perm=(0, 2, 3, 1) if i == 1 else (0, 2, 1, 3))
         )
     scores = s.op("MatMul", heads[:2], "scores")
-    mask = Initializer("values", np.tril(np.ones((5, 5), np.bool_)).tobytes())
-    s.add("mask", Role.CONSTANT, (5, 5), dtype=DType.BOOL, initializer=mask)
+    mask = Initializer("values", np.tril(np.ones((length, length), np.bool_)).tobytes())
+    s.add("mask", Role.CONSTANT, (length, length), dtype=DType.BOOL, initializer=mask)
     never = s.add("never", Role.CONSTANT, (), initializer=Initializer("constant", value=-1e9))
     p = s.op("Softmax", [s.op("Where", ["mask", scores, never], "masked")], "weights")
     mixed = s.op("Transpose", [s.op("MatMul", [p, heads[2]], "mixed")], "turned", perm=(0, 2, 1, 3))
-    joined = s.op("Reshape", [mixed, s.integers("joint", 2, 5, 8)], "joined")
-    h = s.op("Add", [h, s.op("MatMul", [joined, s.parameter("out", 8, 8)], "projected")], "residual")
-    last = s.op("Slice", [h, s.integers("from", -1), s.integers("to", 9), s.integers("axis", 1)], "last")
+    joined = s.op("Reshape", [mixed, s.integers("joint", batch, length, width)], "joined")
+    h = s.op("Add", [h, s.op("MatMul", [joined, s.parameter("out", width, width)], "projected")], "residual")
+    last = s.op(
+        "Slice", [h, s.integers("from", -1), s.integers("to", length + 9), s.integers("axis", 1)], "last"
+    )
     flat = s.op("Squeeze", [last, s.integers("gone", 1)], "flat")
     logits = s.op("Gemm", [flat, table], "logits", transB=1)
     logarithm = s.op("LogSoftmax", [logits], "logarithm")
-    s.op("KLDivergence", [s.op("Exp", [logarithm], "probabilities"), s.label("target", 2, 7)], "loss")
+    s.op("KLDivergence", [s.op("Exp", [logarithm], "probabilities"), s.label("target", batch, words)], "loss")
     return s.graph(**hyper)
 
 

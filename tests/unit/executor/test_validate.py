@@ -154,8 +154,15 @@ def test_most_corruptions_also_change_the_run() -> None:
     assert differing > len(moves) // 2
 
 
-def test_a_step_allocates_nothing_of_tensor_size() -> None:
-    graph = convolutional(batch=128)
+@pytest.mark.parametrize(
+    "graph",
+    [
+        convolutional(batch=128),
+        attention(DType.FLOAT32, batch=8, length=48, width=64, words=2000, optimizer="RMSProp"),
+    ],
+    ids=lambda g: g.name,
+)
+def test_a_step_allocates_nothing_of_tensor_size(graph: Graph) -> None:
     found = plan(graph, PlanOptions(scratch_budget=1 << 14))
     trainer = Trainer(graph, found)
     batches = [synthetic_batch(graph, 0, i) for i in range(3)]
