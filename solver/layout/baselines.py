@@ -5,10 +5,10 @@
 | bump, nntrainer-basic | onert, nntrainer (Basic) | never reuses a byte |
 | first-fit | onert (Samsung ONE) | first gap, in the order of requests |
 | wic | onert, its default | first gap, by descending size |
-| nntrainer-v1 | nntrainer, its default | a stack in order of birth; reuses expired slots of exactly the same size |
+| nntrainer-v1 | nntrainer, its default | a stack by birth; reuses expired slots of exactly the same size |
 | nntrainer-v3 | nntrainer | first gap, in order of birth |
-| tflm-greedy | TensorFlow Lite Micro, GreedyMemoryPlanner | first gap, by descending size, later requests first |
-| executorch-greedy | ExecuTorch, exir.memory_planning.greedy | objects that buffers share, by descending size |
+| tflm-greedy | TensorFlow Lite Micro | first gap, by descending size, later requests first |
+| executorch-greedy | ExecuTorch (exir) | objects that buffers share, by descending size |
 | best-fit | caching allocators | tightest gap, in order of birth |
 | skyline | XLA and Chainer (Sekiyama et al., 2018) | lowest plateau, longest life first |
 
@@ -70,7 +70,11 @@ class _InOrder:
     """One gap after the other in a fixed order of buffers; pinned ones first."""
 
     name: ClassVar[str]
-    fit: ClassVar[Fit] = staticmethod(first_fit)
+
+    @property
+    def fit(self) -> Fit:
+        """How a gap is chosen."""
+        return first_fit
 
     def order(self, instance: Instance, problem: Problem) -> Integers:
         """Positions of the buffers, in the order in which they are placed: by default, that of requests."""
@@ -109,7 +113,7 @@ class NntrainerV3(_InOrder):
 
 
 class TflmGreedy(_InOrder):
-    """First fit by descending size; among equals the latest request first, because its list is filled from the tail."""
+    """First fit by descending size; among equals the latest first, as its list is filled from the tail."""
 
     name = "tflm-greedy"
 
@@ -121,7 +125,10 @@ class BestFit(_InOrder):
     """The tightest gap, by birth: what an allocator without foresight can do at best."""
 
     name = "best-fit"
-    fit = staticmethod(best_fit)
+
+    @property
+    def fit(self) -> Fit:
+        return best_fit
 
     def order(self, instance: Instance, problem: Problem) -> Integers:
         return _by_birth(problem)
@@ -133,7 +140,7 @@ def _by_birth(problem: Problem) -> Integers:
 
 
 class _AbovePins(ABC):
-    """Those that know no pins: everything unpinned goes above all pins. Sizes are padded to the largest alignment."""
+    """Those that know no pins: all else goes above the pins. Sizes are padded to the largest alignment."""
 
     name: ClassVar[str]
 
@@ -156,7 +163,7 @@ class _AbovePins(ABC):
 
 
 class NntrainerV1(_AbovePins):
-    """A stack by birth. Expired slots at its top are popped; a buried expired slot is reused by an equal size only.
+    """A stack by birth. Expired slots are popped at its top; a buried one is reused by an equal size only.
 
     O(n * live buffers).
     """

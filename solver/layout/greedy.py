@@ -189,7 +189,10 @@ def _slack(instance: Instance, weight: float) -> npt.NDArray[np.float64]:
     """
     crowd = _peak_load_seen(instance)
     slack = (crowd.max(initial=0) - crowd).astype(np.float64)
-    return slack * (weight * float(instance.size.max(initial=0)) / max(slack.max(initial=0.0), 1.0))
+    scaled: npt.NDArray[np.float64] = slack * (
+        weight * float(instance.size.max(initial=0)) / max(slack.max(initial=0.0), 1.0)
+    )
+    return scaled
 
 
 def _peak_load_seen(instance: Instance) -> Integers:

@@ -41,10 +41,10 @@ class _Kernel:
     @staticmethod
     def _load() -> ModuleType | None:
         try:
-            from solver.layout import index_kernel
+            from solver.layout import index_kernel, index_strips
 
             one = np.ones(1, np.int64)
-            index_kernel.grow_tree(one, np.zeros((3, 6), np.int64), np.empty((3, 3), np.int64))
+            index_strips.grow_tree(one, np.zeros((3, 6), np.int64), np.empty((3, 3), np.int64))
         except (
             ImportError,
             OSError,
@@ -65,7 +65,9 @@ class Walk:
     """
 
     def __init__(self, instance: Instance, module: ModuleType) -> None:
-        self._module = module
+        from solver.layout import index_strips
+
+        self._module, self._strips = module, index_strips
         self.buffers = np.stack(
             (
                 instance.start,
@@ -81,13 +83,13 @@ class Walk:
         self._shelf = self._empty(instance)
         pinned = np.flatnonzero(instance.offset != FREE)
         if len(pinned):
-            self._go(pinned, module.SKY, module.PINNED)
+            self._go(pinned, self._strips.SKY, module.PINNED)
         self._pinned = instance.offset != FREE
 
     @property
     def offsets(self) -> Integers:
         """`FREE` where not placed."""
-        return self.buffers[:, self._module.OFFSET].copy()
+        return self.buffers[:, self._strips.OFFSET].copy()
 
     def place(self, order: Integers, limit: int, *, best_fit: bool = False) -> int:
         """Place in this order, pinned ones excepted; how far into it this got within `limit`."""
@@ -97,30 +99,30 @@ class Walk:
         return len(order) if placed == len(free) else int(free[placed])
 
     def cancel(self) -> None:
-        self._shelf.counts[self._module.STOP] = 1
+        self._shelf.counts[self._strips.STOP] = 1
 
     def _empty(self, instance: Instance) -> Any:
-        module, load = self._module, instance.load()
+        strips, load = self._strips, instance.load()
         nodes = np.zeros((len(load) + 2, 6), np.int64)
-        made = module.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
-        shelf = module.Shelf(
+        made = strips.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
+        shelf = strips.Shelf(
             nodes[:made].copy(),
             np.empty(256, np.int64),
             np.zeros((_CHUNKS, 3), np.int64),
-            np.empty((_CHUNKS, module.CHUNK, 4), np.int64),
+            np.empty((_CHUNKS, strips.CHUNK, 4), np.int64),
             np.arange(_CHUNKS - 1, -1, -1),
-            np.empty((module.DEPTH, 4), np.int64),
-            np.array([_CHUNKS, 0, 1, module.DONE, 0]),
+            np.empty((strips.DEPTH, 4), np.int64),
+            np.array([_CHUNKS, 0, 1, self._module.DONE, 0]),
         )
-        module.insert(shelf, 0, len(load), 0, module.SKY)
+        strips.insert(shelf, 0, len(load), 0, strips.SKY)
         return shelf
 
     def _more_memory(self) -> None:
         """Twice of everything; what is in use keeps its place."""
-        module, old = self._module, self._shelf
-        chunks, free = len(old.chunks), int(old.counts[module.FREE])
+        strips, old = self._strips, self._shelf
+        chunks, free = len(old.chunks), int(old.counts[strips.FREE])
         fresh = np.arange(2 * chunks - 1, chunks - 1, -1)
-        self._shelf = module.Shelf(
+        self._shelf = strips.Shelf(
             old.nodes,
             np.concatenate((old.entries, np.empty_like(old.entries))),
             np.concatenate((old.chunks, np.zeros_like(old.chunks))),
@@ -129,15 +131,14 @@ class Walk:
             old.cursors,
             old.counts,
         )
-        old.counts[module.FREE] = free + chunks
+        old.counts[strips.FREE] = free + chunks
         self._gap = np.empty((2 * len(self._gap), 5), np.int64)
 
     def _go(self, order: Integers, limit: int, fit: int) -> int:
         position = 0
         while True:
-            position = self._module.place_some(
-                self._shelf, self._gap, self.buffers, order, position, limit, fit
-            )
-            if self._shelf.counts[self._module.WHY] != self._module.MEMORY:
+            arguments = (self._shelf, self._gap, self.buffers, order, position, limit, fit)
+            position = int(self._module.place_some(*arguments))
+            if self._shelf.counts[self._strips.WHY] != self._module.MEMORY:
                 return position
             self._more_memory()

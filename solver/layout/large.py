@@ -32,8 +32,8 @@ def race(
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. The first
-    order is finished whatever the deadline says; later ones are given up within a placement.
+    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. The
+    first order is finished whatever the deadline says; later ones are given up within a placement.
     """
     best, found, cut = Layout((), MAX_BYTES), "", False
     names = iter(orders)

@@ -1,4 +1,4 @@
-"""Do two of very many buffers overlap? A yes-or-no sweep over time, compiled; shares nothing with the solvers.
+"""Do two of very many buffers overlap? A compiled sweep over time; shares nothing with the solvers.
 
 Live buffers are kept by offset. As long as they are disjoint, a newborn one overlaps some of them only if
 it overlaps its neighbour below or above: among *live* buffers, and only then, neighbours are enough. The
@@ -28,7 +28,7 @@ _Flags: TypeAlias = npt.NDArray[np.uint8]
 def disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
     """Whether no two of [start, end) x [bottom, top) share a point; none is empty. O(n log n)."""
     ranks = np.unique(bottom, return_inverse=True)[1].astype(np.int64)
-    leaves = 1 << int(len(start)).bit_length()
+    leaves = 1 << len(start).bit_length()
     by_start = np.argsort(start, kind="stable")
     by_end = np.argsort(end, kind="stable")
     owner, somebody = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)

@@ -68,7 +68,7 @@ def _gap(outcome: Outcome) -> float:
 
 
 def _figures(rows: list[Measured], solver: str) -> Table:
-    table = Table("buffers", "seeds", "median s", "max s", "limit s", "median gap", "max gap", f"gap <= {GAP:.1%}",
+    table = Table("buffers", "seeds", "median s", "max s", "limit", "median gap", "max gap", f"<= {GAP:.1%}",
                   title=f"Training-shaped problems, solver {solver}, warm, checks included")  # fmt: skip
     for row in rows:
         within = sum(gap <= GAP for gap in row.gaps)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -190,5 +191,5 @@ def overlapping(p: Problem, offsets: list[int]) -> set[frozenset[str]]:
 def neighbours_accept(p: Problem, offsets: list[int]) -> bool:
     """The unsound check: by offset, each against the next."""
     rows = sorted(zip(offsets, p.buffers, strict=True), key=lambda row: (row[0], row[1].lifespan.start))
-    pairs = zip(rows, rows[1:], strict=False)
+    pairs = itertools.pairwise(rows)
     return all(at + a.size <= bt or not a.lifespan.overlaps(b.lifespan) for (at, a), (bt, b) in pairs)

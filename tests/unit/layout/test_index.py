@@ -10,7 +10,7 @@ import pytest
 
 from solver.layout import Buffer, Lifespan, Problem, find_violations
 from solver.layout import index as index_module
-from solver.layout.greedy import _place_until, best_fit, first_fit, place_until
+from solver.layout.greedy import Fit, _place_until, best_fit, first_fit, place_until
 from solver.layout.index import COMPILED_FROM, Walk, kernel
 from solver.layout.instance import FREE, Instance, layout_of
 from solver.layout.problem import MAX_BYTES
@@ -55,7 +55,7 @@ def instance_of(seed: int) -> Problem:
 
 @pytest.mark.parametrize("fit", [first_fit, best_fit])
 @pytest.mark.parametrize("block", range(4))
-def test_same_offsets_as_numpy(fit: index_module.Any, block: int) -> None:
+def test_same_offsets_as_numpy(fit: Fit, block: int) -> None:
     """Pins, mixed alignments, limits and both fits, on 200 random instances a block."""
     for seed in range(200 * block, 200 * (block + 1)):
         rng, p = random.Random(seed), instance_of(seed)

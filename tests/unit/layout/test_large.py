@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,12 @@ from solver.layout.problem import Buffer, Lifespan, Proof
 from tests.support.buffers import countdown
 from tests.support.training_shaped import training_columns, training_shaped
 
-MODULE = kernel()
-assert MODULE is not None
+
+@pytest.fixture(scope="module")
+def module() -> ModuleType:
+    found = kernel()
+    assert found is not None
+    return found
 
 
 @pytest.fixture
@@ -22,12 +28,12 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greedy_module, "LARGE", 1)
 
 
-def test_the_race_is_won_by_the_lowest_peak_whatever_the_threads_do() -> None:
+def test_the_race_is_won_by_the_lowest_peak_whatever_the_threads_do(module: ModuleType) -> None:
     p = training_shaped(5, buffers=600)
     instance = Instance.of(p)
     by_name = orders(instance)
     chosen = {name: by_name[name] for name in LARGE_ORDERS}
-    found = [race(instance, MODULE, chosen, 0, Deadline()) for _ in range(3)]
+    found = [race(instance, module, chosen, 0, Deadline()) for _ in range(3)]
     assert found[0] == found[1] == found[2]
     peaks = {}
     for name in LARGE_ORDERS:
@@ -40,7 +46,7 @@ def test_the_race_is_won_by_the_lowest_peak_whatever_the_threads_do() -> None:
     assert find_violations(p, layout) == ()
 
 
-def test_a_small_gap_ends_the_race() -> None:
+def test_a_small_gap_ends_the_race(module: ModuleType) -> None:
     p = training_shaped(0, buffers=600)
     instance, bound = Instance.of(p), max_load(p).bytes
     asked: list[str] = []
@@ -49,8 +55,8 @@ def test_a_small_gap_ends_the_race() -> None:
         asked.append(name)
         return orders(instance)[name]()
 
-    chosen = {name: lambda name=name: order_of(name) for name in LARGE_ORDERS}  # type: ignore[misc]  # binds now
-    layout, _, cut = race(instance, MODULE, chosen, bound, Deadline())
+    chosen = {name: lambda name=name: order_of(name) for name in LARGE_ORDERS}
+    layout, _, cut = race(instance, module, chosen, bound, Deadline())
     assert not cut
     assert layout.peak - bound <= bound // GOOD_ENOUGH
     assert len(asked) < len(LARGE_ORDERS)
