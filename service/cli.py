@@ -45,6 +45,17 @@ def _bytes(text: str) -> int:
     return int(size)
 
 
+def _fraction(text: str) -> float:
+    """``0.5%`` or ``0.005``."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter("give a share of the lower bound, as 0.5% or 0.005.")
+    return value
+
+
 Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input.")]
 PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
@@ -170,6 +181,19 @@ def solve(
     deadline: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
     ] = None,
+    work: Annotated[
+        int | None, typer.Option(help="Search no further than this many buffers and sections looked at.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    threads: Annotated[int, typer.Option(help="Change the time, never the answer.")] = 2,
+    race: Annotated[bool, typer.Option("--race", help="Take the first answer of any thread.")] = False,
+    target_gap: Annotated[
+        float | None,
+        typer.Option(parser=_fraction, metavar="GAP", help="Stop this near to the bound: 0.5% or 0.005."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="Leave out a rule of the search; repeatable.")
+    ] = None,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -178,7 +202,10 @@ def solve(
         from service import layouts
         from solver.plan import LayoutOptions
 
-        options = LayoutOptions(solver, capacity, alignment, deadline)
+        rules = layouts.rules_without(without or ())
+        options = LayoutOptions(
+            solver, capacity, alignment, deadline, work, seed, threads, race, target_gap or 0.0, rules
+        )
         layouts.run(problem, options, output, plot, as_json=as_json)
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from service.layouts import Source, described, painter, read_source
 from solver.errors import OptionsError
-from solver.layout import SOLVERS, Deadline, Outcome, Problem, solve
+from solver.layout import SOLVERS, Deadline, Outcome, Problem, SolveOptions, solve
 from solver.placement import prepare
 from solver.plan import LayoutOptions
 
@@ -84,11 +84,13 @@ def hold(
 ) -> Contest:
     """One after the other, `seconds` each; a capacity of the problem plays no part."""
     problem = Problem(prepare(source.problem, LayoutOptions(alignment=alignment)).buffers)
-    entries = []
+    entries, search = [], SolveOptions() if seconds is None else SolveOptions(work=None)
     with console.status("") as status:
         for k, name in enumerate(dict.fromkeys(names), 1):
             status.update(f"{name} ({k} of {len(names)}) on {source.name}")
-            entries.append(Entry(name, solve(problem, solver=name, deadline=Deadline.after(seconds))))
+            deadline = Deadline.after(seconds)
+            outcome = solve(problem, solver=name, deadline=deadline, options=search)
+            entries.append(Entry(name, outcome))
     entries.sort(key=lambda entry: (entry.peak is None, entry.peak or 0, entry.outcome.seconds))
     return Contest(source.name, problem, tuple(entries))
 

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import inf
+from threading import Event
+from typing import Final
 
 from solver.errors import CapacityError, OptionsError
-from solver.layout import SOLVERS, Deadline, Layout, Outcome, Problem, live_at, solve
+from solver.layout import (
+    SOLVERS,
+    Deadline,
+    Layout,
+    Outcome,
+    Problem,
+    Progress,
+    SolveOptions,
+    live_at,
+    solve,
+)
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
 __all__ = ["place", "prepare"]
+
+#: Numbers among the options, from the least to below the last.
+_RANGES: Final = (
+    ("capacity", 0, inf),
+    ("deadline_seconds", 0, inf),
+    ("work", 0, inf),
+    ("seed", 0, 2**62),
+    ("threads", 1, 65),
+    ("target_gap", 0, inf),
+)
 
 #: Buffers named in an error that a capacity is too small; the report would be as long as the problem.
 MOST_NAMED = 100
 
 
 def place(
-    problem: Problem, options: LayoutOptions | None = None, *, incumbent: Layout | None = None
+    problem: Problem,
+    options: LayoutOptions | None = None,
+    *,
+    incumbent: Layout | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Event | None = None,
 ) -> PlacedBuffers:
     """Place every buffer under the capacity, or as low as possible without one.
 
-    The search starts from `incumbent` if there is one. Without `options.deadline_seconds` the same
+    The search starts from `incumbent` if there is one, tells `progress` of each better layout or bound,
+    and ends soon after `cancel` is set, with the best so far. Without `options.deadline_seconds` the same
     arguments give the same layout. The digest is left to `documents.seal_layout`. Raises ProblemError for
     buffers that no solver can take, OptionsError for an option out of range, CapacityError when no
     layout within the capacity was found.
@@ -27,7 +57,8 @@ def place(
     options = options or LayoutOptions()
     problem = prepare(problem, options)
     deadline = Deadline.after(options.deadline_seconds)
-    outcome = solve(problem, solver=options.solver, deadline=deadline, incumbent=incumbent)
+    search = replace(_search(problem, options), progress=progress, cancel=cancel)
+    outcome = solve(problem, solver=options.solver, deadline=deadline, incumbent=incumbent, options=search)
     layout, capacity = outcome.layout, problem.capacity
     if capacity is not None and (layout is None or layout.peak > capacity):
         raise _does_not_fit(problem, outcome, capacity)
@@ -47,9 +78,26 @@ def _check(options: LayoutOptions) -> None:
     if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
         remedy = "Give 1, 2, 4, ..., or leave it out."
         raise OptionsError(f"Alignment {alignment} is no power of two.", remedy=remedy, path=("alignment",))
-    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
-        if number is not None and not number >= 0:
-            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
+    for name, least, most in _RANGES:
+        number = getattr(options, name)
+        if number is not None and not least <= number < most:
+            remedy = f"Give {least} or more" + (f", less than {most}." if most < inf else ".")
+            raise OptionsError(f"{name} is {number}.", remedy=remedy, path=(name,))
+
+
+def _search(problem: Problem, options: LayoutOptions) -> SolveOptions:
+    """Work ends the search unless a deadline does; a capacity that is met ends it in any case."""
+    search = SolveOptions(
+        seed=options.seed,
+        threads=options.threads,
+        race=options.race,
+        target_gap=options.target_gap,
+        fit=problem.capacity is not None,
+        rules=options.rules,
+    )
+    if options.work is None and options.deadline_seconds is None:
+        return search
+    return replace(search, work=options.work)
 
 
 def prepare(problem: Problem, options: LayoutOptions) -> Problem:

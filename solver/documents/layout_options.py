@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -12,6 +13,7 @@ from solver.documents.options import power_of_two
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import OptionsError
+from solver.layout.options import Rules
 from solver.plan.placed import LayoutOptions
 
 __all__ = [
@@ -29,6 +31,21 @@ FORMAT = "arenaplan.layout_options"
 _DEFAULT = LayoutOptions()
 
 
+class RulesOfLayout(DocumentModel):
+    """Rules of the exact search, each of which only saves work; see `solver.layout.options.Rules`."""
+
+    plateaus: bool = Field(True, description="Branch on any local-minimum plateau, not the lowest only.")
+    gaps: bool = Field(True, description="Force gaps at once.")
+    symmetry: bool = Field(True, description="Try identical buffers once.")
+    transposition: bool = Field(True, description="Remember what was refuted.")
+    decomposition: bool = Field(True, description="Solve parts that share no buffer one by one.")
+    weights: bool = Field(True, description="Prefer sections that failed before.")
+    restarts: bool = Field(True, description="Start over with other priorities.")
+    peel: bool = Field(True, description="Set aside buffers that always fit last.")
+    fill: bool = Field(True, description="Fail where a valley cannot be filled.")
+    span: bool = Field(True, description="Place at once who exactly spans a valley.")
+
+
 class LayoutOptionFields(DocumentModel):
     """Sizes are bytes; what is left out or null is the solver's choice."""
 
@@ -40,6 +57,18 @@ class LayoutOptionFields(DocumentModel):
     deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
         None, description="Wall time for the search; without it the layout is the same on every machine."
     )
+    work: Natural | None = Field(
+        None, description="Buffers and sections to look at; left out: the default, or until the deadline."
+    )
+    seed: Annotated[Natural, Field(lt=2**62)] = Field(_DEFAULT.seed, description="Of the search.")
+    threads: Annotated[Positive, Field(le=64)] = Field(
+        _DEFAULT.threads, description="Change the time, never the answer."
+    )
+    race: bool = Field(_DEFAULT.race, description="Take the first answer of any thread.")
+    target_gap: Annotated[float, Field(ge=0)] = Field(
+        _DEFAULT.target_gap, description="Stop at this fraction above the lower bound."
+    )
+    rules: RulesOfLayout = Field(RulesOfLayout(), description="Rules of the exact search, on or off.")
 
 
 class LayoutOptionsDocument(LayoutOptionFields):
@@ -56,7 +85,8 @@ def load_layout_options(data: bytes | Mapping[str, Any]) -> LayoutOptions:
 
 
 def to_layout_options(fields: LayoutOptionFields) -> LayoutOptions:
-    return LayoutOptions(**{name: getattr(fields, name) for name in LayoutOptionFields.model_fields})
+    found = {name: getattr(fields, name) for name in LayoutOptionFields.model_fields}
+    return LayoutOptions(**{**found, "rules": Rules(**fields.rules.model_dump())})
 
 
 def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) -> bytes:
@@ -65,8 +95,9 @@ def dump_layout_options(options: LayoutOptions, *, indent: int | None = None) ->
 
 
 def layout_options_to_dict(options: LayoutOptions) -> dict[str, Any]:
-    """Every option; seconds are floating, so that 5 and 5.0 are written alike."""
+    """Every option; what may be a fraction is floating, so that 5 and 5.0 are written alike."""
     found: dict[str, Any] = {name: getattr(options, name) for name in LayoutOptionFields.model_fields}
     if options.deadline_seconds is not None:
         found["deadline_seconds"] = float(options.deadline_seconds)
-    return found
+    found["target_gap"] = float(options.target_gap)
+    return found | {"rules": asdict(options.rules)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from solver.layout.options import Rules
 from solver.layout.problem import Layout, Problem
 from solver.plan.plan import Certificate
 
@@ -14,15 +15,24 @@ __all__ = ["LayoutOptions", "PlacedBuffers"]
 class LayoutOptions:
     """What a caller may choose. Sizes are bytes.
 
-    `capacity` takes the place of the problem's own; `alignment` is a least alignment of all buffers.
-    `deadline_seconds` bounds the search by wall time; without it budgets are counted in work and the
-    layout is deterministic.
+    `capacity` takes the place of the problem's own: the search ends once it is met, and without one it
+    minimises. `alignment` is a least alignment of all buffers. `deadline_seconds` bounds the search by
+    wall time, `work` by buffers and sections looked at; left out, it is the solver's default, or
+    without end until a deadline. `target_gap` is a fraction of the lower bound at which to stop.
+    `threads` changes the time, never the answer; `race` takes the first answer of any thread. Without
+    deadline and race the layout is the same on every machine.
     """
 
     solver: str = "portfolio"
     capacity: int | None = None
     alignment: int | None = None
     deadline_seconds: float | None = None
+    work: int | None = None
+    seed: int = 0
+    threads: int = 2
+    race: bool = False
+    target_gap: float = 0.0
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, slots=True)

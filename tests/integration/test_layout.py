@@ -70,6 +70,13 @@ def test_options(http: httpx.Client, buffers: Buffers) -> None:
     assert all(offset % 64 == 0 for offset in made.layout.offsets)
 
 
+def test_options_of_the_search(http: httpx.Client, buffers: Buffers) -> None:
+    search = {"work": 1000, "seed": 3, "threads": 1, "target_gap": 0.01, "rules": {"peel": False}}
+    options = documents.load_layout(place(http, buffers, **search).content).options
+    assert (options.work, options.seed, options.threads, options.target_gap) == (1000, 3, 1, 0.01)
+    assert (options.rules.peel, options.rules.span) == (False, True)
+
+
 def test_the_same_request_has_the_same_bytes(http: httpx.Client, buffers: Buffers) -> None:
     buffers["buffers"][0]["id"] = "same bytes"
     first, again = place(http, buffers), place(http, buffers)
@@ -185,6 +192,10 @@ def test_bad_buffers(http: httpx.Client, changes: dict[str, Any], code: str, fie
         ({"deadline_seconds": -1}, "invalid-options", "deadline_seconds"),
         ({"deadline_seconds": 1e6}, "invalid-options", "deadline_seconds"),
         ({"batch": 1}, "invalid-document", "batch"),
+        ({"seed": -1}, "invalid-options", "seed"),
+        ({"threads": 0}, "invalid-options", "threads"),
+        ({"target_gap": -1}, "invalid-options", "target_gap"),
+        ({"rules": {"luck": True}}, "invalid-document", "rules/luck"),
     ],
 )
 def test_bad_options(http: httpx.Client, options: dict[str, Any], code: str, field: str) -> None:

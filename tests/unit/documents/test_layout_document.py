@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -16,8 +17,9 @@ from solver.documents import (
     load_layout_options,
     seal_layout,
 )
+from solver.documents.layout_options import RulesOfLayout
 from solver.errors import DocumentError, OptionsError, PlanError
-from solver.layout import Buffer, Layout, Lifespan, Problem, Proof, Status
+from solver.layout import Buffer, Layout, Lifespan, Problem, Proof, Rules, Status
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
 
@@ -145,13 +147,27 @@ def test_refused(change: dict[str, Any], error: type[Exception], pointer: str) -
 
 
 def test_options_round_trip() -> None:
-    for options in (LayoutOptions(), LayoutOptions("cp-sat", 2**62, 64, 1.5)):
+    every = LayoutOptions(
+        "cp-sat", 2**62, 64, 1.5, 10**9, 2**62 - 1, 64, race=True, target_gap=0.01, rules=Rules(peel=False)
+    )
+    for options in (LayoutOptions(), every):
         assert load_layout_options(dump_layout_options(options)) == options
 
 
 def test_options_by_hand() -> None:
     assert load_layout_options({}) == LayoutOptions()
     assert load_layout_options({"capacity": 9, "alignment": None}) == LayoutOptions(capacity=9)
+
+
+def test_one_rule_off() -> None:
+    assert load_layout_options({"rules": {"peel": False}}).rules == Rules(peel=False)
+
+
+def test_rules_are_those_of_the_solver() -> None:
+    fields = RulesOfLayout.model_fields
+    assert list(fields) == [rule.name for rule in dataclasses.fields(Rules)]
+    assert Rules(**RulesOfLayout().model_dump()) == Rules()
+    assert all(field.description for field in fields.values())
 
 
 @pytest.mark.parametrize(
@@ -166,6 +182,18 @@ def test_options_by_hand() -> None:
         ({"alignment": 0}, OptionsError, "/alignment"),
         ({"deadline_seconds": -1}, OptionsError, "/deadline_seconds"),
         ({"deadline_seconds": True}, DocumentError, "/deadline_seconds"),
+        ({"work": -1}, OptionsError, "/work"),
+        ({"work": 1e9}, DocumentError, "/work"),
+        ({"seed": -1}, OptionsError, "/seed"),
+        ({"seed": 2**62}, OptionsError, "/seed"),
+        ({"threads": 0}, OptionsError, "/threads"),
+        ({"threads": 65}, OptionsError, "/threads"),
+        ({"race": 1}, DocumentError, "/race"),
+        ({"target_gap": -0.1}, OptionsError, "/target_gap"),
+        ({"target_gap": "1%"}, DocumentError, "/target_gap"),
+        ({"rules": []}, DocumentError, "/rules"),
+        ({"rules": {"peel": 0}}, DocumentError, "/rules/peel"),
+        ({"rules": {"peeling": False}}, DocumentError, "/rules/peeling"),
         ({"format": "arenaplan.options"}, DocumentError, "/format"),
     ],
 )

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
+from threading import Event
+from typing import Any
 
 import pytest
 
 from solver.documents import dump_layout, load_layout, seal_layout
 from solver.errors import CapacityError, OptionsError, ProblemError
-from solver.layout import SOLVERS, Buffer, Lifespan, Outcome, Problem, Proof, Status, find_violations
+from solver.layout import (
+    SOLVERS,
+    Buffer,
+    Lifespan,
+    Outcome,
+    Problem,
+    Progress,
+    Proof,
+    Rules,
+    SolveOptions,
+    Status,
+    find_violations,
+    solve,
+)
 from solver.placement import place
 from solver.plan import LayoutOptions
-from tests.support.buffers import layout, problem, random_problem
+from tests.support.buffers import layout, problem, random_problem, tight_problem
 
 PAIR = problem((4, 0, 3), (6, 2, 9))
 
@@ -110,6 +126,13 @@ def test_incumbent() -> None:
         (LayoutOptions(capacity=-1), "capacity"),
         (LayoutOptions(deadline_seconds=-0.5), "deadline_seconds"),
         (LayoutOptions(deadline_seconds=float("nan")), "deadline_seconds"),
+        (LayoutOptions(work=-1), "work"),
+        (LayoutOptions(seed=-1), "seed"),
+        (LayoutOptions(seed=2**62), "seed"),
+        (LayoutOptions(threads=0), "threads"),
+        (LayoutOptions(threads=65), "threads"),
+        (LayoutOptions(target_gap=-0.1), "target_gap"),
+        (LayoutOptions(target_gap=float("inf")), "target_gap"),
     ],
 )
 def test_bad_options(options: LayoutOptions, path: str) -> None:
@@ -117,6 +140,58 @@ def test_bad_options(options: LayoutOptions, path: str) -> None:
         place(PAIR, options)
     assert caught.value.path == (path,)
     assert caught.value.remedy
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SolveOptions]:
+    """What the solver is asked, each time."""
+    seen: list[SolveOptions] = []
+
+    def watched(found: Problem, *, options: SolveOptions, **more: Any) -> Outcome:
+        seen.append(options)
+        return solve(found, options=options, **more)
+
+    monkeypatch.setattr("solver.placement.solve", watched)
+    return seen
+
+
+def test_options_reach_the_solver(asked: list[SolveOptions]) -> None:
+    rules, cancel = Rules(peel=False), Event()
+    options = LayoutOptions(work=10**6, seed=7, threads=1, race=True, target_gap=0.5, rules=rules)
+    place(PAIR, options, progress=print, cancel=cancel)
+    expected = SolveOptions(10**6, 7, 1, True, 0.5, False, rules, print, cancel)
+    assert asked == [expected]
+
+
+def test_what_ends_the_search(asked: list[SolveOptions]) -> None:
+    """Its own work, or only the deadline; a capacity as soon as it is met."""
+    place(PAIR)
+    place(PAIR, LayoutOptions(deadline_seconds=9))
+    place(PAIR, LayoutOptions(deadline_seconds=9, work=5))
+    place(PAIR, LayoutOptions(capacity=99))
+    assert [options.work for options in asked] == [SolveOptions().work, None, 5, SolveOptions().work]
+    assert [options.fit for options in asked] == [False, False, False, True]
+
+
+def test_progress_ends_at_the_answer() -> None:
+    """Peaks only fall, bounds only rise, and the last of both is what the layout says."""
+    news: list[Progress] = []
+    for seed in range(5):
+        found = tight_problem(random.Random(seed))
+        news.clear()
+        made = place(found, progress=news.append)
+        assert all(now.incumbent <= before.incumbent for before, now in pairwise(news))
+        assert all(now.bound >= before.bound for before, now in pairwise(news))
+        assert not news or news[-1].incumbent == made.layout.peak
+
+
+def test_cancelled_before_it_began() -> None:
+    """The best so far is still a layout."""
+    cancel = Event()
+    cancel.set()
+    found = random_problem(random.Random(9), 60, 20, 50)
+    made = place(found, cancel=cancel)
+    assert find_violations(found, made.layout) == ()
 
 
 def test_a_solver_that_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:

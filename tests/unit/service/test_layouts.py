@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,11 +18,20 @@ from typer.testing import CliRunner, Result
 
 from service.cli import app
 from service.contest import Contest, Entry, facts, table
-from service.layouts import painter, read_source
+from service.layouts import (
+    Source,
+    interruptible,
+    painter,
+    progress_line,
+    read_source,
+    reporter,
+    rules_without,
+)
 from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.importers import load_minimalloc
-from solver.layout import SOLVERS, Outcome, Problem, Status, find_violations
+from solver.layout import SOLVERS, Outcome, Problem, Progress, Rules, Status, find_violations
+from solver.plan import LayoutOptions
 from tests.support.buffers import layout, problem
 from tests.support.server import PATIENCE, ROOT
 
@@ -125,10 +137,19 @@ def test_distance_from_the_bound_is_said(run: Any) -> None:
 
 def test_options_reach_the_layout(run: Any) -> None:
     options = ["--alignment", "16", "--capacity", "1KiB", "--deadline", "30", "--solver", "greedy"]
-    assert run("solve", "problem.csv", "-o", "layout.json", *options).exit_code == 0
+    search = ["--work", "1000", "--seed", "7", "--threads", "1", "--race", "--target-gap", "0.5%"]
+    rules = ["--without", "peel", "--without", "fill"]
+    assert run("solve", "problem.csv", "-o", "layout.json", *options, *search, *rules).exit_code == 0
     made = documents.load_layout(Path("layout.json").read_bytes())
-    assert (made.options.solver, made.options.deadline_seconds) == ("greedy", 30.0)
+    assert made.options == LayoutOptions(
+        "greedy", 1024, 16, 30.0, 1000, 7, 1, race=True, target_gap=0.005, rules=Rules(peel=False, fill=False)
+    )
     assert (made.problem.capacity, made.problem.buffers[0].alignment) == (1024, 16)
+
+
+def test_target_gap_as_a_fraction(run: Any) -> None:
+    assert run("solve", "problem.csv", "-o", "layout.json", "--target-gap", "0.25").exit_code == 0
+    assert documents.load_layout(Path("layout.json").read_bytes()).options.target_gap == 0.25
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
@@ -213,11 +234,82 @@ def test_bad_input(run: Any, command: str, text: str, words: str) -> None:
         (("--deadline", "-1"), "--deadline: "),
         (("--plot", "map.gif"), "--plot: 'map.gif' is no name of a picture"),
         (("--plot", "map"), "--plot: 'map' is no name"),
+        (("--seed", "-1"), "--seed: "),
+        (("--threads", "0"), "--threads: "),
+        (("--work", "-1"), "--work: "),
+        (("--without", "luck"), "--without: There is no rule 'luck'"),
         (("-o", "missing/solution.csv"), "missing"),
     ],
 )
 def test_bad_options(run: Any, arguments: tuple[str, ...], words: str) -> None:
     assert words in failed(run("solve", "problem.csv", *arguments), 2)
+
+
+@pytest.mark.parametrize("gap", ["much", "-1%", "nan", "inf", "%"])
+def test_bad_gap(run: Any, gap: str) -> None:
+    result = run("solve", "problem.csv", "--target-gap", gap)
+    assert result.exit_code == 2
+    assert "share of the lower bound" in " ".join(result.stderr.split())
+
+
+def test_rules_without() -> None:
+    assert rules_without(()) == Rules()
+    assert rules_without(["span"]) == Rules(span=False)
+
+
+# ---------------------------------------------------------------------------------------- progress
+
+
+def test_progress_line() -> None:
+    line = progress_line(Progress(1_018_880, 989_184, 0.034, "greedy"))
+    assert line == "   0.03 s  peak 1,018,880  bound 989,184  gap 3.00%  greedy"
+
+
+def source() -> Source:
+    return Source("problem.csv", problem((4, 0, 3)), None, ".csv")
+
+
+def test_no_terminal_no_progress() -> None:
+    with reporter(source()) as progress:
+        assert progress is None
+
+
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes within a tenth of a second of the line before it is not printed."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with reporter(source()) as progress:
+        assert progress is not None
+        for peak, seconds in ((30, 0.0), (29, 0.05), (28, 0.2)):
+            progress(Progress(peak, 20, seconds, "greedy"))
+    lines = [line for line in terminal.getvalue().splitlines() if " s  peak " in line]
+    assert any("0.00 s  peak 30  bound 20  gap 50.00%  greedy" in line for line in lines)
+    assert any("0.20 s  peak 28" in line for line in lines)
+
+
+def test_control_c_ends_the_search() -> None:
+    def interrupted() -> None:
+        with interruptible() as cancel:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert cancel.wait(PATIENCE)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+
+
+def test_interrupted_command(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 130, and no half-hearted answer."""
+
+    def interrupted(*_args: Any, cancel: Event, **_more: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert cancel.wait(PATIENCE)
+
+    monkeypatch.setattr("service.layouts.place", interrupted)
+    result = run("solve", "problem.csv", "-o", "solution.csv")
+    assert (result.exit_code, result.output) == (130, "")
+    assert not Path("solution.csv").exists()
 
 
 def test_no_file(run: Any) -> None:
