@@ -117,7 +117,7 @@ def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
     """First section and one past the last of each buffer, and the number of sections. O(n log n)."""
     births, deaths = np.unique(start), np.sort(end)
     gone = deaths.searchsorted(births, side="right")
-    section = np.cumsum(np.diff(gone, prepend=gone[:1]) > 0)
+    section: Integers = np.cumsum(np.diff(gone, prepend=gone[:1]) > 0, dtype=np.int64)
     first = section[births.searchsorted(start)]
     last = section[births.searchsorted(end, side="left") - 1] + 1
     return first, last, int(section[-1]) + 1 if len(section) else 0

@@ -80,7 +80,12 @@ def _peeled(instance: Instance, bound: int) -> list[int]:
 
 
 def improve(instance: Instance, layout: Layout, bound: int, work: int, deadline: Deadline) -> Improvement:
-    """At most about `work` placements more; stops at the bound. The same input gives the same layout."""
+    """At most about `work` placements more; stops at the bound. The same input gives the same layout.
+
+    Does nothing where the work would not suffice for one pass.
+    """
+    if len(instance) > work:
+        return Improvement(layout, cut=False)
     walk, failures = _Walk(instance, layout, bound), 0
     while work > 0 and walk.layout.peak > bound:
         if deadline.expired:

@@ -49,7 +49,7 @@ def run(console: Console, solver: str = "greedy") -> list[Measured]:
 def _measure(buffers: int, seeds: int, solver: str) -> Measured:
     seconds, gaps, made = [], [], 0
     for seed in range(seeds):
-        problem = training_columns(seed, buffers=buffers + buffers // 8).problem()
+        problem = training_columns(seed, buffers=buffers).problem()
         taken, outcome = _timed(problem, solver)
         seconds.append(taken)
         gaps.append(_gap(outcome))

@@ -69,3 +69,10 @@ def test_a_deadline_that_cuts_in_keeps_what_was_found() -> None:
     assert result.cut
     assert result.layout.peak <= start.peak
     assert find_violations(p, result.layout) == ()
+
+
+def test_too_little_work_for_one_pass_changes_nothing() -> None:
+    p = training_shaped(1, buffers=200)
+    start = greedy_portfolio(Instance.of(p), 2**63, Deadline()).layout
+    result = improve(Instance.of(p), start, 0, len(p.buffers) - 1, Deadline())
+    assert (result.layout, result.cut) == (start, False)
