@@ -94,6 +94,7 @@ def build_graph(
     _check_outputs(outputs, typed)
     chosen = _trainable_set(trainable, declared, [operations[i] for i in order])
     _check_trainable(chosen, losses, declared, operations, defined_by)
+    _check_derivatives(chosen, losses, typed, operations, defined_by, declared)
     return Graph(name, typed, tuple(operations[i] for i in order), losses, optimizer, chosen, tuple(outputs))
 
 
@@ -427,6 +428,31 @@ def _check_trainable(
                 f"Trainable {name!r} does not influence the loss {loss!r}.",
                 remedy="Leave it out of the trainable set, or connect it to the loss.",
                 path=operand.path,
+            )
+
+
+def _check_derivatives(
+    chosen: Sequence[str],
+    loss: str,
+    typed: Mapping[str, Operand],
+    operations: Sequence[Operation],
+    defined_by: Mapping[str, int],
+    declared: Mapping[str, DeclaredOperand],
+) -> None:
+    """Every trainable reaches the loss by inputs that have derivatives."""
+
+    def differentiable(operation: Operation) -> list[str]:
+        node = resolve(operation, typed)
+        return [operation.inputs[i] for i in lookup(operation.type).differentiable(node)]
+
+    reached = depends_on(loss, operations, defined_by, differentiable)
+    for name in chosen:
+        if name not in reached:
+            raise TrainableError(
+                f"The loss {loss!r} has no derivative with respect to trainable {name!r}: it goes only into"
+                " conditions, indices, bounds or other integers.",
+                remedy="Leave it out of the trainable set, or make it a constant.",
+                path=declared[name].path,
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from solver.errors import CyclicGraphError
 from solver.graph.types import Operation
@@ -64,15 +64,23 @@ def _cycle(
     )
 
 
-def depends_on(target: str, operations: Sequence[Operation], defined_by: Mapping[str, int]) -> set[str]:
-    """All operands that `target` is computed from, itself included. Linear."""
+def depends_on(
+    target: str,
+    operations: Sequence[Operation],
+    defined_by: Mapping[str, int],
+    sources: Callable[[Operation], Iterable[str]] = lambda operation: operation.inputs,
+) -> set[str]:
+    """All operands that `target` is computed from, itself included. Linear.
+
+    `sources` says which inputs of an operation count.
+    """
     reached = {target}
     pending = [target]
     while pending:
         name = pending.pop()
         if name not in defined_by:
             continue
-        for source in operations[defined_by[name]].inputs:
+        for source in sources(operations[defined_by[name]]):
             if source and source not in reached:
                 reached.add(source)
                 pending.append(source)

@@ -279,6 +279,37 @@ def test_depends_on_follows_inputs_only() -> None:
     assert depends_on("b", operations, {"a": 0, "b": 1, "c": 2}) == {"b", "a", "x", "w"}
 
 
+def test_depends_on_by_some_inputs_only() -> None:
+    operations = [op("a", "x w", "a"), op("b", "a v", "b")]
+    first = depends_on("b", operations, {"a": 0, "b": 1}, lambda operation: operation.inputs[:1])
+    assert first == {"b", "a", "x"}
+
+
+@pytest.mark.parametrize("trainable", ["all", ["b"], ["w", "b"]])
+def test_a_trainable_without_derivative_is_named(trainable: list[str]) -> None:
+    """It decides which elements are chosen, so the loss depends on it, but by steps that have no slope."""
+    s = Sketch()
+    h = s.op("MatMul", [s.input("x", 2, 3), s.parameter("w", 3, 3)], "h")
+    condition = s.op("Greater", [h, s.parameter("b", 3)], "condition")
+    y = s.op("Where", [condition, h, s.op("Neg", [h], "minus")], "y")
+    s.op("MeanSquaredError", [y, s.label("t", 2, 3)], "loss")
+    with pytest.raises(errors.TrainableError, match="no derivative with respect to trainable 'b'"):
+        s.graph(trainable=trainable)
+    assert s.graph(trainable=["w"]).trainable == ("w",)
+
+
+def test_a_split_names_as_many_outputs_as_it_has() -> None:
+    s = Sketch()
+    s.op("MatMul", [s.input("x", 2, 3), s.parameter("w", 3, 4)], "h")
+    s.operations.append(Operation("cut", "Split", ("h",), ("left", "right"), {"axis": 1}))
+    s.op("MeanSquaredError", ["left", s.label("t", 2, 2)], "loss")
+    assert s.graph().operands["right"].shape == (2, 2)
+    s.operations[1] = Operation("cut", "Split", ("h",), (), {"axis": 1})
+    s.operations[2] = Operation("mse", "MeanSquaredError", ("h", "t"), ("loss",))
+    with pytest.raises(errors.ShapeMismatchError, match=r"'cut' \(Split\) has 1 output\(s\), not 0"):
+        s.graph()
+
+
 # ------------------------------------------------------------------------------------------- nodes
 
 
