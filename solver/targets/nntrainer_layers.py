@@ -3,7 +3,7 @@
     operations                      layers
     Gemm activation=Relu            fully connected, activation      an activation is a layer of its own
     x read by two operations        multi-out behind x               one value, a derivative for each reader
-    Softmax, cross entropy          cross entropy with softmax       merged, as the loss needs it
+    Softmax, cross entropy          cross entropy with softmax       merged, and so is Sigmoid with binary
     input operand                   input                            the caller's memory
 
 In place, RESTRICTING or not, is nntrainer's own distinction: an activation overwrites its input unless
@@ -29,7 +29,7 @@ from solver.targets.nntrainer_rules import (
     RESHAPES,
     check_supported,
     helper_type,
-    merged_softmax,
+    merged_activation,
     trained_weights,
 )
 
@@ -102,7 +102,7 @@ class _Realisation:
     def __init__(self, graph: Graph, nodes: dict[str, Node]) -> None:
         self.graph = graph
         self.nodes = nodes
-        self.merged = merged_softmax(graph)
+        self.merged = merged_activation(graph)
         self.readers = self._readers()
         #: Connections not yet taken, by operand.
         self.open: dict[str, list[Connection]] = {}

@@ -16,7 +16,7 @@ __all__ = [
     "RESHAPES",
     "check_supported",
     "helper_type",
-    "merged_softmax",
+    "merged_activation",
     "trained_weights",
 ]
 
@@ -26,7 +26,9 @@ IN_PLACE = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu"})
 BY_INPUT = frozenset({"Swish", "Gelu"})
 ACTIVATIONS = IN_PLACE | BY_INPUT | {"Softmax"}
 RESHAPES = frozenset({"Flatten", "Reshape"})
-LOSSES = frozenset({"MeanSquaredError", "CategoricalCrossEntropy"})
+#: Cross entropies -> the activation that becomes part of them.
+_CROSS_ENTROPIES = {"CategoricalCrossEntropy": "Softmax", "BinaryCrossEntropy": "Sigmoid"}
+LOSSES = frozenset({"MeanSquaredError", *_CROSS_ENTROPIES})
 
 _WEIGHTED = frozenset({"Conv", "Gemm"})
 _POOLINGS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool"})
@@ -45,14 +47,14 @@ def trained_weights(graph: Graph, operation: Operation) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(operation.inputs) if name in graph.trainable)
 
 
-def merged_softmax(graph: Graph) -> Operation | None:
-    """The softmax that becomes part of the cross entropy which alone reads it."""
+def merged_activation(graph: Graph) -> Operation | None:
+    """The softmax, or sigmoid, that becomes part of the cross entropy which alone reads it."""
     loss = next(op for op in graph.operations if op.type in LOSSES)
     readers = [op for op in graph.operations if loss.inputs[0] in op.inputs]
-    if loss.type != "CategoricalCrossEntropy" or len(readers) > 1:
+    if len(readers) > 1:
         return None
     source = next((op for op in graph.operations if loss.inputs[0] in op.outputs), None)
-    return source if source is not None and source.type == "Softmax" else None
+    return source if source is not None and source.type == _CROSS_ENTROPIES.get(loss.type) else None
 
 
 # ------------------------------------------------------------------------------------ what it trains
@@ -131,10 +133,9 @@ def _loss_reasons(graph: Graph, node: Node) -> Iterator[str]:
         yield "with sparse labels"
     if attributes.get("label_smoothing"):
         yield "with label smoothing"
-    if node.operation.type == "CategoricalCrossEntropy" and (
-        bool(attributes["from_logits"]) == (merged_softmax(graph) is not None)
-    ):
-        yield "of anything but logits, or a softmax that nothing else reads"
+    activation = _CROSS_ENTROPIES.get(node.operation.type)
+    if activation and bool(attributes["from_logits"]) == (merged_activation(graph) is not None):
+        yield f"of anything but logits, or a {activation} that nothing else reads"
 
 
 def _refused(what: str) -> OptionsError:

@@ -1,0 +1,243 @@
+"""nntrainer's model files: INI sections in, a trainable graph out.
+
+    [Model]                 loss = mse | cross, batch_size, ...
+    [Optimizer]             type = sgd | adam | adamw, learning_rate, ...; older files say it in [Model]
+    [fc1]                   one section a layer, in order; each reads the one before, or its input_layers
+    Type = fully_connected
+    Unit = 10
+
+Data sets, epochs and schedules of the learning rate have no part in a graph: their keys are known, and
+left aside. Anything else that is unknown is an error that names line, section and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from solver.errors import BatchError, DocumentError, GraphError
+from solver.graph import Graph, OptimizerSpec, Role, build_graph
+from solver.importers.ini import Section, read_sections
+from solver.importers.nntrainer_layers import LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
+from solver.importers.nntrainer_network import Network, Value
+from solver.training.optimizers import optimizer_rules
+
+__all__ = ["load_nntrainer_ini"]
+
+_MODEL_TYPES: Final = ("neuralnetwork", "regression")
+_LOSSES: Final = ("mse", "cross")
+_OPTIMIZERS: Final[Mapping[str, str]] = MappingProxyType({"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"})
+_ADAM: Final = ("beta1", "beta2", "epsilon")
+#: nntrainer's default where it is not ours.
+_ADAM_EPSILON: Final = 1e-7
+
+_SCHEDULE: Final = frozenset({"learning_rate", "decay_rate", "decay_steps", "decay_step"})
+_MODEL_KEYS: Final = _SCHEDULE | {
+    *("type", "loss", "batch_size", "optimizer", *_ADAM),
+    *("epochs", "save_path", "continue_train", "memory_optimization"),
+}
+#: Sections that are no layers -> their keys.
+_OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "optimizer": _SCHEDULE | {"type", *_ADAM},
+        "learningratescheduler": _SCHEDULE | {"type", "iteration"},
+        **dict.fromkeys(
+            ("dataset", "trainset", "validset", "testset", "train_set", "valid_set", "test_set"),
+            frozenset(
+                {
+                    *("buffersize", "buffer_size", "traindata", "validdata", "testdata", "labeldata"),
+                    *("type", "path"),
+                }
+            ),
+        ),
+    }
+)
+
+
+def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "model") -> Graph:
+    """The verified graph of a model file; `batch` takes the place of the file's own.
+
+    Raises DocumentError for what the file may not say, and GraphError where the layers do not fit;
+    paths are ``(section, key)`` and ``(section,)``. Linear in the size of the file and of the graph.
+    """
+    sections = {section.name.lower(): section for section in read_sections(data)}
+    model = sections.pop("model", None)
+    if model is None:
+        raise DocumentError("The file has no section [Model].", remedy="Add it, with the loss.")
+    model.check_keys(_MODEL_KEYS)
+    model.choice("type", _MODEL_TYPES)
+    others = {key: sections.pop(key) for key in _OTHERS if key in sections}
+    for key, section in others.items():
+        section.check_keys(_OTHERS[key])
+    size = model.integer("batch_size", 1, least=1) if batch is None else batch
+    if size < 1:
+        raise BatchError(
+            f"The batch is {size}.", remedy="Give a positive number of examples.", path=("batch",)
+        )
+    return _Import(name, model, sections, size).graph(_optimizer(model, others))
+
+
+def _optimizer(model: Section, others: Mapping[str, Section]) -> OptimizerSpec:
+    """From [Optimizer], or from [Model]; the rate of a schedule is its first one."""
+    section = others.get("optimizer", model)
+    key = "type" if "optimizer" in others else "optimizer"
+    type_ = _OPTIMIZERS[section.choice(key, _OPTIMIZERS)]
+    rules = {} if type_ == "SGD" else {"epsilon": _ADAM_EPSILON}
+    for source in (section, others.get("learningratescheduler", section)):
+        if "learning_rate" in source:
+            rules["learning_rate"] = source.number("learning_rate")
+    rules |= {name: section.number(name) for name in _ADAM if name in section and type_ != "SGD"}
+    spec = OptimizerSpec(type_, rules)
+    try:
+        optimizer_rules(spec)
+    except GraphError as error:
+        error.path = (section.name, error.path[-1])
+        raise
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    section: Section
+    type: str
+    #: Names of its inputs, in lower case.
+    inputs: tuple[str, ...]
+
+
+class _Import:
+    """Turns the layers of one file into operations; lives for one call of `load_nntrainer_ini`."""
+
+    def __init__(self, name: str, model: Section, sections: Mapping[str, Section], batch: int) -> None:
+        self.name = name
+        self.model = model
+        self.network = Network(batch)
+        self.layers = _layers(model, sections)
+        self.read = {name for layer in self.layers.values() for name in layer.inputs}
+        self.values: dict[str, Value] = {}
+
+    def graph(self, optimizer: OptimizerSpec) -> Graph:
+        for key in _in_order(self.layers):
+            layer = self.layers[key]
+            if layer.type not in LOSS_LAYERS:
+                inputs = [self.values[name] for name in layer.inputs] or [self._given(key, layer)]
+                # The cross entropy takes the last activation into itself.
+                self.values[key] = add_layer(
+                    self.network, layer.section, layer.type, inputs, fuses=key in self.read
+                )
+        loss = self._loss()
+        try:
+            return build_graph(
+                self.name, self.network.operands, self.network.operations, loss=loss, optimizer=optimizer
+            )
+        except GraphError as error:
+            error.path = self._place(error.path)
+            raise
+
+    def _place(self, path: Sequence[str | int]) -> tuple[str | int, ...]:
+        """The section that an operation stems from; operands and the optimizer carry theirs."""
+        if len(path) > 1 and path[0] == "operations" and isinstance(path[1], int):
+            return (self.network.owners[path[1]],)
+        return tuple(path)
+
+    def _given(self, key: str, layer: _Layer) -> Value:
+        """The caller's input of a layer without predecessors."""
+        section = layer.section
+        sizes = section.integers("input_shape", (1, 2, 3, 4), separator=":", least=1)
+        *leading, channels, height, width = [1] * (3 - len(sizes)) + sizes
+        if leading and leading[0] not in (1, self.network.batch):
+            what = f"is for {leading[0]} examples, the batch is {self.network.batch}"
+            section.fail("input_shape", what, "Leave the batch out: write channel:height:width.")
+        readers = {reader.type for reader in self.layers.values() if key in reader.inputs} | {layer.type}
+        is_flat = channels == height == 1 and not readers & SPATIAL
+        shape = (self.network.batch, *((width,) if is_flat else (channels, height, width)))
+        name = section.name if layer.type == "input" else f"{section.name}.in"
+        return Value(self.network.declare(section, name, Role.INPUT, shape), shape)
+
+    # --------------------------------------------------------------------------------------- loss
+
+    def _loss(self) -> str:
+        layers = [layer for layer in self.layers.values() if layer.type in LOSS_LAYERS]
+        if layers:
+            return self._loss_layer(layers)
+        last = [key for key in self.layers if key not in self.read]
+        kind = self.model.choice("loss", _LOSSES)
+        if len(last) != 1:
+            names = ", ".join(self.layers[key].section.name for key in last)
+            self.model.fail("loss", f"is that of one output, and {names} are read by no layer", "Join them.")
+        prediction = self.values[last[0]]
+        if kind == "mse":
+            return self._emit_loss(self.model, "MeanSquaredError", prediction)
+        if prediction.type not in ("Softmax", "Sigmoid"):
+            remedy = "Let the last layer have the activation softmax or sigmoid."
+            self.model.fail("loss", "is the cross entropy of what are no probabilities", remedy)
+        type_ = "CategoricalCrossEntropy" if prediction.type == "Softmax" else "BinaryCrossEntropy"
+        return self._emit_loss(self.model, type_, prediction)
+
+    def _loss_layer(self, layers: Sequence[_Layer]) -> str:
+        section = layers[0].section
+        section.check_keys({"type", "input_layers", "trainable"})
+        if len(layers) > 1 or "loss" in self.model:
+            section.fail("type", "is a loss beside another one", "Keep one of them.")
+        if len(layers[0].inputs) != 1:
+            section.fail("input_layers", f"names {len(layers[0].inputs)} layers", "A loss has one input.")
+        prediction = self.values[layers[0].inputs[0]]
+        if layers[0].type == "mse":
+            return self._emit_loss(section, "MeanSquaredError", prediction)
+        return self._emit_loss(section, "CategoricalCrossEntropy", prediction, {"from_logits": 1})
+
+    def _emit_loss(
+        self, section: Section, type_: str, prediction: Value, attributes: Mapping[str, int] | None = None
+    ) -> str:
+        taken = {operation.id.lower() for operation in self.network.operations} | self.layers.keys()
+        name, label = _free("loss", taken), _free("label", taken)
+        self.network.declare(section, label, Role.LABEL, prediction.shape)
+        inputs = [prediction.name, label]
+        return self.network.emit(section, type_, inputs, (), attributes, name=name).name
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _layers(model: Section, sections: Mapping[str, Section]) -> dict[str, _Layer]:
+    """The layers by name in lower case, each with its inputs: those it names, or the one before it."""
+    layers: dict[str, _Layer] = {}
+    for key, section in sections.items():
+        type_ = section.choice("type", (*LAYER_TYPES, *LOSS_LAYERS))
+        before = [] if type_ == "input" or not layers else [next(reversed(layers))]
+        layers[key] = _Layer(section, type_, tuple(_named(section, sections) or before))
+    if not layers:
+        raise DocumentError("The file has no layers.", remedy="Add a section for each.", path=(model.name,))
+    return layers
+
+
+def _named(section: Section, sections: Mapping[str, Section]) -> list[str]:
+    found = []
+    for name in section.words("input_layers"):
+        key = name.lower().removesuffix("(0)")
+        if key not in sections:
+            section.fail("input_layers", f"names {name!r}, which is no layer", "Name sections of the file.")
+        found.append(key)
+    return found
+
+
+def _in_order(layers: Mapping[str, _Layer]) -> list[str]:
+    """In the order of the file, but every layer behind its inputs."""
+    order: dict[str, None] = {}
+    for first in layers:
+        path = {first: None}
+        while path:
+            key = next(reversed(path))
+            missing = next((name for name in layers[key].inputs if name not in order), None)
+            if missing is None:
+                order.setdefault(key)
+                del path[key]
+            elif missing in path:
+                layers[missing].section.fail("input_layers", "is part of a cycle", "Break the cycle.")
+            else:
+                path[missing] = None
+    return list(order)

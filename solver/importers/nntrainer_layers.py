@@ -1,0 +1,253 @@
+"""Layer sections of nntrainer's model files as operations: one function a type, shapes followed on the way.
+
+Activations are NCHW. What nntrainer calls 1:1:w is a matrix here unless a convolution or a pooling reads
+it. Weights have their outputs in front: [filters, channels, height, width] and [units, inputs].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from solver.graph import AttributeValue
+from solver.importers.ini import Section
+from solver.importers.nntrainer_network import WEIGHT_KEYS, Network, Value, weights
+
+__all__ = ["LAYER_TYPES", "LOSS_LAYERS", "SPATIAL", "add_layer"]
+
+
+_Builder = Callable[[Network, Section, Sequence[Value], str], Value]
+
+_COMMON: Final = frozenset({"type", "input_layers", "input_shape", "activation", "flatten", "trainable"})
+_WINDOW: Final = frozenset({"stride", "padding"})
+
+_KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "input": frozenset({"normalization", "standardization"}),
+        "fully_connected": WEIGHT_KEYS | {"unit"},
+        "conv2d": WEIGHT_KEYS | _WINDOW | {"filters", "kernel_size", "dilation"},
+        "pooling2d": _WINDOW | {"pooling", "pool_size"},
+        "activation": frozenset(),
+        "flatten": frozenset(),
+        "addition": frozenset(),
+        "concat": frozenset({"axis"}),
+        "multiout": frozenset(),
+        "output": frozenset(),
+    }
+)
+
+_ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "none": "None",
+        "relu": "Relu",
+        "sigmoid": "Sigmoid",
+        "tanh": "Tanh",
+        "softmax": "Softmax",
+        "leaky_relu": "LeakyRelu",
+        "elu": "Elu",
+        "swish": "Swish",
+        "gelu": "Gelu",
+    }
+)
+#: Activations that a convolution or a fully connected layer applies to its own output.
+_FUSED: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
+_WEIGHTED: Final = frozenset({"fully_connected", "conv2d"})
+#: Types that read images.
+SPATIAL: Final = frozenset({"conv2d", "pooling2d"})
+#: Losses that are layers of their own, and what they are called in [Model].
+LOSS_LAYERS: Final[Mapping[str, str]] = MappingProxyType({"mse": "mse", "cross_softmax": "cross"})
+
+
+def _activation(section: Section) -> str:
+    return _ACTIVATIONS[section.choice("activation", _ACTIVATIONS, "none")]
+
+
+def _single(section: Section, inputs: Sequence[Value]) -> Value:
+    if len(inputs) != 1:
+        section.fail("input_layers", f"names {len(inputs)} layers", "This type has one input.")
+    return inputs[0]
+
+
+def _image(section: Section, inputs: Sequence[Value]) -> Value:
+    value = _single(section, inputs)
+    if len(value.shape) != 4:
+        section.fail("type", "reads images, but its input is flat", "Put it before the flatten layer.")
+    return value
+
+
+# ------------------------------------------------------------------------------------------ layers
+
+
+def _fully_connected(network: Network, section: Section, inputs: Sequence[Value], activation: str) -> Value:
+    value = _single(section, inputs)
+    if len(value.shape) != 2:
+        section.fail("type", "reads an image", "Put a flatten layer before it.")
+    units = section.integer("unit", least=1)
+    own = weights(network, section, (units, value.shape[1]))
+    shape = (value.shape[0], units)
+    return network.emit(section, "Gemm", [value.name, *own], shape, {"transB": 1, "activation": activation})
+
+
+def _conv2d(network: Network, section: Section, inputs: Sequence[Value], activation: str) -> Value:
+    value = _image(section, inputs)
+    filters, kernel = section.integer("filters", least=1), section.pair("kernel_size")
+    stride, dilation = section.pair("stride", (1, 1)), section.pair("dilation", (1, 1))
+    padding, sides = _window(section, value.shape[2:], kernel, stride, dilation)
+    own = weights(network, section, (filters, value.shape[1], *kernel))
+    return network.emit(
+        section,
+        "Conv",
+        [value.name, *own],
+        (value.shape[0], filters, *sides),
+        {
+            "kernel_shape": kernel,
+            "strides": stride,
+            "dilations": dilation,
+            "activation": activation,
+            **padding,
+        },
+    )
+
+
+def _pooling2d(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    value = _image(section, inputs)
+    kind = section.choice("pooling", ("max", "average", "global_max", "global_average"))
+    if kind.startswith("global"):
+        for key in ("pool_size", "stride", "padding"):
+            if key in section:
+                section.fail(key, "has no meaning for a global pooling", "Leave it out.")
+    size = value.shape[2:] if kind.startswith("global") else section.pair("pool_size")
+    kernel = (size[0], size[1])
+    stride = section.pair("stride", (1, 1))
+    padding, sides = _window(section, value.shape[2:], kernel, stride, (1, 1))
+    return network.emit(
+        section,
+        "MaxPool" if kind.endswith("max") else "AveragePool",
+        [value.name],
+        (*value.shape[:2], *sides),
+        {"kernel_shape": kernel, "strides": stride, **padding},
+    )
+
+
+def _window(
+    section: Section,
+    sides: Sequence[int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+) -> tuple[dict[str, AttributeValue], tuple[int, ...]]:
+    """Padding as an attribute, and height and width of the output."""
+    if section.word("padding") == "same":
+        return {"auto_pad": "SAME_UPPER"}, tuple(-(-n // s) for n, s in zip(sides, stride, strict=True))
+    pads = (0, 0, 0, 0)
+    if section.word("padding", "valid") != "valid":
+        pads = _pads(section.integers("padding", (1, 2, 4)))
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    free = [sides[i] + pads[i] + pads[i + 2] - reach[i] for i in range(2)]
+    if min(free) < 0:
+        what = f"leaves {sides[0]}x{sides[1]} too small for a window of {reach[0]}x{reach[1]}"
+        section.fail("padding", what, "Pad more, or make the window smaller.")
+    return {"pads": pads}, tuple(room // step + 1 for room, step in zip(free, stride, strict=True))
+
+
+def _pads(given: Sequence[int]) -> tuple[int, int, int, int]:
+    """From all sides, (vertical, horizontal) or (top, bottom, left, right) to (top, left, bottom, right)."""
+    if len(given) == 4:
+        return given[0], given[2], given[1], given[3]
+    return given[0], given[-1], given[0], given[-1]
+
+
+def _input(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    for key in ("normalization", "standardization"):
+        if section.flag(key, default=False):
+            section.fail(key, "is not done here", "Prepare the data before training.")
+    return _single(section, inputs)
+
+
+def _activation_layer(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    value = _single(section, inputs)
+    activation = _activation(section)
+    if activation == "None":
+        section.fail("activation", "is missing", f"Choose one of {', '.join(_ACTIVATIONS)}.")
+    return network.emit(section, activation, [value.name], value.shape)
+
+
+def _flatten(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    return _flattened(network, section, _single(section, inputs), section.name)
+
+
+def _flattened(network: Network, section: Section, value: Value, name: str) -> Value:
+    shape = (value.shape[0], math.prod(value.shape[1:]))
+    return network.emit(section, "Flatten", [value.name], shape, name=name)
+
+
+def _addition(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    """A sum of n layers is a chain of n - 1 additions."""
+    if len(inputs) < 2:
+        section.fail("input_layers", f"names {len(inputs)} layers", "An addition has two inputs at least.")
+    if len({value.shape for value in inputs}) > 1:
+        section.fail("input_layers", "names layers of different shapes", "Give them one shape.")
+    total = inputs[0]
+    for k, value in enumerate(inputs[1:], 2):
+        name = section.name if k == len(inputs) else f"{section.name}.{k}"
+        total = network.emit(section, "Add", [total.name, value.name], value.shape, name=name)
+    return total
+
+
+def _concat(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    """Axes count N, C, H, W; a matrix has its columns at 3. Channels are joined where nothing is said."""
+    rank = len(inputs[0].shape)
+    axis = section.integer("axis", 1 if rank == 4 else 3, least=1)
+    if axis not in ((1, 2, 3) if rank == 4 else (3,)):
+        section.fail("axis", f"is {axis}", "Choose 1, 2 or 3 for images, 3 for flat inputs.")
+    axis = axis if rank == 4 else 1
+    rests = {(value.shape[:axis], value.shape[axis + 1 :]) for value in inputs}
+    if len(rests) > 1:
+        section.fail("input_layers", "names layers that differ beside the axis", "Give them one shape.")
+    shape = inputs[0].shape
+    joined = (*shape[:axis], sum(value.shape[axis] for value in inputs), *shape[axis + 1 :])
+    return network.emit(section, "Concat", [value.name for value in inputs], joined, {"axis": axis})
+
+
+def _pass_on(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    """Several readers need no layer of their own in a graph."""
+    return _single(section, inputs)
+
+
+_BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
+    {
+        "input": _input,
+        "fully_connected": _fully_connected,
+        "conv2d": _conv2d,
+        "pooling2d": _pooling2d,
+        "activation": _activation_layer,
+        "flatten": _flatten,
+        "addition": _addition,
+        "concat": _concat,
+        "multiout": _pass_on,
+        "output": _pass_on,
+    }
+)
+
+LAYER_TYPES: Final = tuple(_BUILDERS)
+
+
+def add_layer(
+    network: Network, section: Section, type_: str, inputs: Sequence[Value], *, fuses: bool = True
+) -> Value:
+    """The layer of a section, then its activation, then its flattening.
+
+    `fuses`: whether an activation may become an attribute of the operation before it.
+    """
+    section.check_keys(_KEYS[type_] | _COMMON)
+    activation = _activation(section)
+    fused = fuses and activation in _FUSED and type_ in _WEIGHTED
+    value = _BUILDERS[type_](network, section, inputs, activation if fused else "None")
+    if activation != "None" and not fused and type_ != "activation":
+        name = f"{section.name}.activation"
+        value = network.emit(section, activation, [value.name], value.shape, name=name)
+    if section.flag("flatten", default=False) and type_ != "flatten":
+        value = _flattened(network, section, value, f"{section.name}.flatten")
+    return value

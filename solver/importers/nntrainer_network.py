@@ -1,0 +1,134 @@
+"""What the sections of a model file have become so far, and the weights of a layer."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from solver.graph import AttributeValue, DeclaredOperand, DType, Initializer, Operation, Role
+from solver.importers.ini import Section
+
+__all__ = ["WEIGHT_KEYS", "Network", "Value", "weights"]
+
+#: Keys of layers with weights.
+WEIGHT_KEYS: Final = frozenset(
+    {
+        "weight_initializer",
+        "bias_initializer",
+        "bias_init_zero",
+        "disable_bias",
+        "weight_regularizer",
+        "weight_regularizer_constant",
+        "weight_decay",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The output of a layer; `type` is the operator that defined it, or its fused activation."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str = ""
+
+
+@dataclass(slots=True)
+class Network:
+    """What the sections have become so far. `owners` names the section of each operation."""
+
+    batch: int
+    operands: list[DeclaredOperand] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
+
+    def declare(
+        self,
+        section: Section,
+        name: str,
+        role: Role,
+        shape: Sequence[int],
+        initializer: Initializer | None = None,
+        *,
+        trainable: bool = True,
+    ) -> str:
+        self.operands.append(
+            DeclaredOperand(
+                name, role, tuple(shape), DType.FLOAT32, initializer, trainable, path=(section.name,)
+            )
+        )
+        return name
+
+    def emit(
+        self,
+        section: Section,
+        type_: str,
+        inputs: Sequence[str],
+        shape: tuple[int, ...],
+        attributes: Mapping[str, AttributeValue] | None = None,
+        *,
+        name: str = "",
+    ) -> Value:
+        """Add an operation called `name`, or like its section."""
+        name, attributes = name or section.name, attributes or {}
+        output = f"{name}.out"
+        self.operations.append(Operation(name, type_, tuple(inputs), (output,), attributes))
+        self.owners.append(section.name)
+        return Value(output, shape, str(attributes.get("activation", type_)))
+
+
+def weights(network: Network, section: Section, shape: tuple[int, ...]) -> list[str]:
+    """Weight and bias of a layer. Regularisers have no place in a graph: they are refused."""
+    for key in ("weight_regularizer", "weight_decay"):
+        if section.word(key, "none") != "none" and _constant(section) != 0:
+            remedy = "Leave it out: it takes no memory. The weight_decay of the optimizer does much the same."
+            section.fail(key, "penalises weights, which a graph cannot say", remedy)
+    trainable = section.flag("trainable", default=True)
+    weight = f"{section.name}.weight"
+    initializer = _initializer(section, "weight_initializer", "xavier_uniform", weight, shape)
+    names = [network.declare(section, weight, Role.PARAMETER, shape, initializer, trainable=trainable)]
+    if not section.flag("disable_bias", default=False):
+        bias = f"{section.name}.bias"
+        zero = section.flag("bias_init_zero", default=True)
+        default = "zeros" if zero else "xavier_uniform"
+        initializer = _initializer(section, "bias_initializer", default, bias, shape)
+        names.append(
+            network.declare(section, bias, Role.PARAMETER, shape[:1], initializer, trainable=trainable)
+        )
+    return names
+
+
+def _constant(section: Section) -> float:
+    return section.number("weight_regularizer_constant") if "weight_regularizer_constant" in section else 1.0
+
+
+def _initializer(
+    section: Section, key: str, default: str, operand: str, weight: tuple[int, ...]
+) -> Initializer:
+    """Variance scaling by the fans of the weight, after LeCun, Glorot and He."""
+    word = section.choice(key, ("zeros", "ones", *_SCALES), default)
+    if word in ("zeros", "ones"):
+        return Initializer(word)
+    fan_in, fan_out = math.prod(weight[1:]), weight[0] * math.prod(weight[2:])
+    scale = math.sqrt(_SCALES[word](fan_in, fan_out))
+    kind = word.rpartition("_")[2]
+    width = scale * math.sqrt(3) if kind == "uniform" else scale
+    return Initializer(kind, scale=width, seed=zlib.crc32(operand.encode()))
+
+
+#: Variance by fan in and fan out.
+_SCALES: Final[Mapping[str, Callable[[int, int], float]]] = MappingProxyType(
+    {
+        f"{name}_{kind}": variance
+        for name, variance in (
+            ("lecun", lambda fan_in, fan_out: 1 / fan_in),
+            ("xavier", lambda fan_in, fan_out: 2 / (fan_in + fan_out)),
+            ("he", lambda fan_in, fan_out: 2 / fan_in),
+        )
+        for kind in ("normal", "uniform")
+    }
+)
