@@ -134,6 +134,8 @@ def convolved(layout: str = "NCHW", dtype: DType = DType.FLOAT64, **hyper: Any) 
     parameters = [s.parameter("g1", 4, initializer=ones), s.parameter("s1", 4)]
     h = s.op("GroupNormalization", [h, *parameters], "b", num_groups=2, **common)
     h = s.op("Swish", [h], "c")
+    h = s.op("ConvTranspose", [h, s.parameter("k3", 4, 4, 2, 2)], "larger", strides=(2, 2), **common)
+    h = s.op("Conv", [h, s.parameter("k4", 4, 4, 2, 2)], "smaller", strides=(2, 2), **common)
     parameters = [s.parameter("g2", 4, initializer=ones), s.parameter("s2", 4, initializer=_uniform(3))]
     h = s.op("InstanceNormalization", [h, *parameters], "d", **common)
     h = s.op("Relu", [h], "e")

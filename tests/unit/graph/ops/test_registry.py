@@ -29,6 +29,7 @@ HERE = {
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "selection": ("Where", "Gather"),
     "slicing": ("Concat", "Split", "Slice"),
+    "upsampling": ("ConvTranspose",),
     "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
 }
 

@@ -1,0 +1,115 @@
+"""Transposed convolution: forward against ONNX, derivatives, memory orders, adjointness, PyTorch, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+TYPE = "ConvTranspose"
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 2, 4), (2, 3, 3), {}),
+    ((2, 2, 4), (2, 3, 3), {"strides": (2,), "pads": (1, 1), "output_padding": (1,)}),
+    ((2, 2, 3, 4), (2, 3, 2, 3), {}),
+    ((1, 2, 3, 4), (2, 3, 3, 3), {"strides": (2, 3), "pads": (1, 0, 2, 1)}),
+    ((1, 2, 3, 3), (2, 1, 2, 2), {"dilations": (2, 1)}),
+    ((2, 4, 3, 2), (4, 2, 2, 2), {"group": 2, "strides": (2, 2)}),
+    ((1, 3, 3, 3), (3, 1, 3, 3), {"group": 3}),
+    ((1, 1, 3, 3), (1, 2, 3, 3), {"strides": (3, 2), "output_shape": (10, 8)}),
+    ((1, 1, 3, 3), (1, 2, 3, 3), {"strides": (2, 2), "auto_pad": "SAME_UPPER"}),
+    ((1, 1, 3, 3), (1, 1, 2, 2), {"strides": (3, 3)}),
+    ((1, 1, 2, 2, 2), (1, 2, 2, 2, 2), {}),
+]
+
+
+def normal(*shape: int, dtype: str = "float64") -> Array:
+    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
+
+
+def values(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> list[Array]:
+    return [normal(*x), normal(*w), normal(w[1] * attributes.get("group", 1))]
+
+
+@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+def test_forward_is_onnx(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    """Group by group: the reference takes one filter for each group at most."""
+    given = values(x, w, attributes)
+    found = OneOperation(TYPE, given, **attributes).forward()
+    groups = attributes.get("group", 1)
+    parts = zip(*(np.split(a, groups, axis) for a, axis in zip(given, (1, 0, 0), strict=True)), strict=True)
+    single = {key: value for key, value in attributes.items() if key != "group"}
+    expected = np.concatenate([onnx_reference(TYPE, part, single) for part in parts], axis=1)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+def test_derivatives(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    OneOperation(TYPE, values(x, w, attributes), **attributes).assert_derivatives()
+
+
+@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+def test_channels_may_come_last(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    given = values(x, w, attributes)
+    last = [*(np.ascontiguousarray(np.moveaxis(a, 1, -1)) for a in given[:2]), given[2]]
+    first = OneOperation(TYPE, given, **attributes)
+    operation = OneOperation(TYPE, last, data_layout="NHWC", **attributes)
+    np.testing.assert_allclose(
+        operation.forward(), np.moveaxis(first.forward(), 1, -1), rtol=1e-10, atol=1e-12
+    )
+    dy = normal(*first.types[0].shape)
+    found = operation.backward(np.moveaxis(dy, 1, -1), 0, 1, 2)
+    expected = first.backward(dy, 0, 1, 2)
+    for position in range(2):
+        moved = np.moveaxis(expected[position], 1, -1)
+        np.testing.assert_allclose(found[position], moved, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found[2], expected[2], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"strides": (2, 2)}, {"group": 2, "dilations": (1, 2)}])
+def test_it_is_the_transpose_of_the_convolution(attributes: dict[str, Any]) -> None:
+    """<conv(y), x> = <y, transposed(x)> for the same weights."""
+    x, w = normal(2, 4, 5, 4), normal(4, 3, 3, 2)
+    spread = OneOperation(TYPE, [x, w], **attributes).forward()
+    y = normal(*spread.shape)
+    convolved = OneOperation("Conv", [y, w], **attributes).forward()
+    assert np.sum(convolved * x) == pytest.approx(np.sum(y * spread), rel=1e-10)
+
+
+def test_a_transposed_convolution_without_bias() -> None:
+    OneOperation(TYPE, [normal(2, 2, 3), normal(2, 2, 3)]).assert_derivatives()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_nothing_of_tensor_size_is_allocated(layout: str) -> None:
+    x, w = ((4, 16, 20, 30), (16, 12, 3, 3)) if layout == "NCHW" else ((4, 20, 30, 16), (16, 3, 3, 12))
+    given = [normal(*shape, dtype="float32") for shape in (x, w, (24,))]
+    operation = OneOperation(TYPE, given, data_layout=layout, group=2, strides=(2, 2))
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = normal(*operation.types[0].shape, dtype="float32")
+    for wanted in [(0,), (1,), (2,), (1, 2), (0, 1, 2)]:
+        assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
+
+
+def test_pytorch_agrees() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    given = [normal(2, 4, 5, 6), normal(4, 3, 3, 2), normal(6)]
+    attributes: dict[str, Any] = {
+        "strides": (2, 3), "pads": (1, 0, 1, 0), "output_padding": (1, 2), "group": 2, "dilations": (2, 1),
+    }  # fmt: skip
+    operation = OneOperation(TYPE, given, **attributes)
+    tensors = [torch.tensor(array, requires_grad=True) for array in given]
+    y = torch.nn.functional.conv_transpose2d(
+        *tensors, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, dilation=(2, 1)
+    )
+    dy = normal(*y.shape)
+    y.backward(torch.tensor(dy))
+    np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-10, atol=1e-12)
+    found = operation.backward(dy, 0, 1, 2)
+    for position, tensor in enumerate(tensors):
+        np.testing.assert_allclose(found[position], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)
