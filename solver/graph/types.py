@@ -145,7 +145,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSpec:
-    """Optimizer by name (``SGD``, ``Adam``, ``AdamW``) with its hyper-parameters."""
+    """Optimizer by name, as `solver.training.optimizers` knows it, with its hyper-parameters."""
 
     type: str
     attributes: Mapping[str, float | bool] = field(default_factory=dict)
