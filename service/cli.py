@@ -56,7 +56,7 @@ def _fraction(text: str) -> float:
     return value
 
 
-Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input.")]
+Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input; or nntrainer's .ini.")]
 PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
@@ -86,7 +86,9 @@ def plan(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
     ] = Path("-"),
-    target: Annotated[str, typer.Option(help="Whose memory is planned: reference or onert.")] = "reference",
+    target: Annotated[
+        str, typer.Option(help="Whose memory is planned: reference, onert or nntrainer.")
+    ] = "reference",
     solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
     batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None,
     alignment: Annotated[int | None, typer.Option(help="Bytes; a power of two.")] = None,
@@ -108,7 +110,7 @@ def plan(
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update}
-        made = make_plan(read_document(graph), _options(given, scratch_budget))
+        made = make_plan(read_document(graph), _options(given, scratch_budget), graph)
         from solver import documents
 
         write_document(output, documents.dump_plan(made, indent=2) + b"\n")

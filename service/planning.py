@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from service.console import print_json
-from solver import documents, pipeline
+from service.models import read_model
+from solver import pipeline
 from solver.plan import Plan, PlanOptions
 
 __all__ = ["make_plan", "print_summary", "summary"]
 
 
-def make_plan(document: bytes, options: PlanOptions) -> Plan:
-    """Plan a graph or program document, with the stages shown on standard error if that is a terminal."""
+def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
+    """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        return _planner(document, options)[1]()
+        return _planner(document, options, path)[1]()
     with console.status("reading the document") as status:
-        name, planner = _planner(document, options)
+        name, planner = _planner(document, options, path)
         done = ["read"]
 
         def observe(stage: str, seconds: float) -> None:
@@ -33,14 +35,12 @@ def make_plan(document: bytes, options: PlanOptions) -> Plan:
         return planner(observe=observe)
 
 
-def _planner(document: bytes, options: PlanOptions) -> tuple[str, Callable[..., Plan]]:
-    """What the document is called, and what plans it: its format tells a program from a graph."""
-    value = documents.parse_json(document)
-    if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
-        program = documents.load_program(value)
-        return program.name, partial(pipeline.plan_program, program, options)
-    graph = documents.load_graph(value, batch=options.batch)
-    return graph.name, partial(pipeline.plan, graph, options)
+def _planner(document: bytes, options: PlanOptions, path: Path) -> tuple[str, Callable[..., Plan]]:
+    """What the model is called, and what plans it."""
+    model = read_model(document, path, options.batch)
+    if isinstance(model, pipeline.BlockProgram):
+        return model.name, partial(pipeline.plan_program, model, options)
+    return model.name, partial(pipeline.plan, model, options)
 
 
 def summary(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from service import models
 from service.console import read_document
 from solver import documents, executor
 from solver.executor import StepReport, ValidationReport
@@ -26,7 +27,7 @@ def read_plan(path: Path) -> Plan:
 
 def read_graph(path: Path, plan: Plan) -> Graph:
     """The graph, with the batch that the plan was made for."""
-    return documents.load_graph(read_document(path), batch=plan.options.batch)
+    return models.read_graph(read_document(path), path, plan.options.batch)
 
 
 def run(graph: Graph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
