@@ -33,10 +33,16 @@ _ADAM: Final = ("beta1", "beta2", "epsilon")
 #: nntrainer's default where it is not ours.
 _ADAM_EPSILON: Final = 1e-7
 
+#: Keys of [Model] that may only say what is done anyway.
+_FIXED: Final[Mapping[str, str]] = MappingProxyType(
+    {"memory_optimization": "true", "model_tensor_type": "fp32-fp32", "tensor_format": "nchw"}
+)
+
 _SCHEDULE: Final = frozenset({"learning_rate", "decay_rate", "decay_steps", "decay_step"})
 _MODEL_KEYS: Final = _SCHEDULE | {
     *("type", "loss", "batch_size", "optimizer", *_ADAM),
-    *("epochs", "save_path", "continue_train", "memory_optimization"),
+    *("epochs", "save_path", "continue_train"),
+    *_FIXED,
 }
 #: Sections that are no layers -> their keys.
 _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -68,6 +74,8 @@ def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "mo
         raise DocumentError("The file has no section [Model].", remedy="Add it, with the loss.")
     model.check_keys(_MODEL_KEYS)
     model.choice("type", _MODEL_TYPES)
+    for key, value in _FIXED.items():
+        model.choice(key, (value,), value)
     others = {key: sections.pop(key) for key in _OTHERS if key in sections}
     for key, section in others.items():
         section.check_keys(_OTHERS[key])

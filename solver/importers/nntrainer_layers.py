@@ -25,7 +25,8 @@ _WINDOW: Final = frozenset({"stride", "padding"})
 
 _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "input": frozenset({"normalization", "standardization"}),
+        # The last two mean nothing for an input, and files have them all the same.
+        "input": frozenset({"normalization", "standardization", "bias_initializer", "bias_init_zero"}),
         "fully_connected": WEIGHT_KEYS | {"unit"},
         "conv2d": WEIGHT_KEYS | _WINDOW | {"filters", "kernel_size", "dilation"},
         "pooling2d": _WINDOW | {"pooling", "pool_size"},

@@ -322,6 +322,12 @@ def test_older_files_name_the_optimizer_in_the_model() -> None:
     assert graph.operands["in"].shape == (1, 6)
 
 
+def test_what_is_done_anyway_may_be_said() -> None:
+    said = "tensor_format = NCHW\nmodel_tensor_type = FP32-FP32\nmemory_optimization = true\nbatch_size"
+    graph = load(MODEL.replace("batch_size", said), FLAT, "Bias_initializer = zeros\n", DENSE)
+    assert graph == load(MODEL, FLAT, DENSE)
+
+
 def test_the_batch_of_the_caller_wins() -> None:
     assert load(MODEL, FLAT, DENSE, batch=9).operands["in"].shape == (9, 6)
     with pytest.raises(BatchError):
@@ -364,6 +370,11 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "unknown model key": (MODEL.replace("batch_size", "batchsize") + FLAT + DENSE, ("Model", "batchsize")),
     "unknown optimizer key": (MODEL + "nesterov = true\n" + FLAT + DENSE, ("Optimizer", "nesterov")),
     "unknown data key": (MODEL + "[DataSet]\npixels = 3\n" + FLAT + DENSE, ("DataSet", "pixels")),
+    "half precision": (
+        MODEL.replace("batch_size", "model_tensor_type = FP16-FP16\nbatch_size") + FLAT + DENSE,
+        ("Model", "model_tensor_type"),
+    ),
+    "no optimizer": (MODEL.replace("[Optimizer]\nType = sgd\n", "") + FLAT + DENSE, ("Model", "optimizer")),
     "key of another type": (MODEL + FLAT + DENSE + "filters = 3\n", ("fc", "filters")),
     "unknown layer type": (MODEL + FLAT + "[b]\nType = lstm\n", ("b", "type")),
     "no layer type": (MODEL + FLAT + "[b]\nUnit = 3\n", ("b", "type")),
