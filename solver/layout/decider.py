@@ -63,8 +63,9 @@ TABLE_BITS: Final = 18
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
 DEPTH_PER_BUFFER: Final = 12
 
-#: Nodes of the first run, and how much longer the runs of each next round are.
+#: Nodes of the first run, enough for a few descents, and how much longer the runs of each next round are.
 FIRST_RUN: Final = 500
+FIRST_RUN_PER_BUFFER: Final = 3
 GROWTH: Final = 1.3
 
 #: Seconds between looks at the clock and at the cancel event.
@@ -131,7 +132,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    No pins, and no `misaligning` sizes. Memory: for each of two seeds 4 MiB and about 3.5 kB a buffer.
+    No pins, and no `misaligning` sizes. Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
@@ -187,7 +188,8 @@ class Decider:
 
     def _step(self, board: Board, k: int, answers: list[int]) -> int:
         growth = GROWTH if self._options.rules.restarts else 0.0
-        answers[k] = self._race(board, self._ranks[k], FIRST_RUN, growth)
+        first = max(FIRST_RUN, FIRST_RUN_PER_BUFFER * len(self._instance))
+        answers[k] = self._race(board, self._ranks[k], first, growth)
         mine = (int(board.counters[WORK]), k)
         if answers[k] in (YES, NO):
             if self._options.race:

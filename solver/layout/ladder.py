@@ -26,6 +26,7 @@ __all__ = ["Climbed", "Ladder", "Listener"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
+FIRST_WORK_PER_SQUARE: Final = 10
 WORK_GROWTH: Final = 4
 
 #: Stands for no limit.
@@ -63,9 +64,25 @@ class Ladder:
         self._left = ENDLESS if self._options.work is None else self._options.work
         self._deciders: dict[bytes, Decider] = {}
 
+    def knock(self, goal: int = 0) -> Climbed:
+        """One short question at the goal or the bound, which often answers all."""
+        capacity = max(self._low, goal // self._step * self._step)
+        if not self._finished(goal):
+            self._question(capacity, self._first_work)
+        return Climbed(self._layout, self._proved)
+
+    def offer(self, layout: Layout) -> None:
+        """A layout from elsewhere to start from, if it is better."""
+        self._layout = min(self._layout, layout, key=lambda candidate: candidate.peak)
+
+    @property
+    def _first_work(self) -> int:
+        """A descent looks at all that is left for each buffer."""
+        return max(FIRST_WORK, FIRST_WORK_PER_SQUARE * len(self._instance) ** 2)
+
     def climb(self, goal: int = 0) -> Climbed:
         """Rounds of questions until the gap is closed or small enough, or the work is spent."""
-        work = FIRST_WORK
+        work = self._first_work
         while not self._finished(goal):
             self._round(work, goal)
             work *= WORK_GROWTH
@@ -81,16 +98,20 @@ class Ladder:
         low = max(self._low, goal // self._step * self._step)
         ask = low
         while low < self._layout.peak and not self._finished(goal):
-            answer, offsets = self._ask(ask, min(work, self._left))
-            if offsets is not None:
-                self._layout = layout_of(self._instance, offsets)
-            else:
+            if self._question(ask, work) is not Answer.YES:
                 low = ask + self._step
-            if answer is Answer.NO:
-                self._low = self._proved = max(self._low, low)
-            if answer is not Answer.UNKNOWN:
-                self._listener(self._layout, self._proved)
             ask = low + (self._layout.peak - low) // 2 // self._step * self._step
+
+    def _question(self, capacity: int, work: int) -> Answer:
+        """Asks, and draws the conclusion: a new incumbent, a new bound, or nothing."""
+        answer, offsets = self._ask(capacity, min(work, self._left))
+        if offsets is not None:
+            self._layout = layout_of(self._instance, offsets)
+        elif answer is Answer.NO:
+            self._low = self._proved = max(self._low, capacity // self._step * self._step + self._step)
+        if answer is not Answer.UNKNOWN:
+            self._listener(self._layout, self._proved)
+        return answer
 
     def _ask(self, capacity: int, work: int) -> tuple[Answer, Integers | None]:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""

@@ -1,7 +1,7 @@
 """The default solver: the cheapest argument first, and a valid layout whatever happens.
 
-    max-load bound -> greedy -> capacity ladder | local search -> CP-SAT
-                      ^ bound met: done           ^ bound met or proved: done
+    max-load bound -> one order -> knock at the bound -> greedy -> capacity ladder | local search -> CP-SAT
+                      ^ the bound is met, or proved to be out of reach: done
 
 Every budget is counted in work, so that the same problem gives the same layout on any machine. The
 deadline and the caller's cancel event cut in on top; what was found until then is returned, and the
@@ -11,14 +11,17 @@ outcome says so. Where nothing can be compiled, the ladder gives way to branch a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from solver.layout.branch_and_bound import climb
 from solver.layout.cp_sat import refine
 from solver.layout.decider import Watch, compiled_search
-from solver.layout.greedy import greedy_portfolio
-from solver.layout.instance import Instance
+from solver.layout.greedy import first_fit, greedy_portfolio, place
+from solver.layout.instance import Instance, layout_of
 from solver.layout.ladder import Ladder
 from solver.layout.load import max_load
 from solver.layout.options import Progress, SolveOptions
@@ -32,6 +35,9 @@ __all__ = ["Portfolio"]
 #: Buffers up to which the compiled search, and the one in Python, are asked.
 LADDER_BUFFERS: Final = 20_000
 PYTHON_BUFFERS: Final = 1500
+
+#: Up to here one short question comes before the greedy portfolio, which takes longer.
+KNOCK_BUFFERS: Final = 3000
 
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
 CP_SAT_BUFFERS: Final = 100
@@ -97,14 +103,14 @@ class Portfolio:
     def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
-        greedy = greedy_portfolio(instance, bound.bytes, deadline)
-        watch = Watch(deadline, self.options, cut=greedy.cut)
+        watch = Watch(deadline, self.options)
         goal = problem.capacity or 0 if self.options.fit else 0
-        run = _Run(instance, bound.bytes, greedy.layout, "greedy", watch, began, goal)
+        quick = "greedy", _first_layout(instance)
+        if incumbent is not None and incumbent.peak < quick[1].peak:
+            quick = "incumbent", incumbent
+        run = _Run(instance, bound.bytes, quick[1], quick[0], watch, began, goal)
         run.report()
-        if incumbent is not None:
-            run.take("incumbent", incumbent)
-        for stage in (_search, _exact):
+        for stage in _stages(run):
             if not run.finished:
                 stage(run)
         deterministic = not (watch.cut or self.options.race)
@@ -114,23 +120,55 @@ class Portfolio:
         )
 
 
-def _search(run: _Run) -> None:
-    """Branch and bound where it applies, which beats local search there by far; else local search."""
+def _first_layout(instance: Instance) -> Layout:
+    """First fit by size, to have something; for many training steps it is the optimum."""
+    order = np.lexsort((instance.start - instance.end, -instance.size))
+    offsets = place(instance, order, first_fit)
+    assert offsets is not None  # no limit was set
+    return layout_of(instance, offsets)
+
+
+def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
+    """What to try in turn. Branch and bound beats local search by far, where it applies."""
     instance, searchable = run.instance, not (run.instance.pinned or run.instance.misaligning)
+    if run.finished:
+        return ()
     if searchable and len(instance) <= LADDER_BUFFERS and compiled_search() is not None:
         ladder = Ladder(
             instance, run.layout, run.bound, run.watch, lambda layout, p: run.take("ladder", layout, proved=p)
         )
-        climbed = ladder.climb(run.goal)
-        run.take("ladder", climbed.layout, proved=climbed.proved)
-    elif searchable and len(instance) <= PYTHON_BUFFERS:
-        budget = Budget(PYTHON_WORK, run.watch.deadline)
-        in_python = climb(instance, run.layout, run.bound, budget)
-        run.take("branch-and-bound", in_python.layout, proved=in_python.proved, cut=budget.cut)
-    else:
-        work = min(SEARCH_WORK, SEARCH_WORK_PER_BUFFER * len(instance))
-        improved = improve(instance, run.layout, run.bound, work, run.watch.deadline)
-        run.take("search", improved.layout, cut=improved.cut)
+
+        def knock(run: _Run) -> None:
+            ladder.knock(run.goal)
+
+        def climb_ladder(run: _Run) -> None:
+            ladder.offer(run.layout)
+            ladder.climb(run.goal)
+
+        early = (knock,) if len(instance) <= KNOCK_BUFFERS else ()
+        return (*early, _greedy, climb_ladder, _exact)
+    if searchable and len(instance) <= PYTHON_BUFFERS:
+        return _greedy, _in_python, _exact
+    return _greedy, _local_search, _exact
+
+
+def _greedy(run: _Run) -> None:
+    """All orders and fits."""
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline)
+    run.take("greedy", greedy.layout, cut=greedy.cut)
+
+
+def _in_python(run: _Run) -> None:
+    """Branch and bound where nothing can be compiled."""
+    budget = Budget(PYTHON_WORK, run.watch.deadline)
+    climbed = climb(run.instance, run.layout, run.bound, budget)
+    run.take("branch-and-bound", climbed.layout, proved=climbed.proved, cut=budget.cut)
+
+
+def _local_search(run: _Run) -> None:
+    work = min(SEARCH_WORK, SEARCH_WORK_PER_BUFFER * len(run.instance))
+    improved = improve(run.instance, run.layout, run.bound, work, run.watch.deadline)
+    run.take("search", improved.layout, cut=improved.cut)
 
 
 def _exact(run: _Run) -> None:

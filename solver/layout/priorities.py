@@ -38,21 +38,20 @@ def priorities(instance: Instance, kind: Integers, seed: int) -> Integers:
 
 
 def _keys(instance: Instance) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Lifetime, size, crowd (mean, then peak load), area, last to die, shortest."""
+    """The most successful first; `crowd` is the mean load that a buffer lives through."""
     width, size = instance.end - instance.start, instance.size
     area = size.astype(np.float64) * width
     load = instance.load()
     total = np.concatenate(([0.0], np.cumsum(load, dtype=np.float64)))
     mean = (total[instance.end] - total[instance.start]) / width
-    peak = np.array([load[s:e].max() for s, e in zip(instance.start, instance.end, strict=True)])
     return [
-        (-width, -area),
         (-size, -width),
+        (-width, -area),
+        (-size * np.sqrt(width), -width),
         (-mean, -area),
-        (-peak, -size),
-        (-area, -width),
+        (-width * np.sqrt(size), -width),
         (-instance.end, -size),
-        (width, -size),
+        (instance.start, -size),
     ]
 
 

@@ -26,6 +26,8 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 #: Higher than any floor.
 SKY: Final = 1 << 61
+#: Gaps are forced many at a time, section by section.
+TRAIL_PER_FRAME: Final = 8
 #: No part, no buffer.
 NONE: Final = -1
 
@@ -97,7 +99,7 @@ class Board(NamedTuple):
 def allocate(
     instance: Instance, unit: int, limit: Integers, table_bits: int, depth: int, signals: Integers, seed: int
 ) -> Board:
-    """Arrays for a search; about ``16 * 2**table_bits + 208 * depth + 250 * n`` bytes."""
+    """Arrays for a search; about ``16 * 2**table_bits + 312 * depth + 250 * n`` bytes."""
     n, width = len(instance), instance.sections + 1
     rng = np.random.default_rng([seed, 0x5EED])
 
@@ -125,7 +127,7 @@ def allocate(
         parts=np.zeros((depth + width, PART_FIELDS), dtype=np.int64),
         frames=np.zeros((depth, FRAME_FIELDS), dtype=np.int64),
         states=np.zeros((depth, 2), dtype=np.uint64),
-        trail=np.zeros((depth + 2 * width, 2), dtype=np.int64),
+        trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, 2), dtype=np.int64),
         table=np.zeros((1 << table_bits, 2), dtype=np.uint64),
         counters=np.zeros(COUNTERS, dtype=np.int64),
         signals=signals,

@@ -23,6 +23,7 @@ import numpy as np
 
 from solver.layout.instance import Integers
 from solver.layout.jit import compiled, inlined
+from solver.layout.priorities import ORDERS
 from solver.layout.skyline_board import (
     BEST_SEED,
     BEST_WORK,
@@ -80,7 +81,7 @@ SOLVED, NO_ROOM = -1, -2
 SECTION_RULES = 4
 
 #: Runs with the same node limit.
-ROUND = 7 * SECTION_RULES
+ROUND = ORDERS * SECTION_RULES
 
 #: A run is never longer than this.
 MOST_NODES = 1e15
@@ -91,19 +92,21 @@ def race(b: Board, ranks: Integers, first_limit: int, growth: float) -> int:
     """Runs with growing node limits over all rows of `ranks` and section rules until one answers.
 
     NO, YES (offsets in `b.offset`), UNKNOWN (out of work, stopped or beaten; or paused, to be called again
-    as it is) or FULL (the depth is used up). A growth below 1 means one run without a limit.
+    as it is) or FULL (the depth is used
+    up, by every run of a round). A growth below 1 means one run without a limit.
     """
-    c = b.counters
+    c, full = b.counters, 0
     while True:
         k = c[RUNS]
-        row = k // SECTION_RULES % len(ranks)
+        row = (k // ROUND * ORDERS + k % ORDERS) % len(ranks)
         for i in range(len(b.rank)):
             b.rank[i] = ranks[row, i]
-        c[SECTION_RULE] = k % SECTION_RULES
+        c[SECTION_RULE] = k // ORDERS % SECTION_RULES
         limit = first_limit * growth ** (k // ROUND)
         c[LIMIT] = c[NODES] + np.int64(min(limit, MOST_NODES)) if growth >= 1 else SKY
         answer = run(b)
-        if answer != UNKNOWN or stopped(b):
+        full = full + 1 if answer == FULL else 0
+        if answer in (NO, YES) or stopped(b) or full == ROUND:
             return answer
         c[RUNS] = k + 1
         if c[PAUSE] != 0 and (k + 1) % ROUND == 0:

@@ -182,8 +182,8 @@ def urgency(b: Board, t: int, alternatives: int, width: int) -> float:
     if rule == 1:
         return width * alternatives / weight
     if rule == 2:
-        return slack + 1e-6 * alternatives
-    return alternatives + 1e-3 * (slack + b.floor[t] / b.counters[CAPACITY])
+        return alternatives + 1e-3 * (slack + b.floor[t] / b.counters[CAPACITY])
+    return slack + 1e-6 * alternatives
 
 
 @inlined
