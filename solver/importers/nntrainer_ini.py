@@ -220,6 +220,11 @@ def _layers(model: Section, sections: Mapping[str, Section]) -> dict[str, _Layer
         layers[key] = _Layer(section, type_, tuple(_named(section, sections) or before))
     if not layers:
         raise DocumentError("The file has no layers.", remedy="Add a section for each.", path=(model.name,))
+    for layer in layers.values():
+        for key in layer.inputs:
+            if layers[key].type in LOSS_LAYERS:
+                what = f"names {layers[key].section.name}, which is a loss"
+                layer.section.fail("input_layers", what, "Let the loss come last.")
     return layers
 
 

@@ -421,6 +421,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "two outputs": (MODEL + FLAT + DENSE + DENSE.replace("fc", "b") + "input_layers=in\n", ("Model", "loss")),
     "no probabilities": (MODEL.replace("mse", "cross") + FLAT + DENSE, ("Model", "loss")),
     "two losses": (MODEL + FLAT + DENSE + "[b]\nType = mse\n", ("b", "type")),
+    "loss that is read": (MODEL + FLAT + "[b]\nType = mse\n" + DENSE, ("fc", "input_layers")),
     "loss with a key": (MODEL + FLAT + DENSE + "[b]\nType = mse\nunit = 3\n", ("b", "unit")),
 }  # fmt: skip
 
