@@ -12,7 +12,8 @@ ARG PYTHON_DIGEST=
 # --- builder: the locked packages and the project's wheel in /opt/venv -----------------------------
 FROM ${PYTHON_IMAGE}${PYTHON_DIGEST} AS builder
 
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# Compiled code must run on any processor of this kind, not only on the builder's.
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=""
 
 WORKDIR /src
 COPY requirements-runtime.lock requirements-build.lock ./
@@ -30,7 +31,8 @@ COPY clients clients
 RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
     && /opt/venv/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
     && /opt/venv/bin/pip uninstall --yes pip \
-    && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib
+    && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib \
+    && /opt/venv/bin/python -m solver.layout.compile
 
 # --- final: no compiler, no pip, nothing writable, nobody to become -------------------------------
 FROM ${PYTHON_IMAGE}${PYTHON_DIGEST}
@@ -48,6 +50,8 @@ COPY --from=builder /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    NUMBA_CPU_NAME=generic \
+    NUMBA_CPU_FEATURES="" \
     ARENAPLAN_HOST=0.0.0.0 \
     ARENAPLAN_PORT=8080
 

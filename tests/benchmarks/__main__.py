@@ -6,10 +6,10 @@ import argparse
 
 from rich.console import Console
 
-from tests.benchmarks import main_job
+from tests.benchmarks import layout, main_job
 from tests.benchmarks.measure import commit, machine
 
-SUITES = {"main": main_job.run}
+SUITES = {"main": main_job.run, "layout": layout.run}
 
 
 def main() -> None:
