@@ -16,6 +16,7 @@ from solver.layout import (
     Deadline,
     Lifespan,
     Problem,
+    Progress,
     Rules,
     SolveOptions,
     Status,
@@ -187,7 +188,7 @@ def test_nothing_compiled_falls_back_on_python(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_progress_narrows_the_gap() -> None:
-    heard = []
+    heard: list[Progress] = []
     outcome = solve(hard(), options=SolveOptions(work=3_000_000, progress=heard.append))
     assert [p.incumbent for p in heard] == sorted((p.incumbent for p in heard), reverse=True)
     assert outcome.layout is not None
