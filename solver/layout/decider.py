@@ -141,6 +141,7 @@ class Decider:
             raise RuntimeError("there is no compiled search")
         self._race, self._instance, self._options = race, instance, options
         self._unit = instance.unit
+        self._load = int(instance.load().max(initial=0)) // self._unit
         self._signals = np.zeros(3, dtype=np.int64)
         self._kind = kinds(instance)
         shared = self._kind if options.rules.symmetry else np.arange(len(instance))
@@ -154,7 +155,8 @@ class Decider:
     def decide(self, capacity: int, work: int, watch: Watch) -> Decision:
         """At most `work` by each seed. NO only after a search has been exhausted."""
         limit = (capacity + self._instance.size - self._instance.exact) // self._unit
-        if (self._instance.size // self._unit > limit).any():
+        overfull = self._load > int(limit.max(initial=0))
+        if overfull or (self._instance.size // self._unit > limit).any():
             return Decision(Answer.NO, None, 0)
         self._signals[:] = (0, _NEVER, _NEVER)
         self._forget(capacity % self._unit)

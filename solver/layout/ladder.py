@@ -29,6 +29,9 @@ FIRST_WORK: Final = 2_000_000
 FIRST_WORK_PER_SQUARE: Final = 10
 WORK_GROWTH: Final = 4
 
+#: How much longer than all others the question at the bound may take.
+BOUND_EFFORT: Final = 4
+
 #: Stands for no limit.
 ENDLESS: Final = 2**62
 
@@ -98,7 +101,9 @@ class Ladder:
         low = max(self._low, goal // self._step * self._step)
         ask = low
         while low < self._layout.peak and not self._finished(goal):
-            if self._question(ask, work) is not Answer.YES:
+            # The bound is where the optimum most often is.
+            effort = work if ask > self._low else BOUND_EFFORT * work
+            if self._question(ask, effort) is not Answer.YES:
                 low = ask + self._step
             ask = low + (self._layout.peak - low) // 2 // self._step * self._step
 
