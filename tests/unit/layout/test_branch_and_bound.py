@@ -48,12 +48,12 @@ def test_without_budget_nothing_is_claimed() -> None:
 
 
 def test_an_expired_deadline_claims_nothing() -> None:
-    p = training_shaped(29, buffers=150)
+    (p,) = _above_bound(random.Random(1), 1)
     solver = BranchAndBound()
     greedy = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
     outcome = solver.solve(p, Deadline.after(0), greedy)
     assert outcome.layout == greedy
-    assert outcome.proof is None or greedy.peak == outcome.lower_bound
+    assert outcome.proof is None
     assert not outcome.deterministic
 
 
