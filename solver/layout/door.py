@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.errors import InternalError, OptionsError, ProblemError
-from solver.layout.baselines import WIC, Bump, FirstFit
+from solver.layout.baselines import BASELINES
 from solver.layout.branch_and_bound import BranchAndBound
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.cp_sat import CpSat
@@ -21,21 +21,11 @@ from solver.layout.search import LocalSearch
 
 __all__ = ["SOLVERS", "solve"]
 
-#: Solvers by name. Each keeps no state between calls.
+_OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
+
+#: Solvers by name, ours and then the planners of other systems. Each keeps no state between calls.
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
-    {
-        solver.name: solver
-        for solver in (
-            Portfolio(),
-            Greedy(),
-            LocalSearch(),
-            BranchAndBound(),
-            CpSat(),
-            Bump(),
-            FirstFit(),
-            WIC(),
-        )
-    }
+    {solver.name: solver for solver in (*_OURS, *BASELINES)}
 )
 
 

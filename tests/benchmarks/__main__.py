@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from rich.console import Console
 
-from tests.benchmarks import layout, main_job
+from tests.benchmarks import layout, layout_large, main_job
 from tests.benchmarks.measure import commit, machine
 
-SUITES = {"main": main_job.run, "layout": layout.run}
+SUITES: dict[str, Callable[[Console], object]] = {
+    "main": main_job.run,
+    "layout": layout.run,
+    "layout-large": layout_large.run,
+}
 
 
 def main() -> None:
