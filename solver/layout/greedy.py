@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -222,8 +223,12 @@ class GreedyResult:
     cut: bool
 
 
-def greedy_portfolio(instance: Instance, bound: int, deadline: Deadline) -> GreedyResult:
-    """The best of all orders and fits; stops at the bound. At least one layout is always made.
+def greedy_portfolio(
+    instance: Instance, bound: int, deadline: Deadline, attempts: int | None = None
+) -> GreedyResult:
+    """The best of all orders and fits, or of the first `attempts`; stops at the bound.
+
+    At least one layout is always made.
 
     Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time; a gap of `GOOD_ENOUGH` ends it.
     """
@@ -232,12 +237,12 @@ def greedy_portfolio(instance: Instance, bound: int, deadline: Deadline) -> Gree
         by_name = orders(instance)
         chosen = {f"{name}, first_fit": by_name[name] for name in LARGE_ORDERS}
         return GreedyResult(*race(instance, module, chosen, bound, deadline))
-    return _one_by_one(instance, bound, deadline)
+    return _one_by_one(instance, bound, deadline, attempts)
 
 
-def _one_by_one(instance: Instance, bound: int, deadline: Deadline) -> GreedyResult:
+def _one_by_one(instance: Instance, bound: int, deadline: Deadline, attempts: int | None) -> GreedyResult:
     best: GreedyResult | None = None
-    for name, attempt in _attempts(instance):
+    for name, attempt in islice(_attempts(instance), attempts):
         if best is not None and deadline.expired:
             return GreedyResult(best.layout, best.order, cut=True)
         limit = MAX_BYTES if best is None else best.layout.peak - 1

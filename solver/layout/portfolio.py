@@ -53,6 +53,12 @@ CP_SAT_WORK: Final = 0.02
 CP_SAT_START: Final = 1.5
 
 
+#: Buffers up to which a few greedy orders, a millisecond or two each, come before the compiled search, whose
+#: code takes a third of a second to load. A question about a capacity goes to the search at once.
+PROMISING_BUFFERS: Final = 400
+PROMISING: Final = 5
+
+
 @dataclass(slots=True)
 class _Run:
     """One call: what is asked, what is known so far, and which stage found the layout."""
@@ -110,6 +116,8 @@ class Portfolio:
             quick = "incumbent", incumbent
         run = _Run(instance, bound.bytes, quick[1], quick[0], watch, began, goal)
         run.report()
+        if not goal and not run.finished and len(instance) <= PROMISING_BUFFERS:
+            _promising(run)
         for stage in _stages(run):
             if not run.finished:
                 stage(run)
@@ -150,6 +158,12 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
     if searchable and len(instance) <= PYTHON_BUFFERS:
         return _greedy, _in_python, _exact
     return _greedy, _local_search, _exact
+
+
+def _promising(run: _Run) -> None:
+    """The orders that win most often: where they meet the bound, nothing compiled has to be loaded."""
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, attempts=PROMISING)
+    run.take("greedy", greedy.layout, cut=greedy.cut)
 
 
 def _greedy(run: _Run) -> None:
