@@ -26,7 +26,8 @@ from solver.documents.initializer import InitializerDocument, initializer_to_dic
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
-from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph, with_batch
+from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
+from solver.graph.declared import with_batch
 from solver.graph.types import DType, Graph, Initializer, Operand, Operation, OptimizerSpec, Role, TensorType
 from solver.training.optimizers import optimizer_rules
 

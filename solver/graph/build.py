@@ -7,29 +7,32 @@ cycles, shapes, loss, trainable set. Each failure names the culprit and where it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from solver.errors import (
-    BatchError,
     DanglingOperandError,
     DimensionError,
     DuplicateDefError,
     DuplicateNameError,
     GraphError,
-    LossError,
     ShapeMismatchError,
     TooManyOperationsError,
     TrainableError,
     UseBeforeDefError,
 )
+from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
 from solver.graph.nodes import resolve
+from solver.graph.objective import (
+    check_derivatives,
+    check_loss,
+    check_outputs,
+    check_trainable,
+    trainable_set,
+)
 from solver.graph.ops import lookup
-from solver.graph.order import depends_on, topological_order
+from solver.graph.order import topological_order
 from solver.graph.types import (
     DType,
     Graph,
-    Initializer,
     Operand,
     Operation,
     OptimizerSpec,
@@ -41,28 +44,6 @@ __all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph"]
 
 #: More operations than the largest published training graphs have; a bound on the work of a request.
 MAX_OPERATIONS = 20_000
-
-MAX_BYTES = 2**63 - 1
-
-#: The trainable set: everything, names, or the last n operations that own parameters (n < 0: all).
-Trainable = Literal["all"] | Sequence[str] | int
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredOperand:
-    """An operand as a document declares it.
-
-    `shape` and `dtype` may be left out for an INTERMEDIATE operand and are then inferred. `path`
-    leads to the declaration in the document; errors point there.
-    """
-
-    id: str
-    role: Role
-    shape: tuple[int, ...] | None = None
-    dtype: DType | None = None
-    initializer: Initializer | None = None
-    trainable: bool = True
-    path: tuple[str | int, ...] = ()
 
 
 def build_graph(
@@ -90,11 +71,11 @@ def build_graph(
     order = topological_order(operations, defined_by)
     typed = _infer(declared, operations, order)
     _check_shape_pairs(declared, typed)
-    losses = _check_loss(loss, typed, operations, defined_by)
-    _check_outputs(outputs, typed)
-    chosen = _trainable_set(trainable, declared, [operations[i] for i in order])
-    _check_trainable(chosen, losses, declared, operations, defined_by)
-    _check_derivatives(chosen, losses, typed, operations, defined_by, declared)
+    losses = check_loss(loss, typed, operations, defined_by)
+    check_outputs(outputs, typed)
+    chosen = trainable_set(trainable, declared, [operations[i] for i in order])
+    check_trainable(chosen, losses, declared, operations, defined_by)
+    check_derivatives(chosen, losses, typed, operations, defined_by, declared)
     return Graph(name, typed, tuple(operations[i] for i in order), losses, optimizer, chosen, tuple(outputs))
 
 
@@ -321,159 +302,3 @@ def _check_shape_pairs(declared: Mapping[str, DeclaredOperand], typed: Mapping[s
 
 def _shown(value: object) -> str:
     return value.value if isinstance(value, DType) else str(list(value))  # type: ignore[call-overload]  # a shape
-
-
-def _check_loss(
-    loss: str | Sequence[str] | None,
-    typed: Mapping[str, Operand],
-    operations: Sequence[Operation],
-    defined_by: Mapping[str, int],
-) -> str:
-    if loss is None or not loss:
-        raise LossError(
-            "The graph names no loss.",
-            remedy="Set `loss` to the scalar operand that training minimises.",
-            path=("loss",),
-        )
-    if not isinstance(loss, str):
-        if len(loss) > 1:
-            raise LossError(
-                f"The graph names {len(loss)} losses: {', '.join(map(repr, loss[:4]))}.",
-                remedy="Add them up with Add operations and name the sum.",
-                path=("loss",),
-            )
-        loss = loss[0]
-    if loss not in defined_by:
-        raise LossError(
-            f"The loss {loss!r} is not defined by any operation.",
-            remedy="Name the output of a loss operation.",
-            path=("loss",),
-        )
-    type_ = typed[loss].type
-    if type_.shape != () or not type_.dtype.is_floating:
-        raise LossError(
-            f"The loss {loss!r} is {type_}, not a floating scalar.",
-            remedy='Use reduction "mean" or "sum", or reduce it with ReduceMean.',
-            path=("loss",),
-        )
-    return loss
-
-
-def _check_outputs(outputs: Sequence[str], typed: Mapping[str, Operand]) -> None:
-    for k, name in enumerate(outputs):
-        if name not in typed:
-            raise DanglingOperandError(
-                f"Output {name!r} is not an operand of the graph.",
-                remedy="Name a defined operand.",
-                path=("outputs", k),
-            )
-
-
-def _trainable_set(
-    trainable: Trainable, declared: Mapping[str, DeclaredOperand], ordered: Sequence[Operation]
-) -> tuple[str, ...]:
-    """Names of the parameters to train, in order of declaration."""
-    parameters = [d for d in declared.values() if d.role is Role.PARAMETER]
-    if trainable == "all" or (isinstance(trainable, int) and trainable < 0):
-        return tuple(d.id for d in parameters if d.trainable)
-    if isinstance(trainable, int):
-        chosen = _last(trainable, {d.id for d in parameters if d.trainable}, ordered)
-    else:
-        chosen = set(trainable)
-        _check_known(list(trainable), {d.id for d in parameters})
-    return tuple(d.id for d in parameters if d.id in chosen)
-
-
-def _last(count: int, parameters: set[str], ordered: Sequence[Operation]) -> set[str]:
-    """What the last `count` readers of `parameters` read of them (onert's num_of_trainable_ops)."""
-    owners = [set(op.inputs) & parameters for op in ordered if set(op.inputs) & parameters]
-    return set().union(*owners[max(0, len(owners) - count) :]) if count else set()
-
-
-def _check_known(names: Sequence[str], parameters: set[str]) -> None:
-    seen: set[str] = set()
-    for k, name in enumerate(names):
-        if name not in parameters:
-            raise TrainableError(
-                f"Trainable {name!r} is not a parameter of the graph.",
-                remedy="Name operands whose role is parameter.",
-                path=("trainable", k),
-            )
-        if name in seen:
-            raise DuplicateNameError(
-                f"Trainable {name!r} is listed twice.", remedy="List it once.", path=("trainable", k)
-            )
-        seen.add(name)
-
-
-def _check_trainable(
-    chosen: Sequence[str],
-    loss: str,
-    declared: Mapping[str, DeclaredOperand],
-    operations: Sequence[Operation],
-    defined_by: Mapping[str, int],
-) -> None:
-    """Every trainable is floating and the loss depends on it."""
-    reached = depends_on(loss, operations, defined_by)
-    for name in chosen:
-        operand = declared[name]
-        if operand.dtype is not None and not operand.dtype.is_floating:
-            raise TrainableError(
-                f"Trainable {name!r} is {operand.dtype.value}; only floating parameters can be trained.",
-                remedy="Make it a constant, or leave it out of the trainable set.",
-                path=operand.path,
-            )
-        if name not in reached:
-            raise TrainableError(
-                f"Trainable {name!r} does not influence the loss {loss!r}.",
-                remedy="Leave it out of the trainable set, or connect it to the loss.",
-                path=operand.path,
-            )
-
-
-def _check_derivatives(
-    chosen: Sequence[str],
-    loss: str,
-    typed: Mapping[str, Operand],
-    operations: Sequence[Operation],
-    defined_by: Mapping[str, int],
-    declared: Mapping[str, DeclaredOperand],
-) -> None:
-    """Every trainable reaches the loss by inputs that have derivatives."""
-
-    def differentiable(operation: Operation) -> list[str]:
-        node = resolve(operation, typed)
-        return [operation.inputs[i] for i in lookup(operation.type).differentiable(node)]
-
-    reached = depends_on(loss, operations, defined_by, differentiable)
-    for name in chosen:
-        if name not in reached:
-            raise TrainableError(
-                f"The loss {loss!r} has no derivative with respect to trainable {name!r}: it goes only into"
-                " conditions, indices, bounds or other integers.",
-                remedy="Leave it out of the trainable set, or make it a constant.",
-                path=declared[name].path,
-            )
-
-
-def with_batch(shape: Sequence[int | str], batch: int | None, path: tuple[str | int, ...]) -> tuple[int, ...]:
-    """Replace the symbolic dimension ``"batch"``. Raises BatchError when its value is missing."""
-    resolved = []
-    for axis, dimension in enumerate(shape):
-        if isinstance(dimension, int):
-            resolved.append(dimension)
-        elif dimension != "batch":
-            raise BatchError(
-                f"{dimension!r} is no dimension.",
-                remedy='A dimension is a positive integer or "batch".',
-                path=(*path, axis),
-            )
-        elif batch is None:
-            raise BatchError(
-                "The graph has a symbolic batch and no value for it.",
-                remedy="Set `batch` in the graph or in the options.",
-                path=(*path, axis),
-            )
-        else:
-            resolved.append(batch)
-    return tuple(resolved)

@@ -23,7 +23,8 @@ from solver.errors import (
     TooManyOperationsError,
     UseBeforeDefError,
 )
-from solver.graph.build import MAX_BYTES, MAX_OPERATIONS
+from solver.graph.build import MAX_OPERATIONS
+from solver.graph.declared import MAX_BYTES
 from solver.graph.types import TensorType
 
 __all__ = ["Block", "BlockOperation", "BlockProgram", "build_program"]

@@ -7,7 +7,7 @@ import pytest
 
 from solver import errors
 from solver.graph import DeclaredOperand, DType, Initializer, Operation, OptimizerSpec, Role, build_graph
-from solver.graph.build import with_batch
+from solver.graph.declared import with_batch
 from solver.graph.nodes import graph_nodes, resolve
 from solver.graph.order import depends_on, topological_order
 from solver.graph.types import Graph, Operand, TensorType

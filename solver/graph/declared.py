@@ -1,0 +1,58 @@
+"""How a graph is declared, before anything about it is known to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from solver.errors import BatchError
+from solver.graph.types import DType, Initializer, Role
+
+__all__ = ["MAX_BYTES", "DeclaredOperand", "Trainable", "with_batch"]
+
+#: Sizes beyond this do not fit the signed 64-bit offsets of any runtime.
+MAX_BYTES = 2**63 - 1
+
+#: The trainable set: everything, names, or the last n operations that own parameters (n < 0: all).
+Trainable = Literal["all"] | Sequence[str] | int
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredOperand:
+    """An operand as a document declares it.
+
+    `shape` and `dtype` may be left out for an INTERMEDIATE operand and are then inferred. `path`
+    leads to the declaration in the document; errors point there.
+    """
+
+    id: str
+    role: Role
+    shape: tuple[int, ...] | None = None
+    dtype: DType | None = None
+    initializer: Initializer | None = None
+    trainable: bool = True
+    path: tuple[str | int, ...] = ()
+
+
+def with_batch(shape: Sequence[int | str], batch: int | None, path: tuple[str | int, ...]) -> tuple[int, ...]:
+    """Replace the symbolic dimension ``"batch"``. Raises BatchError when its value is missing."""
+    resolved = []
+    for axis, dimension in enumerate(shape):
+        if isinstance(dimension, int):
+            resolved.append(dimension)
+        elif dimension != "batch":
+            raise BatchError(
+                f"{dimension!r} is no dimension.",
+                remedy='A dimension is a positive integer or "batch".',
+                path=(*path, axis),
+            )
+        elif batch is None:
+            raise BatchError(
+                "The graph has a symbolic batch and no value for it.",
+                remedy="Set `batch` in the graph or in the options.",
+                path=(*path, axis),
+            )
+        else:
+            resolved.append(batch)
+    return tuple(resolved)
