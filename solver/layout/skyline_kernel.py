@@ -78,7 +78,7 @@ __all__ = ["race"]
 SOLVED, NO_ROOM = -1, -2
 
 #: How many ways `skyline_survey.urgency` knows to choose a section.
-SECTION_RULES = 4
+SECTION_RULES = 5
 
 #: Runs with the same node limit.
 ROUND = ORDERS * SECTION_RULES

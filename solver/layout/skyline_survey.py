@@ -180,8 +180,10 @@ def urgency(b: Board, t: int, alternatives: int, width: int) -> float:
     if rule == 0:
         return alternatives / weight + 1e-3 * slack
     if rule == 1:
-        return width * alternatives / weight
+        return alternatives + 1e-3 * slack
     if rule == 2:
+        return width * alternatives / weight
+    if rule == 3:
         return alternatives + 1e-3 * (slack + b.floor[t] / b.counters[CAPACITY])
     return slack + 1e-6 * alternatives
 
