@@ -148,6 +148,7 @@ class Decider:
         self._ranks = [priorities(instance, shared, s) for s in self._seeds()]
         self._boards: list[Board | None] = [None] * SEEDS
         self._residue = -1
+        self._runs: dict[tuple[int, int], int] = {}
 
     def _seeds(self) -> range:
         return range(self._options.seed, self._options.seed + SEEDS)
@@ -160,12 +161,14 @@ class Decider:
             return Decision(Answer.NO, None, 0)
         self._signals[:] = (0, _NEVER, _NEVER)
         self._forget(capacity % self._unit)
-        boards = [self._board(k, limit, work) for k in range(SEEDS)]
+        boards = [self._board(k, capacity, limit, work) for k in range(SEEDS)]
         answers = [UNKNOWN] * SEEDS
         if self._options.threads > 1:
             self._together(boards, answers, watch)
         else:
             self._in_turn(boards, answers, watch)
+        # What short runs could find has been looked for: asked again, go on with the longer ones.
+        self._runs.update({(capacity, k): int(board.counters[RUNS]) for k, board in enumerate(boards)})
         return self._verdict(boards, answers)
 
     def _forget(self, residue: int) -> None:
@@ -174,7 +177,7 @@ class Decider:
             self._residue = residue
             self._boards = [None] * SEEDS
 
-    def _board(self, k: int, limit: Integers, work: int) -> Board:
+    def _board(self, k: int, capacity: int, limit: Integers, work: int) -> Board:
         board = self._boards[k]
         if board is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
@@ -184,6 +187,7 @@ class Decider:
         counters = board.counters
         board.limit[:] = limit
         counters[:] = 0
+        counters[RUNS] = self._runs.get((capacity, k), 0)
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
         counters[RULES] = _bits(self._options.rules, uniform=bool((limit == limit[0]).all()))
         return board
