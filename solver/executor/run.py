@@ -7,6 +7,7 @@ allocates nothing of tensor size.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -121,7 +122,7 @@ class Runner:
     def _prepare(self, step: TrainingStep) -> Prepared:
         arrays = {b.slot: self._view(b.operand) for b in (*step.reads, *step.writes, *step.scratch)}
         if step.kernel == SEED:
-            return lambda seed=arrays["dx0"]: seed.fill(1)  # type: ignore[misc]  # binds the array now
+            return partial(arrays["dx0"].fill, 1)
         if step.kernel == ACCUMULATE:
             return _accumulate(arrays["x0"], arrays["x1"])
         if step.kernel == UPDATE:

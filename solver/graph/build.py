@@ -300,5 +300,5 @@ def _check_shape_pairs(declared: Mapping[str, DeclaredOperand], typed: Mapping[s
                 )
 
 
-def _shown(value: object) -> str:
-    return value.value if isinstance(value, DType) else str(list(value))  # type: ignore[call-overload]  # a shape
+def _shown(value: DType | tuple[int, ...]) -> str:
+    return value.value if isinstance(value, DType) else str(list(value))
