@@ -1,6 +1,7 @@
 """Trainable graphs: operands, operations, loss, optimizer, and the checks that always run."""
 
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
+from solver.graph.nodes import output_types
 from solver.graph.types import (
     Array,
     AttributeValue,
@@ -29,4 +30,5 @@ __all__ = [
     "TensorType",
     "Trainable",
     "build_graph",
+    "output_types",
 ]

@@ -20,7 +20,7 @@ from solver.errors import (
     UseBeforeDefError,
 )
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
-from solver.graph.nodes import resolve
+from solver.graph.nodes import output_types
 from solver.graph.objective import (
     check_derivatives,
     check_loss,
@@ -28,7 +28,6 @@ from solver.graph.objective import (
     check_trainable,
     trainable_set,
 )
-from solver.graph.ops import lookup
 from solver.graph.order import topological_order
 from solver.graph.types import (
     DType,
@@ -212,17 +211,7 @@ def _infer(
     for i in order:
         operation = operations[i]
         try:
-            node = resolve(operation, typed)
-            kind = lookup(operation.type)
-            wanted = max(1, len(operation.outputs)) if kind.outputs is None else kind.outputs
-            if len(operation.outputs) != wanted:
-                raise ShapeMismatchError(
-                    f"Operation {operation.id!r} ({operation.type}) has {wanted} output(s), not"
-                    f" {len(operation.outputs)}.",
-                    remedy="Name one operand for each output.",
-                    path=("outputs",),
-                )
-            types = kind.infer(node)
+            types = output_types(operation, typed)
         except GraphError as error:
             error.path = ("operations", i, *error.path)
             raise

@@ -9,9 +9,9 @@ import numpy as np
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
-from solver.graph.types import Graph, Operand, Operation, Role
+from solver.graph.types import Graph, Operand, Operation, Role, TensorType
 
-__all__ = ["graph_nodes", "resolve"]
+__all__ = ["graph_nodes", "output_types", "resolve"]
 
 
 def resolve(
@@ -45,6 +45,24 @@ def resolve(
         attributes=kind.normalise(operation),
         scratch_budget=scratch_budget,
     )
+
+
+def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple[TensorType, ...]:
+    """Types of what an operation defines, one for each name in its outputs.
+
+    Raises what `resolve` raises, and ShapeMismatchError where types or the number of outputs do not fit.
+    """
+    node = resolve(operation, operands)
+    kind = lookup(operation.type)
+    wanted = max(1, len(operation.outputs)) if kind.outputs is None else kind.outputs
+    if len(operation.outputs) != wanted:
+        raise ShapeMismatchError(
+            f"Operation {operation.id!r} ({operation.type}) has {wanted} output(s), not"
+            f" {len(operation.outputs)}.",
+            remedy="Name one operand for each output.",
+            path=("outputs",),
+        )
+    return kind.infer(node)
 
 
 def _constant(operation: Operation, position: int, operand: Operand, *, must: bool) -> tuple[int, ...] | None:
