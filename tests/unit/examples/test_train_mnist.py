@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from rich.console import Console
 
 from examples import train_mnist
-from examples.models import GraphBuilder
+from examples.builder import Tape, layers, ops
+from examples.models import classifier
 from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer
@@ -18,12 +17,10 @@ from solver.pipeline import plan
 
 def small() -> Graph:
     """One hidden layer; the operands that training names are those of the MNIST example."""
-    model = GraphBuilder("small", batch=32)
-    image = model.given("image", "input", 28, 28, 1)
-    label = model.given("label", "label", 10)
-    x = model.dense("dense1", model.flatten("flatten", image), 32, activation="Relu")
-    probabilities = model.softmax("softmax", model.dense("dense2", x, 10))
-    return load_graph(json.dumps(model.finish(probabilities, label)).encode())
+    tape = Tape("small", batch=32)
+    image, label = tape.input("image", 28, 28, 1), tape.label("label", 10)
+    x = layers.dense(ops.flatten(image), 32, activation="Relu")
+    return load_graph(classifier(layers.dense(x, 10), label))
 
 
 @pytest.fixture

@@ -1,0 +1,100 @@
+"""Operations with parameters. Images are NHWC; the parameters of a layer bear its name."""
+
+from __future__ import annotations
+
+import math
+
+from examples.builder.tape import Tensor
+
+__all__ = ["conv", "dense", "depthwise", "embedding", "layer_norm", "project"]
+
+
+def conv(
+    x: Tensor,
+    filters: int,
+    kernel: int,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    padding: str = "SAME_UPPER",
+    activation: str = "None",
+    bias: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """Convolution of [batch, height, width, channels] with square windows."""
+    tape = x.tape
+    name = tape.name("conv", name)
+    weight = tape.parameter(f"{name}.weight", [filters, kernel, kernel, x.shape[-1] // groups], "he_normal")
+    return tape.apply(
+        "Conv",
+        x,
+        weight,
+        *([tape.parameter(f"{name}.bias", [filters], "zeros")] if bias else []),
+        name=name,
+        data_layout="NHWC",
+        kernel_shape=[kernel, kernel],
+        strides=[stride, stride],
+        group=groups,
+        auto_pad=padding,
+        activation=activation,
+    )
+
+
+def depthwise(
+    x: Tensor,
+    *,
+    stride: int = 1,
+    padding: str = "SAME_UPPER",
+    activation: str = "None",
+    bias: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """One 3x3 filter for each channel."""
+    channels = x.shape[-1]
+    return conv(
+        x,
+        channels,
+        3,
+        stride=stride,
+        groups=channels,
+        padding=padding,
+        activation=activation,
+        bias=bias,
+        name=name,
+    )
+
+
+def dense(x: Tensor, units: int, *, activation: str = "None", name: str | None = None) -> Tensor:
+    """A fully connected layer over [batch, features]; its weight is [units, features]."""
+    tape = x.tape
+    name = tape.name("dense", name)
+    kind = "glorot_uniform" if activation == "None" else "he_normal"
+    weight = tape.parameter(f"{name}.weight", [units, x.shape[-1]], kind)
+    bias = tape.parameter(f"{name}.bias", [units], "zeros")
+    return tape.apply("Gemm", x, weight, bias, name=name, transB=1, activation=activation)
+
+
+def project(x: Tensor, units: int, *, bias: bool = True, name: str | None = None) -> Tensor:
+    """A linear map of the last axis, whatever stands before it; its weight is [features, units]."""
+    tape = x.tape
+    name = tape.name("project", name)
+    features = x.shape[-1]
+    weight = tape.parameter(f"{name}.weight", [features, units], "normal", scale=math.sqrt(1 / features))
+    y = tape.apply("MatMul", x, weight, name=name)
+    if not bias:
+        return y
+    return tape.apply("Add", y, tape.parameter(f"{name}.bias", [units], "zeros"), name=f"{name}.add")
+
+
+def layer_norm(x: Tensor, *, name: str | None = None) -> Tensor:
+    """Over the last axis."""
+    tape = x.tape
+    name = tape.name("norm", name)
+    scale = tape.parameter(f"{name}.scale", x.shape[-1:], "ones")
+    shift = tape.parameter(f"{name}.shift", x.shape[-1:], "zeros")
+    return tape.apply("LayerNormalization", x, scale, shift, name=name)
+
+
+def embedding(index: Tensor, table: Tensor, *, name: str | None = None) -> Tensor:
+    """A row of the table for each index."""
+    return index.tape.apply("Gather", table, index, name=index.tape.name("embedding", name))
