@@ -17,7 +17,7 @@ from solver.graph import Graph
 from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
 from solver.liveness import analyze, analyze_blocks
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, verify
-from solver.schedule import UPDATE_MODES, training_program
+from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, training_program
 from solver.targets import Pool, TargetPlan, reference
 from solver.targets.nntrainer import nntrainer_target
 from solver.targets.onert import onert_target
@@ -71,7 +71,8 @@ def plan_program(
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
     with watch("liveness"):
-        target = analyze_blocks(program, options.alignment or reference.ALIGNMENT)
+        grouped = blocks_in_waves(program, options.workers)
+        target = analyze_blocks(grouped, options.alignment or reference.ALIGNMENT)
     return _finish(program.name, program_digest(program), target, options, deadline, watch)
 
 
@@ -80,7 +81,7 @@ def _finish(
 ) -> Plan:
     with watch("solve"):
         arenas, deterministic = _place(target, options, deadline)
-    steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch) for s in target.steps)
+    steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch, s.wave) for s in target.steps)
     made = Plan(name, digest, options, steps, arenas, deterministic)
     with watch("verify"):
         violations = verify(made)
@@ -108,6 +109,12 @@ def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
             remedy="Give 16, 32, 64, ...; the target's own is used without one.",
             path=("alignment",),
         )
+    if not 1 <= options.workers <= (1 if options.target in _RUNTIMES else MAX_WORKERS):
+        raise OptionsError(
+            f"Target {options.target!r} cannot be planned for {options.workers} workers.",
+            remedy=f"Give 1 to {MAX_WORKERS}, and only 1 for runtimes with an order of their own.",
+            path=("workers",),
+        )
     for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
         if number is not None and number < 0:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
@@ -126,7 +133,9 @@ def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan
         with watch("liveness"):
             return _RUNTIMES[options.target](graph, options.alignment)
     with watch("derive"):
-        program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
+        program = training_program(
+            graph, scratch_budget=options.scratch_budget, update=options.update, workers=options.workers
+        )
     with watch("liveness"):
         return analyze(program, options.alignment or reference.ALIGNMENT)
 

@@ -29,6 +29,14 @@ FORMAT = "arenaplan.options"
 
 _DEFAULT = PlanOptions()
 
+#: The options that version 1 began with. Later ones are written only where they differ from their default,
+#: so that documents from before mean what they did, digest included.
+_FIRST = (
+    "target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget", "update",
+)  # fmt: skip
+
+_Workers = Annotated[int, Field(ge=1, le=64)]
+
 
 def power_of_two(value: int) -> int:
     if value & (value - 1):
@@ -49,6 +57,7 @@ class OptionFields(DocumentModel):
     )
     scratch_budget: Natural = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
     update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
+    workers: _Workers = Field(_DEFAULT.workers, description="Most steps that run at the same time.")
 
 
 class OptionsDocument(OptionFields):
@@ -69,13 +78,17 @@ def to_options(fields: OptionFields) -> PlanOptions:
 
 
 def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
-    """Every option, defaults included, in a fixed order."""
+    """The options in a fixed order, with all defaults of those that were there from the beginning."""
     return to_bytes({"format": FORMAT, "version": 1, **options_to_dict(options)}, indent=indent)
 
 
 def options_to_dict(options: PlanOptions) -> dict[str, Any]:
-    """Every option; seconds are floating, so that 5 and 5.0 are written alike."""
-    found: dict[str, Any] = {name: getattr(options, name) for name in OptionFields.model_fields}
+    """As in `dump_options`; seconds are floating, so that 5 and 5.0 are written alike."""
+    found: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in OptionFields.model_fields
+        if name in _FIRST or getattr(options, name) != getattr(_DEFAULT, name)
+    }
     if options.deadline_seconds is not None:
         found["deadline_seconds"] = float(options.deadline_seconds)
     return found

@@ -41,7 +41,7 @@ class BufferOfPlan(DocumentModel):
 
     id: Text
     kind: Literal[
-        "input", "label", "parameter", "constant", "activation", "loss", "derivative", "partial",
+        "input", "label", "parameter", "state", "constant", "activation", "loss", "derivative", "partial",
         "gradient", "optimizer_variable", "saved", "scratch", "result",
     ]  # fmt: skip
     lifetime: Literal["forward_function", "backward_function", "iteration", "epoch", "max"]
@@ -75,13 +75,17 @@ class ArenaOfPlan(DocumentModel):
 
 
 class StepOfPlan(DocumentModel):
-    """One step of the execution order; operands by buffer id."""
+    """One step of the execution order; operands by buffer id.
+
+    With several workers each step has the `wave` in which it runs, and lifespans count waves.
+    """
 
     id: Text
     kernel: Text
     uses: _Names
     defs: _Names
     scratch: _Names
+    wave: Natural | None = None
 
 
 class PlanDocument(DocumentModel):
@@ -146,7 +150,7 @@ def _to_plan(document: PlanDocument) -> Plan:
         graph=document.graph,
         graph_digest=document.graph_digest,
         options=to_options(document.options),
-        steps=tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch) for s in document.steps),
+        steps=tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch, s.wave) for s in document.steps),
         arenas=tuple(_to_arena(arena, ("arenas", i)) for i, arena in enumerate(document.arenas)),
         deterministic=document.deterministic,
         digest=document.digest,
@@ -242,10 +246,11 @@ def _buffer_to_dict(buffer: PlannedBuffer) -> dict[str, Any]:
 
 
 def _step_to_dict(step: PlannedStep) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "id": step.id,
         "kernel": step.kernel,
         "uses": list(step.uses),
         "defs": list(step.defs),
         "scratch": list(step.scratch),
     }
+    return found if step.wave is None else {**found, "wave": step.wave}

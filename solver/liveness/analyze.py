@@ -11,21 +11,27 @@ __all__ = ["analyze"]
 
 
 def analyze(program: TrainingProgram, alignment: int = reference.ALIGNMENT) -> TargetPlan:
-    """Buffers and steps of the reference target, one pool. `alignment` is in bytes. Linear."""
+    """Buffers and steps of the reference target, one pool. `alignment` is in bytes. Linear.
+
+    Lifespans count steps, or waves where the program has waves.
+    """
     spans = lifespans(program)
     buffers = tuple(
         reference.buffer(operand, spans[index], alignment)
         for index, operand in program.operands.items()
         if index in spans
     )
-    return TargetPlan(tuple(_step(step) for step in program.steps), (Pool(reference.POOL, buffers),))
+    waves = program.waves or (None,) * len(program.steps)
+    steps = tuple(_step(step, wave) for step, wave in zip(program.steps, waves, strict=True))
+    return TargetPlan(steps, (Pool(reference.POOL, buffers),))
 
 
-def _step(step: TrainingStep) -> TargetStep:
+def _step(step: TrainingStep, wave: int | None) -> TargetStep:
     return TargetStep(
         id=str(step.index),
         kernel=step.kernel,
         uses=tuple(dict.fromkeys(map(str, step.uses))),
         defs=tuple(dict.fromkeys(map(str, step.defs))),
         scratch=tuple(str(b.operand) for b in step.scratch),
+        wave=wave,
     )

@@ -19,9 +19,10 @@ from enum import Enum
 from solver.errors import DimensionError
 from solver.layout import Lifespan
 from solver.layout.problem import MAX_BYTES
+from solver.liveness.dependencies import dependencies
 from solver.targets import Pool, TargetBuffer, TargetPlan, reference
 from solver.targets.pools import TargetStep
-from solver.training.explicit import Block, BlockProgram
+from solver.training.explicit import Block, BlockOperation, BlockProgram
 from solver.training.program import Lifetime, OperandKind
 
 __all__ = [
@@ -158,10 +159,7 @@ def orderings(program: BlockProgram) -> tuple[Ordering, ...]:
 
 def predecessors(program: BlockProgram) -> tuple[frozenset[int], ...]:
     """For each operation the positions of those that it has to follow directly."""
-    found: list[set[int]] = [set() for _ in program.operations]
-    for ordering in orderings(program):
-        found[ordering.target].add(ordering.source)
-    return tuple(map(frozenset, found))
+    return dependencies((o.reads, o.writes) for o in program.operations)
 
 
 def carries(program: BlockProgram) -> tuple[Carry, ...]:
@@ -179,7 +177,7 @@ def carries(program: BlockProgram) -> tuple[Carry, ...]:
 
 
 def block_lifespans(program: BlockProgram) -> dict[str, Lifespan]:
-    """Half-open lifespan of every block, in the order of first touch. Linear.
+    """Half-open lifespan of every block, in the order of first touch; in operations or waves. Linear.
 
     | block | lifespan |
     |---|---|
@@ -192,24 +190,28 @@ def block_lifespans(program: BlockProgram) -> dict[str, Lifespan]:
     the new one. It keeps its bytes all the same: a buffer has one interval, and an update in place, the
     usual case, leaves no gap between the two.
     """
-    last = {name: t for t, operation in enumerate(program.operations) for name in operation.touched}
+    last = {name: t for t, operation in _timed(program) for name in operation.touched}
     first = _first_touches(program)
     classes = block_classes(program)
     found: dict[str, Lifespan] = {}
     for name, class_ in classes.items():
         lifetime = _lifetime(program.blocks[name], class_)
         start = first[name] if class_ in (BlockClass.INTER, BlockClass.END) else 0
-        end = len(program.operations) if lifetime.outlives_iteration else last[name] + 1
+        end = program.duration if lifetime.outlives_iteration else last[name] + 1
         found[name] = Lifespan(start, end)
     return found
 
 
 def _first_touches(program: BlockProgram) -> Mapping[str, int]:
     first: dict[str, int] = {}
-    for t, operation in enumerate(program.operations):
+    for t, operation in _timed(program):
         for name in operation.touched:
             first.setdefault(name, t)
     return first
+
+
+def _timed(program: BlockProgram) -> Iterator[tuple[int, BlockOperation]]:
+    return zip(program.times, program.operations, strict=True)
 
 
 def _lifetime(block: Block, class_: BlockClass) -> Lifetime:
@@ -239,7 +241,11 @@ def analyze_blocks(program: BlockProgram, alignment: int = reference.ALIGNMENT) 
             remedy="Reduce the blocks, or the alignment.",
             path=("blocks",),
         )
-    steps = tuple(TargetStep(o.name, o.kernel, o.reads, o.writes, ()) for o in program.operations)
+    waves = program.waves or (None,) * len(program.operations)
+    steps = tuple(
+        TargetStep(o.name, o.kernel, o.reads, o.writes, (), wave)
+        for o, wave in zip(program.operations, waves, strict=True)
+    )
     return TargetPlan(steps, (Pool(reference.POOL, buffers),))
 
 

@@ -1,4 +1,4 @@
-"""Lifespans: the steps during which an operand's bytes must stay put."""
+"""Lifespans: the steps, or waves of steps, during which an operand's bytes must stay put."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ __all__ = ["lifespans"]
 
 
 def lifespans(program: TrainingProgram) -> dict[TrainingOperandIndex, Lifespan]:
-    """Half-open lifespan of every operand that some step touches. Linear.
+    """Half-open lifespan of every operand that some step touches, in the program's unit of time. Linear.
+
+    The unit is a step, or a wave: what two steps of one wave touch then lives at the same time.
 
     | lifetime | lifespan |
     |---|---|
     | MAX | the whole iteration: it carries over to the next one |
     | EPOCH | first touch to the end: the caller reads it after the last step |
     | ITERATION | first touch to last touch; from step 0 where the caller writes it |
-    | FORWARD_FUNCTION, BACKWARD_FUNCTION | its one step |
+    | FORWARD_FUNCTION, BACKWARD_FUNCTION | its one step, or the wave of it |
     """
     first: dict[TrainingOperandIndex, int] = {}
     last: dict[TrainingOperandIndex, int] = {}
-    for t, step in enumerate(program.steps):
+    for t, step in zip(program.times, program.steps, strict=True):
         for index in step.touched():
             first.setdefault(index, t)
             last[index] = t
-    end = len(program.steps)
+    end = program.duration
     found = {}
     for index, start in first.items():
         operand = program.operands[index]

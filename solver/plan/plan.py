@@ -29,7 +29,8 @@ class PlanOptions:
     `capacity` makes an arena beyond it an error. `deadline_seconds` bounds the layout search by
     wall time; without it budgets are counted in work and the plan is deterministic. `update` is
     ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
-    the symbolic batch that the graph was read with.
+    the symbolic batch that the graph was read with. With several `workers` the steps are grouped into
+    waves of at most so many that run at the same time.
     """
 
     target: str = "reference"
@@ -40,11 +41,15 @@ class PlanOptions:
     deadline_seconds: float | None = None
     scratch_budget: int = 2 * 1024 * 1024
     update: str = "immediate"
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuffer:
-    """`nbytes` are needed, `size` are reserved (rounded up to the alignment)."""
+    """`nbytes` are needed, `size` are reserved (rounded up to the alignment).
+
+    The lifespan counts steps, or waves where the plan has waves.
+    """
 
     id: str
     kind: OperandKind
@@ -65,13 +70,17 @@ class PlannedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step of the execution order; operands by buffer id, scratch in neither list of the two."""
+    """One step of the execution order; operands by buffer id, scratch in neither list of the two.
+
+    Steps with the same `wave` may run at the same time. A plan for one worker has none.
+    """
 
     id: str
     kernel: str
     uses: tuple[str, ...]
     defs: tuple[str, ...]
     scratch: tuple[str, ...]
+    wave: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,20 @@ class Plan:
     def gap_bytes(self) -> int:
         """What the arenas take beyond the lower bound; 0 proves that nothing smaller exists."""
         return self.arena_bytes - self.lower_bound
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """When each step runs, in the unit of time of lifespans: its wave, or its position."""
+        return tuple(t if step.wave is None else step.wave for t, step in enumerate(self.steps))
+
+    @property
+    def duration(self) -> int:
+        """Units of time of one iteration: waves, or steps."""
+        return min(max(self.times, default=-1) + 1, len(self.steps))
+
+    def steps_at(self, time: int) -> tuple[PlannedStep, ...]:
+        """What runs at `time`: the steps of one wave, or one step."""
+        return tuple(step for t, step in zip(self.times, self.steps, strict=True) if t == time)
 
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
         for arena in self.arenas:

@@ -2,7 +2,8 @@
 
 Each claim is recomputed from the plan's own steps and buffers: lifespans cover every touch, live
 buffers never share a byte, offsets are aligned and inside the arena, and the certificate's
-arithmetic holds. A full sweep with all live buffers: comparing neighbours only is unsound.
+arithmetic holds. A full sweep with all live buffers: comparing neighbours only is unsound. Where
+steps run at the same time, time counts waves, and no step of a wave touches what another one writes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from solver.layout.problem import Proof, Status
-from solver.plan.plan import Arena, Plan, PlannedBuffer
+from solver.plan.plan import Arena, Plan, PlannedBuffer, PlannedStep
 from solver.training.program import Lifetime
 
 __all__ = ["Violation", "verify"]
@@ -31,10 +33,10 @@ class Violation:
 def verify(plan: Plan) -> tuple[Violation, ...]:
     """Every violation in a plan, none for a right one.
 
-    Rules: ``unique``, ``declared``, ``lifespan``, ``size``, ``alignment``, ``bounds``, ``overlap``,
-    ``capacity``, ``bound``, ``proof``. O(n log n + output) for n buffers and touches.
+    Rules: ``unique``, ``declared``, ``wave``, ``lifespan``, ``size``, ``alignment``, ``bounds``,
+    ``overlap``, ``capacity``, ``bound``, ``proof``. O(n log n + output) for n buffers and touches.
     """
-    found = list(_check_names(plan))
+    found = [*_check_names(plan), *_check_waves(plan)]
     found += _check_lifespans(plan)
     for arena in plan.arenas:
         for buffer in arena.buffers:
@@ -61,18 +63,54 @@ def _check_names(plan: Plan) -> Iterator[Violation]:
                 )
 
 
+def _check_waves(plan: Plan) -> Iterator[Violation]:
+    """Waves count up from 0, have a worker for each step, and their steps leave each other alone."""
+    workers = plan.options.workers
+    if all(step.wave is None for step in plan.steps) and workers == 1:
+        return
+    before = -1
+    for wave, steps in groupby(plan.steps, lambda step: step.wave):
+        group = tuple(steps)
+        if wave != before + 1:
+            yield Violation("wave", (), f"Step {group[0].id!r} is in wave {wave}; {before + 1} comes next.")
+        if len(group) > workers:
+            detail = f"Wave {wave} has {len(group)} steps for {workers} workers."
+            yield Violation("wave", (), detail)
+        if wave is not None:
+            yield from _check_wave(group)
+            before = wave
+
+
+def _check_wave(group: tuple[PlannedStep, ...]) -> Iterator[Violation]:
+    """No step of a wave touches what another one writes; scratch is written."""
+    writers: dict[str, list[PlannedStep]] = {}
+    for step in group:
+        for name in {*step.defs, *step.scratch}:
+            writers.setdefault(name, []).append(step)
+    for step in group:
+        for name in sorted({*step.uses, *step.defs, *step.scratch}):
+            for writer in writers.get(name, ()):
+                if writer is not step:
+                    yield Violation(
+                        "wave",
+                        (name,),
+                        f"Step {writer.id!r} writes {name!r}, which {step.id!r} touches in the same wave.",
+                    )
+
+
 def _check_lifespans(plan: Plan) -> Iterator[Violation]:
     """A buffer must live whenever a step touches it, and persistent ones all the time."""
-    last = len(plan.steps)
+    last = plan.duration
     buffers = {buffer.id: buffer for _, buffer in plan.buffers()}
-    for t, step in enumerate(plan.steps):
+    unit = "Step" if plan.options.workers == 1 else "Wave"
+    for t, step in zip(plan.times, plan.steps, strict=True):
         for name in (*step.uses, *step.defs, *step.scratch):
             span = buffers[name].lifespan if name in buffers else None
             if span is not None and not span.start <= t < span.end:
                 yield Violation(
                     "lifespan",
                     (name,),
-                    f"Step {t} ({step.id}) touches {name!r}, which lives [{span.start}, {span.end}).",
+                    f"{unit} {t} ({step.id}) touches {name!r}, which lives [{span.start}, {span.end}).",
                 )
     for buffer in buffers.values():
         span = buffer.lifespan

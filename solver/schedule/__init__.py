@@ -7,16 +7,17 @@ from solver.graph import Graph
 from solver.graph.nodes import graph_nodes
 from solver.liveness.use_def import verify_program, verify_reordering
 from solver.schedule.order import UPDATE_MODES, updates_when_legal
+from solver.schedule.waves import MAX_WORKERS, blocks_in_waves, in_waves
 from solver.training import TrainingProgram, derive
 
-__all__ = ["UPDATE_MODES", "training_program"]
+__all__ = ["MAX_WORKERS", "UPDATE_MODES", "blocks_in_waves", "training_program"]
 
 
-def training_program(graph: Graph, *, scratch_budget: int, update: str) -> TrainingProgram:
-    """Derive, order and verify. The same arguments give the same program.
+def training_program(graph: Graph, *, scratch_budget: int, update: str, workers: int = 1) -> TrainingProgram:
+    """Derive, order, group into waves for several workers, and verify. Deterministic.
 
-    `scratch_budget` is in bytes a step. Raises OptionsError for an unknown update mode, and a
-    GraphError when a check on the program fails.
+    `scratch_budget` is in bytes a step. Raises OptionsError for an unknown update mode or a number of
+    workers out of range, and a GraphError when a check on the program fails.
     """
     if update not in UPDATE_MODES:
         raise OptionsError(
@@ -33,8 +34,8 @@ def training_program(graph: Graph, *, scratch_budget: int, update: str) -> Train
     program = derive(graph, graph_nodes(graph, scratch_budget))
     verify_program(program)
     if update == "end":
-        return program
+        return in_waves(program, workers)
     ordered = updates_when_legal(program)
     verify_program(ordered)
     verify_reordering(program, ordered)
-    return ordered
+    return in_waves(ordered, workers)

@@ -29,13 +29,17 @@ class TargetBuffer:
 
 @dataclass(frozen=True, slots=True)
 class TargetStep:
-    """One step of the target's execution order, operands by buffer id."""
+    """One step of the target's execution order, operands by buffer id.
+
+    `wave` is the unit of time in which it runs beside others; none where one step follows the other.
+    """
 
     id: str
     kernel: str
     uses: tuple[str, ...]
     defs: tuple[str, ...]
     scratch: tuple[str, ...]
+    wave: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

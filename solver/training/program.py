@@ -7,7 +7,7 @@ of any operator is consulted after this point.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -74,6 +74,7 @@ class OperandKind(Enum):
     INPUT = "input"
     LABEL = "label"
     PARAMETER = "parameter"
+    STATE = "state"
     CONSTANT = "constant"
     ACTIVATION = "activation"
     LOSS = "loss"
@@ -131,6 +132,7 @@ _CALLER_DEFINED = frozenset(
         OperandKind.INPUT,
         OperandKind.LABEL,
         OperandKind.PARAMETER,
+        OperandKind.STATE,
         OperandKind.CONSTANT,
         OperandKind.OPTIMIZER_VARIABLE,
     }
@@ -176,10 +178,25 @@ class TrainingStep:
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgram:
-    """Operands by index, and steps in a legal order (as `derive` emits them)."""
+    """Operands by index, and steps in a legal order (as `derive` emits them).
+
+    `waves` has the wave of each step where steps run at the same time (`solver.schedule.waves`); it never
+    falls, and begins with 0. Empty: one step after the other.
+    """
 
     operands: Mapping[TrainingOperandIndex, TrainingOperand]
     steps: tuple[TrainingStep, ...] = field(default=())
+    waves: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", MappingProxyType(dict(self.operands)))
+
+    @property
+    def times(self) -> Sequence[int]:
+        """When each step runs, in the unit of time of lifespans: its wave, or its position."""
+        return self.waves or range(len(self.steps))
+
+    @property
+    def duration(self) -> int:
+        """Units of time of one iteration."""
+        return self.waves[-1] + 1 if self.waves else len(self.steps)

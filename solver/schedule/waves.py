@@ -1,0 +1,102 @@
+"""Waves: steps that k workers run at the same time.
+
+    execution order   a  b  c  d  e  f          wave       0   1   2   3
+    has to follow     -  a  a  b  c  d,e        worker 1   a   b   d   f
+                                                worker 2       c   e
+
+A wave ends when all its steps have ended (a barrier), so it is the unit of time of lifespans: buffers
+that steps of one wave touch, scratch included, live at the same time and share no byte. Two steps of a
+wave never write the same operand, and none reads what another writes; so each step finds the values that
+it finds in the execution order, and computes the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+
+from solver.errors import GraphError, OptionsError
+from solver.liveness.dependencies import dependencies
+from solver.liveness.use_def import verify_reordering
+from solver.training.explicit import BlockProgram
+from solver.training.program import TrainingProgram
+
+__all__ = ["MAX_WORKERS", "blocks_in_waves", "in_waves", "verify_waves", "waves"]
+
+#: More threads than any machine has that trains on a CPU, and few enough to start at once.
+MAX_WORKERS = 64
+
+
+def waves(before: Sequence[Collection[int]], workers: int) -> Iterator[list[int]]:
+    """List scheduling: each wave takes, of the steps that are ready, the `workers` earliest in the order.
+
+    `before` lists for each step the steps that it has to follow; a step is ready when all of them are in
+    earlier waves. The earliest first, because the execution order is the one that keeps memory low: the
+    further ahead a step runs, the longer its results wait for their readers.
+    O((n + e) log n) for n steps and e dependencies.
+    """
+    waiting = [len(found) for found in before]
+    after: list[list[int]] = [[] for _ in before]
+    for t, found in enumerate(before):
+        for s in found:
+            after[s].append(t)
+    ready = [t for t, count in enumerate(waiting) if not count]
+    heapify(ready)
+    while ready:
+        wave = [heappop(ready) for _ in range(min(workers, len(ready)))]
+        yield wave
+        for s in wave:
+            for t in after[s]:
+                waiting[t] -= 1
+                if not waiting[t]:
+                    heappush(ready, t)
+
+
+def in_waves(program: TrainingProgram, workers: int) -> TrainingProgram:
+    """The steps of `program` wave by wave; the program itself for one worker. Verified, deterministic.
+
+    Raises OptionsError for a number of workers out of range.
+    """
+    _check(workers)
+    if workers == 1:
+        return program
+    order, times = _flat(waves(dependencies((s.uses, s.defs) for s in program.steps), workers))
+    grouped = replace(program, steps=tuple(program.steps[t] for t in order), waves=times)
+    verify_reordering(program, grouped)
+    verify_waves(grouped)
+    return grouped
+
+
+def blocks_in_waves(program: BlockProgram, workers: int) -> BlockProgram:
+    """The same for an explicit program."""
+    _check(workers)
+    if workers == 1:
+        return program
+    order, times = _flat(waves(dependencies((o.reads, o.writes) for o in program.operations), workers))
+    return replace(program, operations=tuple(program.operations[t] for t in order), waves=times)
+
+
+def _flat(groups: Iterator[list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The steps in their new order, and the wave of each."""
+    pairs = [(t, wave) for wave, group in enumerate(groups) for t in group]
+    return tuple(t for t, _ in pairs), tuple(wave for _, wave in pairs)
+
+
+def _check(workers: int) -> None:
+    if not 1 <= workers <= MAX_WORKERS:
+        raise OptionsError(
+            f"workers is {workers}.", remedy=f"Give 1 to {MAX_WORKERS} workers.", path=("workers",)
+        )
+
+
+def verify_waves(program: TrainingProgram) -> None:
+    """Check that no two steps of one wave depend on each other. Linear. Raises GraphError naming both."""
+    for t, before in enumerate(dependencies((s.uses, s.defs) for s in program.steps)):
+        for s in before:
+            if program.times[s] >= program.times[t]:
+                raise GraphError(
+                    f"Steps {program.steps[s].index} and {program.steps[t].index} are both in wave"
+                    f" {program.times[t]}, and one writes what the other touches.",
+                    remedy="Put the second one into a later wave.",
+                )
