@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_arenas
+from solver.executor.workers import Task, turns
 from solver.graph.types import Array
 from solver.plan.plan import Plan
+from solver.schedule import blocks_in_waves
 from solver.training.explicit import BlockOperation, BlockProgram
 
 __all__ = ["BlockRunner", "BlockViews"]
@@ -39,19 +41,21 @@ class BlockRunner:
     """Runs a program in the arena of its plan, one function an operation.
 
     What an operation writes without reading is poison when it starts, and a block is poison again after
-    its last touch: a read that was not declared cannot pass for a right one.
+    its last touch: a read that was not declared cannot pass for a right one. Under a plan for several
+    workers the functions of a wave are called at the same time, on threads that `close` ends.
     """
 
     def __init__(
         self, program: BlockProgram, plan: Plan, functions: Mapping[str, Callable[[BlockViews], None]]
     ) -> None:
         """Raises PlanError when the plan was made for another program, or an operation has no function."""
+        program = blocks_in_waves(program, plan.options.workers)
         _check(program, plan, functions)
-        self._program, self._plan, self._functions = program, plan, functions
+        self._program = program
         self._memory = in_arenas(plan.arenas)
-        self._views = [BlockViews(program, o, self._memory) for o in program.operations]
-        self._blind = [sorted({*o.writes} - {*o.reads}) for o in program.operations]
-        self._dying: list[list[str]] = [[] for _ in program.operations]
+        tasks = (self._task(operation, functions[operation.name]) for operation in program.operations)
+        self._turns, self._workers = turns(tasks, program.times)
+        self._dying: list[list[str]] = [[] for _ in self._turns]
         for _, buffer in plan.buffers():
             if not buffer.lifetime.outlives_iteration:
                 self._dying[buffer.lifespan.end - 1].append(buffer.id)
@@ -62,10 +66,23 @@ class BlockRunner:
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
-        for t, operation in enumerate(self._program.operations):
-            self._poison(self._blind[t])
-            self._functions[operation.name](self._views[t])
-            self._poison(self._dying[t])
+        for turn, dying in zip(self._turns, self._dying, strict=True):
+            turn()
+            self._poison(dying)
+
+    def close(self) -> None:
+        """End the threads, if there are any; nothing can be run afterwards."""
+        self._workers.close()
+
+    def _task(self, operation: BlockOperation, function: Callable[[BlockViews], None]) -> Task:
+        views = BlockViews(self._program, operation, self._memory)
+        blind = sorted({*operation.writes} - {*operation.reads})
+
+        def run() -> None:
+            self._poison(blind)
+            function(views)
+
+        return run
 
     def _poison(self, names: Iterable[str]) -> None:
         for name in names:
@@ -74,10 +91,10 @@ class BlockRunner:
 
 def _check(program: BlockProgram, plan: Plan, functions: Mapping[str, object]) -> None:
     steps = [(step.id, step.uses, step.defs) for step in plan.steps]
+    operations = [(o.name, o.reads, o.writes) for o in program.operations]
     sizes = {buffer.id: buffer.nbytes for _, buffer in plan.buffers()}
-    if steps != [(o.name, o.reads, o.writes) for o in program.operations] or sizes != {
-        block.name: block.type.nbytes for block in program.blocks.values()
-    }:
+    same = (steps, plan.times) == (operations, tuple(program.times))
+    if not same or sizes != {block.name: block.type.nbytes for block in program.blocks.values()}:
         raise PlanError("The plan was made for another program.", remedy="Plan this program.")
     missing = [operation.name for operation in program.operations if operation.name not in functions]
     if missing:

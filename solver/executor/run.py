@@ -17,6 +17,7 @@ from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.optimizer import prepare as prepare_update
 from solver.executor.memory import POISON, Memory
+from solver.executor.workers import turns
 from solver.graph.nodes import graph_nodes
 from solver.graph.types import Array, Graph
 from solver.layout import Lifespan
@@ -44,7 +45,8 @@ class Runner:
     """One training run: the program's steps bound to `memory`.
 
     With `poison`, a buffer's bytes are filled with NaN patterns at the end of its lifespan, so that
-    reading it later cannot go unnoticed; without, steps run at full speed.
+    reading it later cannot go unnoticed; without, steps run at full speed. The steps of a wave run at the
+    same time, on threads that `close` ends; what one of them raises, `run` raises.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Runner:
         self._memory = memory
         self._nodes = graph_nodes(graph, scratch_budget)
         spans = lifespans(program)
-        self._prepared = [self._prepare(step) for step in program.steps]
+        self._turns, self._workers = turns(map(self._prepare, program.steps), program.times)
         self._expired = self._expiring(spans) if poison else {}
         self._views = {i: self._view(i) for i in spans}
         self._write_initial_values()
@@ -70,18 +72,22 @@ class Runner:
     # -------------------------------------------------------------------------- running
 
     def run(self) -> None:
-        """One iteration: every step in order. The caller has written inputs and labels before."""
+        """One iteration: every step in order, or wave by wave. The caller has written inputs and labels."""
         self.iteration += 1
         with np.errstate(all="ignore"):  # overflow to infinity is training's business, not a warning
             np.setbufsize(_BUFFER_ELEMENTS)
             if self._expired:
-                for t, step in enumerate(self._prepared):
-                    step()
+                for t, turn in enumerate(self._turns):
+                    turn()
                     for raw in self._expired.get(t, ()):
                         raw.fill(POISON)
             else:
-                for step in self._prepared:
-                    step()
+                for turn in self._turns:
+                    turn()
+
+    def close(self) -> None:
+        """End the threads, if there are any; nothing can be run afterwards."""
+        self._workers.close()
 
     def value(self, name: str) -> Array:
         """View of an operand's value; valid during its lifespan only."""
@@ -108,7 +114,7 @@ class Runner:
             view[...] = 0 if declared is None else initial_value(declared)
 
     def _expiring(self, spans: Mapping[TrainingOperandIndex, Lifespan]) -> dict[int, list[Array]]:
-        """Buffers to poison after each step: those whose lifespan ends there."""
+        """Buffers to poison after each step or wave: those whose lifespan ends there."""
         ends = sorted(
             ((span.end - 1, str(i)) for i, span in spans.items() if self._is_temporary(i)),
         )
@@ -145,6 +151,7 @@ class Runner:
             dx=tuple(arrays.get(f"dx{i}") for i in inputs),
             saved=saved,
             scratch=scratch,
+            iteration=lambda: self.iteration,
         )
 
     def _prepare_update(self, step: TrainingStep, arrays: Mapping[str, Array]) -> Prepared:

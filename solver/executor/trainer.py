@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -10,11 +13,11 @@ from solver.errors import PlanError
 from solver.executor.memory import Memory, in_arenas
 from solver.executor.run import Runner
 from solver.graph.types import Array, Graph, Role
-from solver.plan import Plan, verify
+from solver.plan import Plan, PlanOptions, verify
 from solver.schedule import training_program
 from solver.training import Lifetime, TrainingOperandIndex, TrainingProgram, TrainingStep
 
-__all__ = ["Trainer", "program_of"]
+__all__ = ["Trainer", "feed", "program_of", "sequential_program"]
 
 
 def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
@@ -24,8 +27,7 @@ def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
             remedy="Plan with target 'reference' to train here.",
         )
-    options = plan.options
-    program = training_program(graph, scratch_budget=options.scratch_budget, update=options.update)
+    program = _program(graph, plan.options)
     theirs = {b.id: (b.shape, b.dtype) for _, b in plan.buffers()}
     touched = {i for step in program.steps for i in step.touched()}
     ours = {str(i): (program.operands[i].type.shape, program.operands[i].type.dtype.value) for i in touched}
@@ -38,11 +40,22 @@ def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
         )
     if [(s.id, *map(sorted, (s.uses, s.defs, s.scratch))) for s in plan.steps] != [
         _key(s) for s in program.steps
-    ]:
+    ] or plan.times != tuple(program.times):
         raise PlanError(
             "The plan's steps are not those of the graph.", remedy="Plan this graph again with this version."
         )
     return program
+
+
+def sequential_program(graph: Graph, plan: Plan) -> TrainingProgram:
+    """The same steps one after the other, in the order that one worker would have."""
+    return _program(graph, replace(plan.options, workers=1))
+
+
+def _program(graph: Graph, options: PlanOptions) -> TrainingProgram:
+    return training_program(
+        graph, scratch_budget=options.scratch_budget, update=options.update, workers=options.workers
+    )
 
 
 def _key(step: TrainingStep) -> tuple[object, ...]:
@@ -53,7 +66,8 @@ def _key(step: TrainingStep) -> tuple[object, ...]:
 class Trainer:
     """Trains `graph` inside the arena of `plan`, from the graph's initial values.
 
-    The arena is allocated once; a step allocates nothing of tensor size. Raises PlanError when the
+    The arena is allocated once; a step allocates nothing of tensor size. A plan for several workers
+    trains on so many threads: close the trainer, or use it in a ``with``. Raises PlanError when the
     plan is wrong (see `solver.plan.verify`) or belongs to another graph.
     """
 
@@ -71,6 +85,18 @@ class Trainer:
         self.runner = Runner(
             graph, program_of(graph, plan), memory, scratch_budget=plan.options.scratch_budget
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the threads of a plan for several workers; what was trained can still be read."""
+        self.runner.close()
 
     def step(self, batch: Mapping[str, Array]) -> float:
         """One training iteration on `batch` (an array for each input and label). Returns the loss.

@@ -3,19 +3,21 @@
 Before the run the arena is poison, and a buffer's bytes are poisoned again when its lifespan ends.
 After every step the loss, every parameter, every optimizer variable and every output must agree
 bit for bit with a reference run in which each tensor has memory of its own, at the same address
-modulo 64 (SIMD reductions may round differently elsewhere).
+modulo 64 (SIMD reductions may round differently elsewhere). The reference run has one worker, whatever
+the plan has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import numpy as np
 
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_arenas, on_their_own
 from solver.executor.run import Runner
-from solver.executor.trainer import feed, program_of
+from solver.executor.trainer import feed, program_of, sequential_program
 from solver.graph.types import Graph
 from solver.plan import Plan, StepReport, ValidationReport, verify
 
@@ -43,16 +45,17 @@ def validate(
     program, budget = program_of(graph, plan), plan.options.scratch_budget
     planned = Runner(graph, program, in_arenas(plan.arenas), scratch_budget=budget, poison=True)
     alone = on_their_own(buffer for _, buffer in plan.buffers())
-    reference = Runner(graph, program, alone, scratch_budget=budget)
+    reference = Runner(graph, sequential_program(graph, plan), alone, scratch_budget=budget)
     reports = []
-    for step in range(1, steps + 1):
-        batch = synthetic_batch(graph, seed, step)
-        for runner in (planned, reference):
-            feed(runner, batch)
-            runner.run()
-        reports.append(_compare(step, planned, reference))
-        if on_step:
-            on_step(reports[-1])
+    with closing(planned):
+        for step in range(1, steps + 1):
+            batch = synthetic_batch(graph, seed, step)
+            for runner in (planned, reference):
+                feed(runner, batch)
+                runner.run()
+            reports.append(_compare(step, planned, reference))
+            if on_step:
+                on_step(reports[-1])
     identical = not violations and all(report.identical for report in reports)
     return ValidationReport(
         tuple(reports), violations, identical, len(reference.persistent()), plan.arena_bytes

@@ -1,0 +1,65 @@
+"""Threads that run the steps of a wave at the same time.
+
+NumPy lets go of the interpreter inside its loops and inside BLAS, so threads do run side by side. BLAS has
+threads of its own, as many as there are cores, and some builds take turns when several callers ask at
+once. How many it uses is left alone: it can decide the last bit of a product, so it belongs to whoever
+starts the process (``OPENBLAS_NUM_THREADS=1`` suits waves best, as long as every run to compare has it).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from functools import partial
+
+__all__ = ["Task", "Workers", "turns"]
+
+Task = Callable[[], None]
+
+
+class Workers:
+    """`count` workers: the calling thread, and threads that wait for work until `close`.
+
+    They also end when nobody holds this object any more.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._threads = ThreadPoolExecutor(count - 1, "arenaplan-worker") if count > 1 else None
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Run all tasks at the same time, and return when all have ended: a barrier.
+
+        Each sees the caller's context, and with it NumPy's error state. When tasks fail, the error of the
+        first of them in the order given is raised, after all have ended.
+        """
+        first, *others = tasks
+        if self._threads is None or not others:
+            for task in tasks:
+                task()
+            return
+        pending = [self._threads.submit(copy_context().run, task) for task in others]
+        try:
+            first()
+        finally:
+            wait(pending)
+        for future in pending:
+            future.result()
+
+    def close(self) -> None:
+        """End the threads and wait for them. Twice is fine; waves cannot be run afterwards."""
+        if self._threads is not None:
+            self._threads.shutdown()
+
+
+def turns(tasks: Iterable[Task], times: Sequence[int]) -> tuple[list[Task], Workers]:
+    """One task for each unit of time, which runs those of the wave at the same time; and who runs them.
+
+    `times` has the wave of each task, from 0 and never falling.
+    """
+    workers = Workers(max(Counter(times).values(), default=1))
+    waves: list[list[Task]] = [[] for _ in range(times[-1] + 1 if times else 0)]
+    for task, time in zip(tasks, times, strict=True):
+        waves[time].append(task)
+    return [wave[0] if len(wave) == 1 else partial(workers.run, wave) for wave in waves], workers
