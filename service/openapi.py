@@ -73,7 +73,8 @@ _ANY: Final = (
 _READING: Final = (
     *_ANY, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",
     "invalid-dimension", "invalid-batch", "cyclic-graph", "use-before-def", "duplicate-def",
-    "duplicate-name", "dangling-operand", "invalid-trainable", "invalid-loss", "too-many-operations",
+    "duplicate-name", "dangling-operand", "invalid-trainable", "invalid-loss", "invalid-state",
+    "too-many-operations",
 )  # fmt: skip
 
 _NOT_MODIFIED: Final = {"description": "What If-None-Match names is still the answer."}

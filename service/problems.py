@@ -100,6 +100,11 @@ _TYPES: Final = (
         "`loss` must name exactly one operand, with a single element, that an operation defines.",
     ),
     ProblemType(
+        "invalid-state", 422, "A state that is not updated in one place",
+        "What an operation updates in place must have the role state, and no other operation may read or "
+        "update it.",
+    ),
+    ProblemType(
         "too-many-operations", 422, "More operations than allowed",
         "The graph exceeds the limit that this service was started with (ARENAPLAN_MAX_OPERATIONS).",
     ),

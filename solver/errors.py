@@ -15,6 +15,7 @@
     │   ├── DanglingOperandError
     │   ├── TrainableError       unused, unknown or underivable trainable
     │   ├── LossError            none, several, not a scalar
+    │   ├── StateError           an update of what is no state, or a state with a second reader
     │   └── TooManyOperationsError
     ├── OptionsError             an option out of its range
     ├── ProblemError             buffers that no layout solver can take
@@ -50,6 +51,7 @@ __all__ = [
     "PlanError",
     "ProblemError",
     "ShapeMismatchError",
+    "StateError",
     "TooManyOperationsError",
     "TrainableError",
     "UnknownOperatorError",
@@ -140,6 +142,10 @@ class TrainableError(GraphError):
 
 class LossError(GraphError):
     code = "invalid-loss"
+
+
+class StateError(GraphError):
+    code = "invalid-state"
 
 
 class TooManyOperationsError(GraphError):

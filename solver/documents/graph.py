@@ -42,7 +42,7 @@ class OperandDocument(DocumentModel):
     """A tensor. Shape and dtype of intermediate operands may be left out: they are inferred."""
 
     name: Name
-    role: Literal["input", "label", "parameter", "constant", "intermediate"]
+    role: Literal["input", "label", "parameter", "state", "constant", "intermediate"]
     shape: Shape | None = None
     dtype: DTypeName | None = None
     trainable: bool | None = Field(None, description="Of parameters; true unless said otherwise.")
@@ -193,10 +193,10 @@ def _initializer(
 ) -> Initializer | None:
     if operand.initializer is None:
         return None
-    if role not in (Role.PARAMETER, Role.CONSTANT):
+    if role not in (Role.PARAMETER, Role.STATE, Role.CONSTANT):
         raise DocumentError(
             f"Operand {operand.name!r} ({role.value}) has an initializer.",
-            remedy="Only parameters and constants have first values.",
+            remedy="Only parameters, states and constants have first values.",
             path=path,
         )
     if shape is None or dtype is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from solver.errors import GraphError
-from solver.graph.types import Array, Initializer, Operand, TensorType
+from solver.graph.types import Array, Initializer, Operand, Role, TensorType
 
 __all__ = ["initial_value"]
 
@@ -17,8 +17,8 @@ __all__ = ["initial_value"]
 def initial_value(operand: Operand) -> Array:
     """A new array with the operand's first value.
 
-    Without an initializer a parameter of rank 2 or more is he_normal and any other zeros, seeded by
-    its name. Raises GraphError for an unknown initializer.
+    Without an initializer a parameter of rank 2 or more is he_normal, seeded by its name, and anything
+    else zeros. Raises GraphError for an unknown initializer.
     """
     initializer = operand.initializer or _default(operand)
     if initializer.data is not None:
@@ -32,7 +32,8 @@ def initial_value(operand: Operand) -> Array:
 
 
 def _default(operand: Operand) -> Initializer:
-    kind = "he_normal" if len(operand.shape) > 1 else "zeros"
+    drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
+    kind = "he_normal" if drawn else "zeros"
     return Initializer(kind, seed=zlib.crc32(operand.id.encode()))
 
 

@@ -1,7 +1,7 @@
 """The one door to a `Graph`: declarations in, a verified and fully typed graph out.
 
 Checks run in the order in which a reader would find them out: names, references, definitions,
-cycles, shapes, loss, trainable set. Each failure names the culprit and where it stands.
+cycles, shapes, states, loss, trainable set. Each failure names the culprit and where it stands.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from solver.graph.objective import (
     trainable_set,
 )
 from solver.graph.order import topological_order
+from solver.graph.states import check_states
 from solver.graph.types import (
     DType,
     Graph,
@@ -70,6 +71,7 @@ def build_graph(
     order = topological_order(operations, defined_by)
     typed = _infer(declared, operations, order)
     _check_shape_pairs(declared, typed)
+    check_states(operations, typed)
     losses = check_loss(loss, typed, operations, defined_by)
     check_outputs(outputs, typed)
     chosen = trainable_set(trainable, declared, [operations[i] for i in order])

@@ -56,12 +56,15 @@ class Role(Enum):
     """What an operand is to the graph.
 
     `INPUT` and `LABEL` are written by the caller before every training step, `PARAMETER` is state
-    that the optimizer may update, `CONSTANT` never changes, `INTERMEDIATE` is defined by an operation.
+    that the optimizer may update, `STATE` is changed in place by an operation's forward step and carried
+    from one iteration to the next (zeros at first, unless it has an initializer), `CONSTANT` never
+    changes, `INTERMEDIATE` is defined by an operation.
     """
 
     INPUT = "input"
     LABEL = "label"
     PARAMETER = "parameter"
+    STATE = "state"
     CONSTANT = "constant"
     INTERMEDIATE = "intermediate"
 
@@ -88,7 +91,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Initializer:
-    """How a parameter or constant gets its first value.
+    """How a parameter, state or constant gets its first value.
 
     `kind` is ``values`` (raw little-endian bytes in `data`, C order) or a named scheme: ``zeros``,
     ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation, half

@@ -68,6 +68,8 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
     if len(losses) != 1 or losses[0].outputs[0] != graph.loss:
         raise _refused(f"a graph with {len(losses)} loss operations; it needs one, whose output is the loss")
     for operand in graph.operands.values():
+        if operand.role is Role.STATE:
+            raise _refused(f"operand {operand.id!r} of role state")
         if operand.role is not Role.CONSTANT and operand.dtype is not DType.FLOAT32:
             raise _refused(f"operand {operand.id!r} of type {operand.dtype.value}")
     read = {graph.loss, *(name for op in graph.operations for name in op.inputs)}

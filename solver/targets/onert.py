@@ -59,6 +59,7 @@ _KIND_OF_ROLE = {
     Role.INPUT: OperandKind.INPUT,
     Role.LABEL: OperandKind.LABEL,
     Role.PARAMETER: OperandKind.PARAMETER,
+    Role.STATE: OperandKind.STATE,
     Role.CONSTANT: OperandKind.CONSTANT,
     Role.INTERMEDIATE: OperandKind.ACTIVATION,
 }
@@ -199,8 +200,8 @@ class _Iteration:
         defs: Iterable[str],
         scratch: Iterable[str],
     ) -> None:
-        unique = [tuple(dict.fromkeys(ids)) for ids in (uses, defs, scratch)]
-        self.steps.append(TargetStep(name, operation.type, *unique))
+        used, defined, own = (tuple(dict.fromkeys(ids)) for ids in (uses, defs, scratch))
+        self.steps.append(TargetStep(name, operation.type, used, defined, own))
 
     def _varies(self, name: str) -> bool:
         return bool(name) and not self._is_constant(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
-from solver.graph.types import DType, Graph, TensorType
+from solver.graph.types import DType, Graph, Role, TensorType
 
 __all__ = [
     "DEPTHWISE_THREADS",
@@ -136,6 +136,8 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
     if len(losses) != 1 or losses[0].outputs[0] != graph.loss:
         raise _refused(f"a graph with {len(losses)} loss operations; it needs one, whose output is the loss")
     for operand in graph.operands.values():
+        if operand.role is Role.STATE:
+            raise _refused(f"operand {operand.id!r} of role state")
         if operand.dtype is DType.FLOAT64:
             raise _refused(f"operand {operand.id!r} of type float64")
     for node in nodes.values():

@@ -39,6 +39,7 @@ _KIND_OF_ROLE = {
     Role.INPUT: OperandKind.INPUT,
     Role.LABEL: OperandKind.LABEL,
     Role.PARAMETER: OperandKind.PARAMETER,
+    Role.STATE: OperandKind.STATE,
     Role.CONSTANT: OperandKind.CONSTANT,
     Role.INTERMEDIATE: OperandKind.ACTIVATION,
 }
@@ -86,7 +87,11 @@ class _Derivation:
                 TrainingOperationIndex(operation.id, Phase.FORWARD),
                 operation.type,
                 reads=self._values("x", operation.inputs, _read_positions(operation, kind)),
-                writes=(*self._values("y", operation.outputs, range(len(operation.outputs))), *saved),
+                writes=(
+                    *self._values("y", operation.outputs, range(len(operation.outputs))),
+                    *self._values("x", operation.inputs, sorted(kind.updates(node))),
+                    *saved,
+                ),
                 scratch=self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node)),
             )
         )
@@ -200,7 +205,7 @@ class _Derivation:
         life = Lifetime.ITERATION
         if kind is OperandKind.LOSS or name in self.graph.outputs:
             life = Lifetime.EPOCH
-        if operand.role in (Role.PARAMETER, Role.CONSTANT):
+        if operand.role in (Role.PARAMETER, Role.STATE, Role.CONSTANT):
             life = Lifetime.MAX
         return self._declare(TrainingOperandIndex(name), operand.type, kind, life, name)
 

@@ -42,6 +42,9 @@ class Sketch:
     def parameter(self, name: str, *shape: int, **more: Any) -> str:
         return self.add(name, Role.PARAMETER, shape, **more)
 
+    def state(self, name: str, *shape: int, **more: Any) -> str:
+        return self.add(name, Role.STATE, shape, **more)
+
     def integers(self, name: str, *values: int) -> str:
         data = Initializer("values", np.array(values, np.int64).tobytes())
         return self.add(name, Role.CONSTANT, (len(values),), dtype=DType.INT64, initializer=data)
@@ -128,3 +131,28 @@ def convolutional(batch: int = 2, layout: str = "NHWC", **hyper: Any) -> Graph:
     h = s.op("Gemm", [h, s.parameter("k3", 5, 16), s.parameter("c3", 5)], "f", "fc", transB=1)
     s.op("CategoricalCrossEntropy", [h, s.label("t", batch, 5)], "loss", "cce", from_logits=1)
     return s.graph(optimizer="Adam", outputs=("f",), **hyper)
+
+
+def batch_normalised(
+    batch: int = 4,
+    layout: str = "NCHW",
+    *,
+    training: int = 1,
+    dtype: DType = DType.FLOAT32,
+    **hyper: Any,
+) -> Graph:
+    """Convolution, batch normalisation with running statistics, Relu, mean over the image, linear."""
+    s = Sketch("batch normalised", dtype)
+    image, kernel = ((2, 6, 6), (4, 2, 3, 3)) if layout == "NCHW" else ((6, 6, 2), (4, 3, 3, 2))
+    common: Mapping[str, Any] = {"data_layout": layout}
+    h = s.op("Conv", [s.input("x", batch, *image), s.parameter("k", *kernel)], "a", "conv", **common)
+    ones = Initializer("ones")
+    inputs = [h, s.parameter("scale", 4, initializer=ones), s.parameter("shift", 4)]
+    inputs += [s.state("mean", 4), s.state("variance", 4, initializer=ones)]
+    h = s.op("BatchNormalization", inputs, "b", "norm", training_mode=training, momentum=0.8, **common)
+    h = s.op("Relu", [h], "c", "relu")
+    axes = (2, 3) if layout == "NCHW" else (1, 2)
+    h = s.op("ReduceMean", [h], "d", "pool", axes=axes, keepdims=0)
+    h = s.op("Gemm", [h, s.parameter("w", 3, 4)], "e", "fc", transB=1)
+    s.op("MeanSquaredError", [h, s.label("t", batch, 3)], "loss", "mse")
+    return s.graph(optimizer=str(hyper.pop("optimizer", "Adam")), **hyper)

@@ -1,7 +1,8 @@
 """One operation by itself: its node as the graph builds it, its kernels on poisoned, aligned arrays.
 
 A kernel gets what its operator asked for and nothing else: an input or output that the backward step
-did not declare is ``None``, scratch and results are poison, and what is read must not change.
+did not declare is ``None``, scratch and results are poison, and what is read must not change. A state
+that the forward step updates is a copy of the value given, anew for each step that is prepared.
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ class OneOperation:
         for name, output in zip(defined, self.types, strict=True):
             operands[name] = Operand(name, output, Role.INTERMEDIATE)
         self.node: Node = resolve(operation, operands, scratch_budget)
+        #: What the forward step changes in place, by position; filled by `prepare_forward`.
+        self.states: dict[int, Array] = {}
+        #: The number that kernels see as that of the training iteration.
+        self.iteration = 1
 
     # ------------------------------------------------------------------------------------- running
 
@@ -77,12 +82,14 @@ class OneOperation:
         """(outputs, the prepared step)."""
         outputs = [poisoned(type_) for type_ in self.types]
         self.saved = _arrays(self.kind.saved(self.node))
+        self.states = {i: placed(_present(self.values[i])) for i in sorted(self.kind.updates(self.node))}
         call = Call(
             self.node,
-            x=tuple(self.values),
+            x=tuple(self.states.get(i, value) for i, value in enumerate(self.values)),
             y=tuple(outputs),
             saved=self.saved,
             scratch=_arrays(self.kind.forward_scratch(self.node)),
+            iteration=lambda: self.iteration,
         )
         return outputs, self.kernels.forward(call)
 
@@ -96,6 +103,8 @@ class OneOperation:
         outputs, step = self.prepare_forward()
         step()
         first = _bytes(outputs)
+        for position, state in self.states.items():
+            np.copyto(state, _present(self.values[position]))
         step()
         assert _bytes(outputs) == first, "the forward step depends on what its memory held"
         assert _bytes(self.values) == before, "the forward step changed an input"
@@ -117,6 +126,7 @@ class OneOperation:
             dx=tuple(dx.get(i) for i in range(len(self.values))),
             saved={name: self.saved[name] for name in needs.saved},
             scratch=_arrays(needs.scratch),
+            iteration=lambda: self.iteration,
         )
         return dx, self.kernels.backward(call)
 
@@ -190,6 +200,11 @@ def _operand(name: str, value: Array) -> Operand:
 
 def _arrays(requests: Sequence[ScratchRequest]) -> Mapping[str, Array]:
     return {request.name: poisoned(request.type) for request in requests}
+
+
+def _present(value: Array | None) -> Array:
+    assert value is not None
+    return value
 
 
 def _bytes(arrays: Values) -> list[bytes]:

@@ -39,10 +39,11 @@ class NodeCase:
         return any(a is not None and a.dtype not in ours for a in (*self.inputs, *self.outputs))
 
     def run(self) -> list[Array]:
-        """Forward through our kernels: outputs, then what is saved. Raises our errors."""
+        """Forward through our kernels: outputs, then states, then what is saved. Raises our errors."""
         attributes = {a.name: _attribute(onnx.helper.get_attribute_value(a)) for a in self.node.attribute}
         operation = OneOperation(self.operator, self.inputs, outputs=len(self.outputs), **attributes)
-        return [*operation.forward_all(), *operation.saved.values()]
+        outputs = operation.forward_all()
+        return [*outputs, *operation.states.values(), *operation.saved.values()]
 
     def check(self) -> None:
         """Shape, element type and elements of the outputs are what ONNX expects."""

@@ -25,7 +25,9 @@ class Call:
     step reads it, an entry of `saved` is still there as long as the family requests it.
     Backward: reads `dy` and those of `x`, `y` and `saved` that `BackwardNeeds` asked for, writes
     each `dx[i]` that is not ``None`` (overwrites; accumulation is a step of its own).
-    Views are C-contiguous, of the operand's shape.
+    What the operator `updates` stands in `x` and is writable: forward reads it, then writes it in place.
+    Views are C-contiguous, of the operand's shape. `iteration()` is the number of the training iteration
+    that runs, from 1; nothing else differs between a step and its replay.
     """
 
     node: Node
@@ -35,6 +37,7 @@ class Call:
     dx: tuple[Array | None, ...] = ()
     saved: Mapping[str, Array] = field(default_factory=dict)
     scratch: Mapping[str, Array] = field(default_factory=dict)
+    iteration: Callable[[], int] = lambda: 1
 
     @property
     def attributes(self) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_INPUTS",
     "Attribute",
     "BackwardNeeds",
+    "InPlace",
     "Node",
     "OperationType",
     "ScratchRequest",
@@ -76,6 +77,22 @@ class BackwardNeeds:
     saved: frozenset[str] = frozenset()
     scratch: tuple[ScratchRequest, ...] = ()
     reads_output_derivatives: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """A kernel's promise: it is right as well where `source`, read, and `target`, written, are one memory.
+
+    Slots are those of steps: ``x0`` and ``y0`` forward, ``dy0`` and ``dx0`` backward. A `view` is a plain
+    copy: the bytes stay as they are, so that both may go on being read. The promise of one that is
+    `alone` holds only in a step that writes nothing else. Operands of different sizes or element types never
+    share memory, so a promise need not exclude broadcasting.
+    """
+
+    source: str
+    target: str
+    view: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +171,19 @@ class OperationType(ABC):
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
         """What the forward step leaves for the backward one; lives until its last reader."""
+        return ()
+
+    def updates(self, node: Node) -> frozenset[int]:
+        """Positions of the inputs that the forward step reads and then writes in place.
+
+        They must be operands of role state, which no other input names; nothing on the backward pass
+        reads them. An operation that updates something must run once an iteration. `node` may be without
+        its outputs.
+        """
+        return frozenset()
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        """What may share memory, in the order of preference; of the promises one is used for a target."""
         return ()
 
     @abstractmethod

@@ -34,7 +34,7 @@ def _check(error: ArenaplanError, pointer: str, words: tuple[str, ...]) -> None:
         assert word in text
     assert error.remedy
     assert "\n" not in text
-    assert len(text) < 700
+    assert len(text) < 1000
     assert "pydantic" not in text
 
 

@@ -26,7 +26,7 @@ from solver.graph import Role, Trainable
 from solver.layout.problem import Buffer, Lifespan, Problem
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
-from tests.support.graphs import chain
+from tests.support.graphs import batch_normalised, chain
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -48,6 +48,12 @@ def test_parsed_document_is_left_alone() -> None:
     document = graph_document()
     load_graph(document)
     assert document == graph_document()
+
+
+def test_states() -> None:
+    graph = batch_normalised()
+    assert graph.operands["mean"].role is Role.STATE
+    assert load_graph(dump_graph(graph)) == graph
 
 
 def test_graph_made_in_code() -> None:

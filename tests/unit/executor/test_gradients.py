@@ -12,7 +12,7 @@ import pytest
 from solver.executor import Trainer, synthetic_batch
 from solver.graph import DType, Graph, Initializer
 from solver.pipeline import plan
-from tests.support.graphs import Sketch
+from tests.support.graphs import Sketch, batch_normalised
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 LEARNING_RATE = 1.0
@@ -69,6 +69,10 @@ def loss_with(graph: Graph, name: str, position: int, change: float) -> float:
 GRAPHS = [
     *(branched(), vision("NHWC"), vision("NCHW"), regression()),
     *(make(learning_rate=LEARNING_RATE) for make in (elementwise, attention, recurrent)),
+    *(
+        batch_normalised(training=mode, dtype=DType.FLOAT64, optimizer="SGD", learning_rate=LEARNING_RATE)
+        for mode in (0, 1)
+    ),
     *(convolved(layout, learning_rate=LEARNING_RATE) for layout in ("NCHW", "NHWC")),
 ]
 

@@ -59,7 +59,7 @@ EXCLUDED = {
     "test_reduce_max_empty_set_bool": _EMPTY,
 }
 
-#: Cases that pass, by operator. ONNX may add cases, so these are lower bounds. Cells are no operators of ONNX's.
+#: Cases that pass, by operator. ONNX may add cases, so these are lower bounds; it has no cells.
 PASSING = {
     "Abs": 1,
     "Add": 2,

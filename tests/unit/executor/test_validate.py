@@ -19,7 +19,7 @@ from solver.executor.trainer import feed, program_of
 from solver.graph import Array, DType, Graph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
-from tests.support.graphs import chain, convolutional, residual
+from tests.support.graphs import batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 GRAPHS = {
@@ -34,6 +34,9 @@ GRAPHS = {
     "attention": attention(DType.FLOAT32, optimizer="RMSProp", centered=True, momentum=0.5),
     "recurrent": recurrent(DType.FLOAT32, optimizer="RMSProp"),
     "normalised-nchw": convolved("NCHW", DType.FLOAT32, optimizer="Adam"),
+    "batch-normalised": batch_normalised(),
+    "batch-normalised-nhwc": batch_normalised(layout="NHWC"),
+    "batch-frozen": batch_normalised(training=0),
     "normalised-nhwc": convolved("NHWC", DType.FLOAT32, optimizer="Adagrad", learning_rate_decay=0.1),
 }
 
@@ -62,6 +65,13 @@ def test_what_is_compared_is_loss_outputs_parameters_and_optimizer_variables() -
     report = validate(graph, plan(graph), steps=1)
     parameters = len(graph.trainable)
     assert report.compared == parameters * 3 + len(graph.outputs) + 1
+
+
+def test_states_are_compared_too() -> None:
+    graph = batch_normalised(optimizer="SGD")
+    assert (
+        validate(graph, plan(graph), steps=1).compared == len(graph.trainable) + len(("mean", "variance")) + 1
+    )
 
 
 def test_when_updates_happen_changes_no_bit() -> None:

@@ -8,6 +8,7 @@ from solver.liveness import verify_program
 from solver.training import (
     ACCUMULATE,
     UPDATE,
+    Lifetime,
     OperandKind,
     Phase,
     TrainingOperandIndex,
@@ -15,7 +16,7 @@ from solver.training import (
     TrainingStep,
     derive,
 )
-from tests.support.graphs import Sketch, chain, residual
+from tests.support.graphs import Sketch, batch_normalised, chain, residual
 
 
 def ids(program: TrainingProgram) -> list[str]:
@@ -148,3 +149,26 @@ def test_several_losses_added_up_share_one_seed() -> None:
     verify_program(program)
     assert sum(s.index.part == "seed" for s in program.steps) == 1
     assert "h@a.op.0@grad" in {o.id for o in program.operands.values()}
+
+
+def test_what_an_operation_updates_stands_in_reads_and_writes() -> None:
+    program = derive(batch_normalised())
+    forward = step(program, "norm:forward")
+    for group in (forward.reads, forward.writes):
+        assert {b.slot: str(b.operand) for b in group if b.slot in ("x3", "x4")} == {
+            "x3": "mean",
+            "x4": "variance",
+        }
+    for name in ("mean", "variance"):
+        operand = program.operands[TrainingOperandIndex(name)]
+        assert (operand.kind, operand.lifetime) == (OperandKind.STATE, Lifetime.MAX)
+        assert operand.is_defined_by_caller
+        assert [str(s.index) for s in program.steps if operand.index in s.touched()] == ["norm:forward"]
+    verify_program(program)
+
+
+def test_a_frozen_normalisation_reads_its_states_on_both_passes() -> None:
+    program = derive(batch_normalised(training=0))
+    assert not {"mean", "variance"} & {str(i) for s in program.steps for i in s.defs}
+    assert {"mean", "variance"} <= set(map(str, step(program, "norm:calc_gradient").uses))
+    assert "variance" in set(map(str, step(program, "norm:calc_derivative").uses))

@@ -1,0 +1,182 @@
+"""BatchNormalization: forward against ONNX, running statistics, derivatives, blocks, PyTorch, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+TYPE = "BatchNormalization"
+
+#: Shape with channels in second place, attributes.
+CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((4, 3), {}),
+    ((2, 3, 4), {"epsilon": 0.01}),
+    ((2, 3, 4, 2), {"momentum": 0.5}),
+    ((2, 1, 2, 2, 3), {}),
+    ((1, 2, 5), {"momentum": 0.0}),
+    ((3, 1), {}),
+]
+
+#: Larger than a block along each axis.
+BLOCKS: list[tuple[tuple[int, ...], str]] = [
+    ((5, 7, 90, 100), "NCHW"),
+    ((5, 90, 100, 7), "NHWC"),
+    ((2, 3, 200, 200), "NCHW"),
+    ((600, 300), "NCHW"),
+    ((3, 40_000), "NCHW"),
+]
+
+
+def normal(*shape: int, dtype: str = "float64") -> Array:
+    return np.asarray(np.random.default_rng((11, *shape)).standard_normal(shape), dtype)
+
+
+def values(shape: tuple[int, ...], layout: str = "NCHW", dtype: str = "float64") -> list[Array]:
+    """X, scale, shift, running mean and running variance."""
+    channels = shape[1 if layout == "NCHW" else -1]
+    rest = [normal(k, channels, dtype=dtype)[0] for k in range(1, 5)]
+    rest[3] = rest[3] ** 2 + 0.5
+    return [normal(*shape, dtype=dtype) * 2 + 1, *rest]
+
+
+def axes_of(shape: tuple[int, ...], layout: str = "NCHW") -> tuple[int, ...]:
+    return (0, *range(2, len(shape))) if layout == "NCHW" else tuple(range(len(shape) - 1))
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize(("shape", "attributes"), CASES)
+def test_forward_is_onnx(shape: tuple[int, ...], attributes: dict[str, Any], mode: int) -> None:
+    given = values(shape)
+    found = OneOperation(TYPE, given, training_mode=mode, **attributes).forward()
+    if mode:
+        mean, variance = (f(given[0], axis=axes_of(shape)) for f in (np.mean, np.var))
+        given = [*given[:3], mean, variance]
+    expected = onnx_reference(TYPE, given, attributes)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize(("shape", "attributes"), CASES)
+def test_derivatives(shape: tuple[int, ...], attributes: dict[str, Any], mode: int) -> None:
+    OneOperation(TYPE, values(shape), training_mode=mode, **attributes).assert_derivatives()
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_channels_may_come_last(mode: int) -> None:
+    x, *rest = values((2, 4, 3, 5))
+    first = OneOperation(TYPE, [x, *rest], training_mode=mode)
+    last = OneOperation(
+        TYPE,
+        [np.ascontiguousarray(np.moveaxis(x, 1, -1)), *rest],
+        training_mode=mode,
+        data_layout="NHWC",
+    )
+    np.testing.assert_allclose(last.forward(), np.moveaxis(first.forward(), 1, -1), rtol=1e-12)
+    last.assert_derivatives()
+
+
+@pytest.mark.parametrize(("shape", "attributes"), CASES)
+def test_running_statistics(shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    """ONNX's formula, with the biased variance; several steps go on from each other."""
+    given = values(shape)
+    operation = OneOperation(TYPE, given, training_mode=1, **attributes)
+    _, step = operation.prepare_forward()
+    momentum = attributes.get("momentum", 0.9)
+    mean, variance = given[3], given[4]
+    for _ in range(3):
+        step()
+        mean = momentum * mean + (1 - momentum) * given[0].mean(axis=axes_of(shape))
+        variance = momentum * variance + (1 - momentum) * given[0].var(axis=axes_of(shape))
+    np.testing.assert_allclose(operation.states[3], mean, rtol=1e-12)
+    np.testing.assert_allclose(operation.states[4], variance, rtol=1e-12)
+
+
+def test_frozen_statistics_do_not_change() -> None:
+    operation = OneOperation(TYPE, values((2, 3, 4)))
+    operation.forward()  # asserts that inputs stay what they are
+    assert operation.states == {}
+    assert not operation.saved
+
+
+def test_saved_statistics() -> None:
+    given = values((3, 4, 10))
+    operation = OneOperation(TYPE, given, training_mode=1, epsilon=0.5)
+    operation.forward()
+    np.testing.assert_allclose(operation.saved["mean"], given[0].mean(axis=(0, 2)))
+    expected = 1 / np.sqrt(given[0].var(axis=(0, 2)) + 0.5)
+    np.testing.assert_allclose(operation.saved["inverse_deviation"], expected)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_large_mean_does_not_swallow_the_deviation(mode: int) -> None:
+    """Deviations are taken before anything is scaled: 10,000 is 3 million deviations here."""
+    x = (10_000 + np.arange(8) / 256).astype(np.float32)[:, None]
+    statistics = [x.mean(axis=0, dtype=np.float64).astype("float32"), x.var(axis=0, dtype=np.float64)]
+    given = [x, np.ones(1, np.float32), np.zeros(1, np.float32), *(s.astype("float32") for s in statistics)]
+    found = OneOperation(TYPE, given, epsilon=0.0, training_mode=mode).forward()
+    expected = (np.arange(8) - 3.5) / np.arange(8).std()
+    np.testing.assert_allclose(found[:, 0], expected, rtol=0.05)
+
+
+def plain(given: list[Array], dy: Array, layout: str, mode: int) -> list[Array]:
+    """Y and the derivatives of X, scale and shift, written down from the definition."""
+    axes = axes_of(given[0].shape, layout)
+    wide = [np.expand_dims(array, axes) for array in given[1:]]
+    scale, shift, mean, variance = wide
+    if mode:
+        mean, variance = (f(given[0], axis=axes, keepdims=True) for f in (np.mean, np.var))
+    n = (given[0] - mean) / np.sqrt(variance + 1e-5)
+    dx = dy * scale / np.sqrt(variance + 1e-5)
+    if mode:
+        dx = dx - dx.mean(axis=axes, keepdims=True) - n * (dx * n).mean(axis=axes, keepdims=True)
+    return [n * scale + shift, dx, (dy * n).sum(axis=axes), dy.sum(axis=axes)]
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize(("shape", "layout"), BLOCKS)
+def test_channels_in_blocks(shape: tuple[int, ...], layout: str, mode: int) -> None:
+    given, dy = values(shape, layout), normal(*shape) + 0.1
+    operation = OneOperation(TYPE, given, data_layout=layout, training_mode=mode)
+    y, *derivatives = plain(given, dy, layout, mode)
+    np.testing.assert_allclose(operation.forward(), y, rtol=1e-9, atol=1e-9)
+    found = operation.backward(dy, 0, 1, 2)
+    for position, expected in enumerate(derivatives):
+        np.testing.assert_allclose(found[position], expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize(("shape", "layout"), BLOCKS)
+def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...], layout: str, mode: int) -> None:
+    given = values(shape, layout, "float32")
+    operation = OneOperation(TYPE, given, data_layout=layout, training_mode=mode)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    for wanted in [(0,), (1,), (2,), (1, 2), (0, 1, 2)]:
+        assert allocated(operation.prepare_backward(normal(*shape, dtype="float32"), *wanted)[1]) < 64 * 1024
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("shape", [(5, 4), (3, 4, 5), (2, 4, 3, 3)])
+def test_pytorch_agrees(shape: tuple[int, ...], mode: int) -> None:
+    """Their momentum is one minus ONNX's, and their running variance is the unbiased one."""
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    given, dy = values(shape), normal(*shape)
+    operation = OneOperation(TYPE, given, training_mode=mode, momentum=0.7)
+    x, w, b = (torch.tensor(array, requires_grad=True) for array in given[:3])
+    mean, variance = (torch.tensor(array) for array in given[3:])
+    y = torch.nn.functional.batch_norm(x, mean, variance, w, b, training=bool(mode), momentum=0.3)
+    y.backward(torch.tensor(dy))
+    np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-10, atol=1e-12)
+    if mode:
+        np.testing.assert_allclose(operation.states[3], mean.numpy(), rtol=1e-12)
+        count = given[0].size / given[0].shape[1]
+        biased = 0.7 * given[4] + (variance.numpy() - 0.7 * given[4]) * (count - 1) / count
+        np.testing.assert_allclose(operation.states[4], biased, rtol=1e-12)
+    found = operation.backward(dy, 0, 1, 2)
+    for position, tensor in enumerate((x, w, b)):
+        np.testing.assert_allclose(found[position], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)
