@@ -16,9 +16,9 @@ from solver.plan.report import ArenaReport, KindBytes, MemoryMap, PlanReport, me
 __all__ = ["curve_line", "facts", "map_lines", "render"]
 
 _LETTERS: Final = {
-    "input": "i", "label": "l", "parameter": "W", "state": "s", "constant": "c", "activation": "A", "loss": "L",
-    "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O", "saved": "S",
-    "scratch": "x", "result": "R",
+    "input": "i", "label": "l", "parameter": "W", "state": "s", "constant": "c", "activation": "A",
+    "loss": "L", "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O",
+    "saved": "S", "scratch": "x", "result": "R",
 }  # fmt: skip
 
 _FREE: Final = "."
