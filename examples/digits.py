@@ -5,7 +5,7 @@ Nothing is downloaded. The same seed gives the same digits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -48,12 +48,15 @@ _GRID = (
 )
 
 
-def digits(count: int, seed: int) -> tuple[Float, Float]:
-    """`count` images [count, 28, 28, 1] in [0, 1], and their classes as one-hot rows [count, 10]."""
+def digits(count: int, seed: int, among: Sequence[int] = range(CLASSES)) -> tuple[Float, Float]:
+    """`count` images [count, 28, 28, 1] in [0, 1] of the digits `among`, and which of those each one is.
+
+    The latter as one-hot rows [count, len(among)].
+    """
     rng = np.random.default_rng(seed)
-    classes = rng.integers(0, CLASSES, count)
-    images = np.stack([_draw(_DIGITS[digit], rng) for digit in classes])
-    return images, np.eye(CLASSES, dtype=np.float32)[classes]
+    classes = rng.integers(0, len(among), count)
+    images = np.stack([_draw(_DIGITS[among[digit]], rng) for digit in classes])
+    return images, np.eye(len(among), dtype=np.float32)[classes]
 
 
 def batches(count: int, size: int, seed: int) -> Iterator[tuple[Float, Float]]:

@@ -6,7 +6,7 @@ import math
 
 from examples.builder.tape import Tensor
 
-__all__ = ["conv", "dense", "depthwise", "embedding", "layer_norm", "project"]
+__all__ = ["conv", "dense", "depthwise", "embedding", "layer_norm", "project", "upsample"]
 
 
 def conv(
@@ -98,3 +98,14 @@ def layer_norm(x: Tensor, *, name: str | None = None) -> Tensor:
 def embedding(index: Tensor, table: Tensor, *, name: str | None = None) -> Tensor:
     """A row of the table for each index."""
     return index.tape.apply("Gather", table, index, name=index.tape.name("embedding", name))
+
+
+def upsample(x: Tensor, filters: int, *, name: str | None = None) -> Tensor:
+    """Twice the height and width: each position becomes a block of 2x2."""
+    tape, channels = x.tape, x.shape[-1]
+    name = tape.name("upsample", name)
+    weight = tape.parameter(
+        f"{name}.weight", [channels, 2, 2, filters], "normal", scale=math.sqrt(2 / channels)
+    )
+    bias = tape.parameter(f"{name}.bias", [filters], "zeros")
+    return tape.apply("ConvTranspose", x, weight, bias, name=name, data_layout="NHWC", strides=[2, 2])
