@@ -1,0 +1,61 @@
+"""What a rule is: it looks at one operation with its surroundings and says what may stand in its place."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar
+
+from solver.graph.types import Operand, Operation
+from solver.rewrite.surroundings import Surroundings
+
+__all__ = ["Agreement", "Edit", "Rule"]
+
+
+class Agreement(Enum):
+    """How results before and after a replacement compare, arenas being aligned to 64 bytes."""
+
+    BITWISE = "bitwise"
+    ROUNDING = "rounding"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A replacement at one place.
+
+    `replaced` names the operations that go, the last of them the anchor: where it stood stand
+    `operations`. `constants` are new operands, or take the place of operands that are no longer
+    computed. `renamed` maps operands that go to those that their readers read instead.
+    """
+
+    replaced: tuple[str, ...]
+    operations: tuple[Operation, ...] = ()
+    constants: tuple[Operand, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "renamed", MappingProxyType(dict(self.renamed)))
+
+    @property
+    def anchor(self) -> str:
+        return self.replaced[-1]
+
+
+class Rule(ABC):
+    """One equivalence. Stateless; its docstring has the algebra, also of the derivatives.
+
+    Each use lowers the weight of the graph, two for an operation and one for a Reshape, so that
+    rewriting ends. `value` says how everything computed forward compares, `gradient` how the
+    gradients of the parameters do.
+    """
+
+    name: ClassVar[str]
+    value: ClassVar[Agreement]
+    gradient: ClassVar[Agreement]
+
+    @abstractmethod
+    def edit(self, around: Surroundings, operation: Operation) -> Edit | None:
+        """The edit anchored at `operation`, or nothing where the rule does not hold."""

@@ -1,0 +1,29 @@
+"""Operations that nothing needs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from solver.graph.types import Operation
+from solver.rewrite.rule import Agreement, Edit, Rule
+from solver.rewrite.surroundings import Surroundings
+
+__all__ = ["DropDeadCode"]
+
+
+class DropDeadCode(Rule):
+    """Operations that neither the loss nor an output depends on, all at once, and operands left unread.
+
+    Training emits no backward step for them as it is: no derivative of the loss comes to them. What
+    updates a state is alive, and so is all that it reads.
+    """
+
+    name: ClassVar[str] = "drop-dead-code"
+    value: ClassVar[Agreement] = Agreement.BITWISE
+    gradient: ClassVar[Agreement] = Agreement.BITWISE
+
+    def edit(self, around: Surroundings, operation: Operation) -> Edit | None:
+        if operation.id in around.alive:
+            return None
+        dead = tuple(op.id for op in around.graph.operations if op.id not in around.alive)
+        return Edit(dead) if operation.id == dead[-1] else None

@@ -1,0 +1,78 @@
+"""Rewriting in tests: with the real footprint or none, and training before and after side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from solver.executor import Trainer, synthetic_batch
+from solver.executor.arithmetic import KernelArithmetic
+from solver.graph import Graph, OptimizerSpec
+from solver.layout import max_load
+from solver.liveness import analyze
+from solver.pipeline import plan
+from solver.rewrite import RULES, Footprint, Rewriting, rewrite
+from solver.schedule import training_program
+
+__all__ = ["everywhere", "footprint", "gradients", "only", "same_training", "types", "weight"]
+
+
+def footprint(graph: Graph) -> Footprint:
+    program = training_program(graph, scratch_budget=2 << 20, update="immediate")
+    (pool,) = analyze(program).pools
+    return Footprint(max_load(pool.problem()).bytes, sum(buffer.size for buffer in pool.buffers))
+
+
+def everywhere(graph: Graph, *names: str) -> Rewriting:
+    """Rewritten by the rules named, or all, wherever they hold, whatever it costs."""
+    rules = [rule for rule in RULES if not names or rule.name in names]
+    assert len(rules) == len(names or RULES)
+    return rewrite(graph, KernelArithmetic(), lambda _: Footprint(0, 0), rules)
+
+
+def only(graph: Graph, name: str) -> Graph:
+    """Rewritten by one rule alone; the names of the graph have to survive."""
+    found = everywhere(graph, name).graph
+    assert (found.loss, found.outputs, found.trainable) == (graph.loss, graph.outputs, graph.trainable)
+    assert {*found.trainable, *found.outputs, found.loss} <= set(found.operands)
+    return found
+
+
+def types(graph: Graph) -> list[str]:
+    return [operation.type for operation in graph.operations]
+
+
+def weight(graph: Graph) -> int:
+    """What every use of a rule lowers."""
+    return sum(1 if operation.type == "Reshape" else 2 for operation in graph.operations)
+
+
+def gradients(graph: Graph) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of one plain step of gradient descent, from the graph's first values."""
+    plain = replace(graph, optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
+    trainer = Trainer(plain, plan(plain))
+    before = {name: trainer.read(name) for name in plain.trainable}
+    loss = trainer.step(synthetic_batch(graph, 5, 1))
+    return loss, {name: before[name] - trainer.read(name) for name in plain.trainable}
+
+
+def same_training(before: Graph, after: Graph, *, bitwise: bool = False, rtol: float = 1e-5) -> None:
+    """Loss and every gradient agree, bit for bit or to `rtol` of the largest element."""
+    (loss, old), (other_loss, new) = gradients(before), gradients(after)
+    assert old.keys() == new.keys()
+    for name, (one, other) in _pairs([("loss", np.array(loss), np.array(other_loss))], old, new):
+        if bitwise:
+            assert one.tobytes() == other.tobytes(), name
+        else:
+            scale = max(float(np.abs(one).max()), 1e-30)
+            np.testing.assert_allclose(other, one, rtol=rtol, atol=rtol * scale, err_msg=name)
+
+
+def _pairs(
+    first: Iterable[tuple[str, np.ndarray, np.ndarray]],
+    old: dict[str, np.ndarray],
+    new: dict[str, np.ndarray],
+) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    return [(name, (a, b)) for name, a, b in first] + [(name, (old[name], new[name])) for name in old]
