@@ -102,6 +102,9 @@ def plan(
         int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Scratch of one kernel.")
     ] = None,
     update: Annotated[str, typer.Option(help="When gradients are applied: immediate or end.")] = "immediate",
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Plan the arena of a training graph."""
@@ -109,7 +112,7 @@ def plan(
         from service.planning import make_plan, print_summary
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
-        given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update}
+        given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         made = make_plan(read_document(graph), _options(given, scratch_budget), graph)
         from solver import documents
 

@@ -16,9 +16,9 @@ from solver.errors import CapacityError, InternalError, OptionsError
 from solver.graph import Graph
 from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
 from solver.liveness import analyze, analyze_blocks
-from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, verify
+from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant, verify
 from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, training_program
-from solver.targets import Pool, TargetPlan, reference
+from solver.targets import Pool, TargetPlan, TargetTenant, reference
 from solver.targets.nntrainer import nntrainer_target
 from solver.targets.onert import onert_target
 from solver.training import BlockProgram
@@ -115,6 +115,12 @@ def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
             remedy=f"Give 1 to {MAX_WORKERS}, and only 1 for runtimes with an order of their own.",
             path=("workers",),
         )
+    if options.in_place and options.target in (*_RUNTIMES, PROGRAM):
+        raise OptionsError(
+            f"Target {options.target!r} says itself what is defined in place.",
+            remedy="Leave it out.",
+            path=("in_place",),
+        )
     for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
         if number is not None and number < 0:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
@@ -134,7 +140,11 @@ def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan
             return _RUNTIMES[options.target](graph, options.alignment)
     with watch("derive"):
         program = training_program(
-            graph, scratch_budget=options.scratch_budget, update=options.update, workers=options.workers
+            graph,
+            scratch_budget=options.scratch_budget,
+            update=options.update,
+            workers=options.workers,
+            in_place=options.in_place,
         )
     with watch("liveness"):
         return analyze(program, options.alignment or reference.ALIGNMENT)
@@ -164,11 +174,18 @@ def _arena(pool: Pool, outcome: Outcome) -> Arena:
     buffers = tuple(
         PlannedBuffer(
             b.id, b.kind, b.lifetime, b.type.shape, b.type.dtype.value,
-            b.type.nbytes, b.size, b.alignment, b.lifespan, offset,
+            b.type.nbytes, b.size, b.alignment, b.lifespan, offset, tuple(map(_tenant, b.tenants)),
         )
         for b, offset in zip(pool.buffers, outcome.layout.offsets, strict=True)
     )  # fmt: skip
     return Arena(pool.name, outcome.layout.peak, certificate, buffers)
+
+
+def _tenant(tenant: TargetTenant) -> Tenant:
+    b = tenant.buffer
+    return Tenant(
+        b.id, b.kind, b.lifetime, b.type.shape, b.type.dtype.value, b.lifespan, tenant.source, tenant.view
+    )
 
 
 def _does_not_fit(pool: Pool, outcome: Outcome, room: int, capacity: int) -> CapacityError:

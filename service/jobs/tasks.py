@@ -204,7 +204,7 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 
 def _check_memory(plan: Plan, most: int) -> None:
-    needed = plan.arena_bytes + sum(buffer.size for _, buffer in plan.buffers())
+    needed = plan.arena_bytes + sum(buffer.size * len(buffer.operands) for _, buffer in plan.buffers())
     if needed > most:
         raise Problem(
             "validation-too-large",

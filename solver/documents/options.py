@@ -58,6 +58,7 @@ class OptionFields(DocumentModel):
     scratch_budget: Natural = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
     update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
     workers: _Workers = Field(_DEFAULT.workers, description="Most steps that run at the same time.")
+    in_place: bool = Field(_DEFAULT.in_place, description="Operands in the memory of others, where safe.")
 
 
 class OptionsDocument(OptionFields):

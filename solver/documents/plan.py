@@ -15,7 +15,7 @@ from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import PlanError
 from solver.layout.problem import Lifespan, Proof, Status
-from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep
+from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, Tenant
 from solver.training.program import Lifetime, OperandKind
 
 __all__ = [
@@ -36,15 +36,39 @@ _Path = tuple[str | int, ...]
 _Names = Annotated[tuple[Text, ...], *FIXED_LIST]
 
 
-class BufferOfPlan(DocumentModel):
-    """A buffer at its `offset`, live during steps ``[start, end)``; sizes are bytes."""
+_Kind = Literal[
+    "input", "label", "parameter", "state", "constant", "activation", "loss", "derivative", "partial",
+    "gradient", "optimizer_variable", "saved", "scratch", "result",
+]  # fmt: skip
+_Lifetime = Literal["forward_function", "backward_function", "iteration", "epoch", "max"]
+
+
+class TenantOfPlan(DocumentModel):
+    """An operand in a buffer that holds several, live during steps ``[start, end)``.
+
+    It is defined in the memory of `source`: a `view` leaves the bytes as they are, others overwrite them.
+    """
 
     id: Text
-    kind: Literal[
-        "input", "label", "parameter", "state", "constant", "activation", "loss", "derivative", "partial",
-        "gradient", "optimizer_variable", "saved", "scratch", "result",
-    ]  # fmt: skip
-    lifetime: Literal["forward_function", "backward_function", "iteration", "epoch", "max"]
+    kind: _Kind
+    lifetime: _Lifetime
+    shape: Annotated[tuple[Int64, ...], *FIXED_LIST]
+    dtype: DTypeName
+    start: Int64
+    end: Int64
+    source: Text | None
+    view: bool
+
+
+class BufferOfPlan(DocumentModel):
+    """A buffer at its `offset`, live during steps ``[start, end)``; sizes are bytes.
+
+    If it holds several operands, one after the other or as views, `tenants` lists all of them in order.
+    """
+
+    id: Text
+    kind: _Kind
+    lifetime: _Lifetime
     shape: Annotated[tuple[Int64, ...], *FIXED_LIST]
     dtype: DTypeName
     nbytes: Int64
@@ -53,6 +77,7 @@ class BufferOfPlan(DocumentModel):
     start: Int64
     end: Int64
     offset: Int64
+    tenants: Annotated[tuple[TenantOfPlan, ...], *FIXED_LIST] = ()
 
 
 class CertificateOfPlan(DocumentModel):
@@ -172,13 +197,31 @@ def to_certificate(given: CertificateOfPlan) -> Certificate:
     )
 
 
-def _to_buffer(buffer: BufferOfPlan, path: _Path) -> PlannedBuffer:
-    if not 0 <= buffer.start < buffer.end:
+def _lifespan(given: BufferOfPlan | TenantOfPlan, path: _Path) -> Lifespan:
+    if not 0 <= given.start < given.end:
         raise PlanError(
-            f"Buffer {buffer.id!r} lives [{buffer.start}, {buffer.end}), which is no lifespan.",
+            f"Buffer {given.id!r} lives [{given.start}, {given.end}), which is no lifespan.",
             remedy="Lifespans are half-open, start at 0 or later, and are not empty.",
             path=(*path, "end"),
         )
+    return Lifespan(given.start, given.end)
+
+
+def _to_tenant(tenant: TenantOfPlan, path: _Path) -> Tenant:
+    return Tenant(
+        id=tenant.id,
+        kind=OperandKind(tenant.kind),
+        lifetime=Lifetime(tenant.lifetime),
+        shape=tenant.shape,
+        dtype=tenant.dtype,
+        lifespan=_lifespan(tenant, path),
+        source=tenant.source,
+        view=tenant.view,
+    )
+
+
+def _to_buffer(buffer: BufferOfPlan, path: _Path) -> PlannedBuffer:
+    tenants = (_to_tenant(t, (*path, "tenants", k)) for k, t in enumerate(buffer.tenants))
     return PlannedBuffer(
         id=buffer.id,
         kind=OperandKind(buffer.kind),
@@ -188,8 +231,9 @@ def _to_buffer(buffer: BufferOfPlan, path: _Path) -> PlannedBuffer:
         nbytes=buffer.nbytes,
         size=buffer.size,
         alignment=buffer.alignment,
-        lifespan=Lifespan(buffer.start, buffer.end),
+        lifespan=_lifespan(buffer, path),
         offset=buffer.offset,
+        tenants=tuple(tenants),
     )
 
 
@@ -230,7 +274,7 @@ def certificate_to_dict(certificate: Certificate) -> dict[str, Any]:
 
 
 def _buffer_to_dict(buffer: PlannedBuffer) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "id": buffer.id,
         "kind": buffer.kind.value,
         "lifetime": buffer.lifetime.value,
@@ -242,6 +286,23 @@ def _buffer_to_dict(buffer: PlannedBuffer) -> dict[str, Any]:
         "start": buffer.lifespan.start,
         "end": buffer.lifespan.end,
         "offset": buffer.offset,
+    }
+    if buffer.tenants:
+        found["tenants"] = [_tenant_to_dict(tenant) for tenant in buffer.tenants]
+    return found
+
+
+def _tenant_to_dict(tenant: Tenant) -> dict[str, Any]:
+    return {
+        "id": tenant.id,
+        "kind": tenant.kind.value,
+        "lifetime": tenant.lifetime.value,
+        "shape": list(tenant.shape),
+        "dtype": tenant.dtype,
+        "start": tenant.lifespan.start,
+        "end": tenant.lifespan.end,
+        "source": tenant.source,
+        "view": tenant.view,
     }
 
 

@@ -25,17 +25,17 @@ _MAX_ALLOCATION = 2**47
 
 
 class Memory:
-    """Raw bytes of every buffer of a plan, by id."""
+    """Raw bytes of every operand of a plan, by id."""
 
     def __init__(self, raw: Mapping[str, Array]) -> None:
         self._raw = MappingProxyType(dict(raw))
 
     def raw(self, name: str) -> Array:
-        """The buffer's needed bytes, ``uint8[nbytes]``."""
+        """The operand's bytes, ``uint8[nbytes]``."""
         return self._raw[name]
 
     def view(self, name: str, type_: TensorType) -> Array:
-        """The buffer as a C-contiguous tensor; no copy."""
+        """The operand as a C-contiguous tensor; no copy."""
         return self._raw[name].view(type_.dtype.numpy).reshape(type_.shape)
 
     def poison(self) -> None:
@@ -44,7 +44,7 @@ class Memory:
 
 
 def in_arenas(arenas: Iterable[Arena]) -> Memory:
-    """One preallocated ``uint8`` array for each arena; each buffer a view at its planned offset.
+    """One preallocated ``uint8`` array for each arena; each operand a view at its buffer's planned offset.
 
     Raises PlanError when a buffer lies outside its arena or the machine cannot hold the arena.
     """
@@ -55,16 +55,18 @@ def in_arenas(arenas: Iterable[Arena]) -> Memory:
         for buffer in arena.buffers:
             if buffer.offset < 0 or buffer.offset + buffer.nbytes > arena.size:
                 raise PlanError(f"{buffer.id!r} lies outside arena {arena.name!r}.", remedy="Plan again.")
-            raw[buffer.id] = block[buffer.offset : buffer.offset + buffer.nbytes]
+            for operand in buffer.operands:
+                raw[operand.id] = block[buffer.offset : buffer.offset + buffer.nbytes]
     return Memory(raw)
 
 
 def on_their_own(buffers: Iterable[PlannedBuffer]) -> Memory:
-    """Each buffer alone, at its planned address modulo BASE_ALIGNMENT: the run to compare with."""
+    """Each operand alone, at its planned address modulo BASE_ALIGNMENT: the run to compare with."""
     raw: dict[str, Array] = {}
     for buffer in buffers:
-        raw[buffer.id] = _allocate(buffer.nbytes, buffer.offset % BASE_ALIGNMENT, repr(buffer.id))
-        raw[buffer.id].fill(POISON)
+        for operand in buffer.operands:
+            raw[operand.id] = _allocate(buffer.nbytes, buffer.offset % BASE_ALIGNMENT, repr(operand.id))
+            raw[operand.id].fill(POISON)
     return Memory(raw)
 
 

@@ -114,9 +114,13 @@ class Runner:
             view[...] = 0 if declared is None else initial_value(declared)
 
     def _expiring(self, spans: Mapping[TrainingOperandIndex, Lifespan]) -> dict[int, list[Array]]:
-        """Buffers to poison after each step or wave: those whose lifespan ends there."""
+        """Memory to poison after each step or wave: where the lifespan of the last operand in it ends."""
+        shared, shares = self.program.storages(), self.program.shares
+        storages = [*shared.values(), *([i] for i in spans if i not in shared and i not in shares)]
         ends = sorted(
-            ((span.end - 1, str(i)) for i, span in spans.items() if self._is_temporary(i)),
+            (max(spans[i].end for i in storage) - 1, str(storage[0]))
+            for storage in storages
+            if all(map(self._is_temporary, storage))
         )
         return {
             t: [self._memory.raw(name) for _, name in group] for t, group in groupby(ends, lambda e: e[0])

@@ -28,7 +28,8 @@ def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
             remedy="Plan with target 'reference' to train here.",
         )
     program = _program(graph, plan.options)
-    theirs = {b.id: (b.shape, b.dtype) for _, b in plan.buffers()}
+    operands = [operand for _, buffer in plan.buffers() for operand in buffer.operands]
+    theirs = {o.id: (o.shape, o.dtype) for o in operands}
     touched = {i for step in program.steps for i in step.touched()}
     ours = {str(i): (program.operands[i].type.shape, program.operands[i].type.dtype.value) for i in touched}
     if theirs != ours:
@@ -37,6 +38,12 @@ def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
             f"Plan and graph do not belong together: buffer {culprit!r} is"
             f" {theirs.get(culprit, 'missing')} in the plan and {ours.get(culprit, 'missing')} in the graph.",
             remedy="Plan this graph again, with the batch that the plan was made for.",
+        )
+    shared = {o.id: (o.source, o.view) for o in operands if o.source is not None}
+    if shared != {str(i): (str(share.source), share.view) for i, share in program.shares.items()}:
+        raise PlanError(
+            "The plan defines other operands in place than the graph's operators can.",
+            remedy="Plan this graph again with this version.",
         )
     if [(s.id, *map(sorted, (s.uses, s.defs, s.scratch))) for s in plan.steps] != [
         _key(s) for s in program.steps
@@ -48,13 +55,17 @@ def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
 
 
 def sequential_program(graph: Graph, plan: Plan) -> TrainingProgram:
-    """The same steps one after the other, in the order that one worker would have."""
-    return _program(graph, replace(plan.options, workers=1))
+    """The same steps one after the other, in the order that one worker would have, nothing in place."""
+    return _program(graph, replace(plan.options, workers=1, in_place=False))
 
 
 def _program(graph: Graph, options: PlanOptions) -> TrainingProgram:
     return training_program(
-        graph, scratch_budget=options.scratch_budget, update=options.update, workers=options.workers
+        graph,
+        scratch_budget=options.scratch_budget,
+        update=options.update,
+        workers=options.workers,
+        in_place=options.in_place,
     )
 
 

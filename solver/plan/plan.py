@@ -19,6 +19,7 @@ __all__ = [
     "PlanOptions",
     "PlannedBuffer",
     "PlannedStep",
+    "Tenant",
 ]
 
 
@@ -30,7 +31,8 @@ class PlanOptions:
     wall time; without it budgets are counted in work and the plan is deterministic. `update` is
     ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
     the symbolic batch that the graph was read with. With several `workers` the steps are grouped into
-    waves of at most so many that run at the same time.
+    waves of at most so many that run at the same time. `in_place` defines operands in the memory of others
+    where that changes no result.
     """
 
     target: str = "reference"
@@ -42,13 +44,33 @@ class PlanOptions:
     scratch_budget: int = 2 * 1024 * 1024
     update: str = "immediate"
     workers: int = 1
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One of the operands that live in a buffer, one after the other or as views of the same bytes.
+
+    It is defined in the memory of `source`; a `view` leaves the bytes as they are, and any other tenant
+    overwrites them. The first of a buffer has no source.
+    """
+
+    id: str
+    kind: OperandKind
+    lifetime: Lifetime
+    shape: tuple[int, ...]
+    dtype: str
+    lifespan: Lifespan
+    source: str | None
+    view: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuffer:
     """`nbytes` are needed, `size` are reserved (rounded up to the alignment).
 
-    The lifespan counts steps, or waves where the plan has waves.
+    The lifespan counts steps, or waves where the plan has waves. A buffer that holds several operands has
+    the name, kind and shape of the first one, and its `tenants` are all of them.
     """
 
     id: str
@@ -61,6 +83,13 @@ class PlannedBuffer:
     alignment: int
     lifespan: Lifespan
     offset: int
+    tenants: tuple[Tenant, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Tenant, ...]:
+        """The tenants, or the one operand that the buffer is for."""
+        alone = Tenant(self.id, self.kind, self.lifetime, self.shape, self.dtype, self.lifespan, None, False)
+        return self.tenants or (alone,)
 
     @property
     def end(self) -> int:
@@ -154,9 +183,12 @@ class Plan:
         """Units of time of one iteration: waves, or steps."""
         return min(max(self.times, default=-1) + 1, len(self.steps))
 
-    def steps_at(self, time: int) -> tuple[PlannedStep, ...]:
-        """What runs at `time`: the steps of one wave, or one step."""
-        return tuple(step for t, step in zip(self.times, self.steps, strict=True) if t == time)
+    def turn_ids(self) -> tuple[str, ...]:
+        """What runs at each time: the id of a step, or those of a wave with a + between them. Linear."""
+        ids: list[list[str]] = [[] for _ in range(self.duration)]
+        for time, step in zip(self.times, self.steps, strict=True):
+            ids[min(time, len(ids) - 1)].append(step.id)
+        return tuple(map(" + ".join, ids))
 
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
         for arena in self.arenas:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.plan.verify import Violation
+from solver.plan.violation import Violation
 
 __all__ = ["StepReport", "ValidationReport"]
 

@@ -11,33 +11,27 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from solver.layout.problem import Proof, Status
-from solver.plan.plan import Arena, Plan, PlannedBuffer, PlannedStep
+from solver.plan.plan import Arena, Plan, PlannedBuffer, PlannedStep, Tenant
+from solver.plan.tenants import check_tenants
+from solver.plan.violation import Violation
 from solver.training.program import Lifetime
 
 __all__ = ["Violation", "verify"]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken promise: the `rule`, the `buffers` involved, and a sentence with the figures."""
-
-    rule: str
-    buffers: tuple[str, ...]
-    detail: str
-
-
 def verify(plan: Plan) -> tuple[Violation, ...]:
     """Every violation in a plan, none for a right one.
 
-    Rules: ``unique``, ``declared``, ``wave``, ``lifespan``, ``size``, ``alignment``, ``bounds``,
-    ``overlap``, ``capacity``, ``bound``, ``proof``. O(n log n + output) for n buffers and touches.
+    Rules: ``unique``, ``declared``, ``wave``, ``lifespan``, ``in-place``, ``size``, ``alignment``,
+    ``bounds``, ``overlap``, ``capacity``, ``bound``, ``proof``. O(n log n + output) for n buffers
+    and touches.
     """
     found = [*_check_names(plan), *_check_waves(plan)]
     found += _check_lifespans(plan)
+    found += check_tenants(plan)
     for arena in plan.arenas:
         for buffer in arena.buffers:
             found += _check_buffer(arena, buffer)
@@ -51,7 +45,7 @@ def verify(plan: Plan) -> tuple[Violation, ...]:
 
 
 def _check_names(plan: Plan) -> Iterator[Violation]:
-    counts = Counter(buffer.id for _, buffer in plan.buffers())
+    counts = Counter(operand.id for operand in _operands(plan))
     for name, count in counts.items():
         if count > 1:
             yield Violation("unique", (name,), f"{name!r} is placed {count} times.")
@@ -61,6 +55,10 @@ def _check_names(plan: Plan) -> Iterator[Violation]:
                 yield Violation(
                     "declared", (name,), f"Step {step.id!r} touches {name!r}, which has no buffer."
                 )
+
+
+def _operands(plan: Plan) -> Iterator[Tenant]:
+    return (operand for _, buffer in plan.buffers() for operand in buffer.operands)
 
 
 def _check_waves(plan: Plan) -> Iterator[Violation]:
@@ -99,32 +97,31 @@ def _check_wave(group: tuple[PlannedStep, ...]) -> Iterator[Violation]:
 
 
 def _check_lifespans(plan: Plan) -> Iterator[Violation]:
-    """A buffer must live whenever a step touches it, and persistent ones all the time."""
+    """An operand must live whenever a step touches it, and persistent ones all the time."""
     last = plan.duration
-    buffers = {buffer.id: buffer for _, buffer in plan.buffers()}
+    operands = {operand.id: operand for operand in _operands(plan)}
     unit = "Step" if plan.options.workers == 1 else "Wave"
     for t, step in zip(plan.times, plan.steps, strict=True):
         for name in (*step.uses, *step.defs, *step.scratch):
-            span = buffers[name].lifespan if name in buffers else None
+            span = operands[name].lifespan if name in operands else None
             if span is not None and not span.start <= t < span.end:
                 yield Violation(
                     "lifespan",
                     (name,),
                     f"{unit} {t} ({step.id}) touches {name!r}, which lives [{span.start}, {span.end}).",
                 )
-    for buffer in buffers.values():
-        span = buffer.lifespan
+    for operand in operands.values():
+        span = operand.lifespan
         if not 0 <= span.start < span.end <= last:
             yield Violation(
-                "lifespan", (buffer.id,), f"{buffer.id!r} lives [{span.start}, {span.end}) of {last}."
+                "lifespan", (operand.id,), f"{operand.id!r} lives [{span.start}, {span.end}) of {last}."
             )
-        elif buffer.lifetime is Lifetime.MAX and (span.start, span.end) != (0, last):
+        elif operand.lifetime is Lifetime.MAX and (span.start, span.end) != (0, last):
+            detail = f"{operand.id!r} carries over but lives [{span.start}, {span.end})."
+            yield Violation("lifespan", (operand.id,), detail)
+        elif operand.lifetime is Lifetime.EPOCH and span.end != last:
             yield Violation(
-                "lifespan", (buffer.id,), f"{buffer.id!r} carries over but lives [{span.start}, {span.end})."
-            )
-        elif buffer.lifetime is Lifetime.EPOCH and span.end != last:
-            yield Violation(
-                "lifespan", (buffer.id,), f"{buffer.id!r} is read by the caller but ends at {span.end}."
+                "lifespan", (operand.id,), f"{operand.id!r} is read by the caller but ends at {span.end}."
             )
 
 

@@ -6,6 +6,7 @@ from solver.errors import OptionsError
 from solver.graph import Graph
 from solver.graph.nodes import graph_nodes
 from solver.liveness.use_def import verify_program, verify_reordering
+from solver.schedule.in_place import share_in_place
 from solver.schedule.order import UPDATE_MODES, updates_when_legal
 from solver.schedule.waves import MAX_WORKERS, blocks_in_waves, in_waves
 from solver.training import TrainingProgram, derive
@@ -13,11 +14,14 @@ from solver.training import TrainingProgram, derive
 __all__ = ["MAX_WORKERS", "UPDATE_MODES", "blocks_in_waves", "training_program"]
 
 
-def training_program(graph: Graph, *, scratch_budget: int, update: str, workers: int = 1) -> TrainingProgram:
+def training_program(
+    graph: Graph, *, scratch_budget: int, update: str, workers: int = 1, in_place: bool = False
+) -> TrainingProgram:
     """Derive, order, group into waves for several workers, and verify. Deterministic.
 
-    `scratch_budget` is in bytes a step. Raises OptionsError for an unknown update mode or a number of
-    workers out of range, and a GraphError when a check on the program fails.
+    With `in_place` operands are defined in the memory of others where that is safe
+    (`solver.schedule.in_place`). `scratch_budget` is in bytes a step. Raises OptionsError for an unknown
+    update mode or a number of workers out of range, and a GraphError when a check on the program fails.
     """
     if update not in UPDATE_MODES:
         raise OptionsError(
@@ -31,11 +35,13 @@ def training_program(graph: Graph, *, scratch_budget: int, update: str, workers:
             remedy="Give at least 1 byte; a step takes one example at a time however small it is.",
             path=("scratch_budget",),
         )
-    program = derive(graph, graph_nodes(graph, scratch_budget))
+    nodes = graph_nodes(graph, scratch_budget)
+    program = derive(graph, nodes)
     verify_program(program)
-    if update == "end":
-        return in_waves(program, workers)
-    ordered = updates_when_legal(program)
-    verify_program(ordered)
-    verify_reordering(program, ordered)
-    return in_waves(ordered, workers)
+    if update != "end":
+        ordered = updates_when_legal(program)
+        verify_program(ordered)
+        verify_reordering(program, ordered)
+        program = ordered
+    program = in_waves(program, workers)
+    return share_in_place(program, nodes) if in_place else program

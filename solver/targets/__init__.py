@@ -1,5 +1,5 @@
 """What each runtime allocates, and when."""
 
-from solver.targets.pools import Pool, TargetBuffer, TargetPlan, TargetStep
+from solver.targets.pools import Pool, TargetBuffer, TargetPlan, TargetStep, TargetTenant
 
-__all__ = ["Pool", "TargetBuffer", "TargetPlan", "TargetStep"]
+__all__ = ["Pool", "TargetBuffer", "TargetPlan", "TargetStep", "TargetTenant"]

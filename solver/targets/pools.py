@@ -8,12 +8,15 @@ from solver.graph.types import TensorType
 from solver.layout import Buffer, Lifespan, Problem
 from solver.training.program import Lifetime, OperandKind
 
-__all__ = ["Pool", "TargetBuffer", "TargetPlan", "TargetStep"]
+__all__ = ["Pool", "TargetBuffer", "TargetPlan", "TargetStep", "TargetTenant"]
 
 
 @dataclass(frozen=True, slots=True)
 class TargetBuffer:
-    """One operand as the target allocates it. `size` is its bytes rounded up to `alignment`."""
+    """One operand as the target allocates it. `size` is its bytes rounded up to `alignment`.
+
+    `tenants` are the operands that share it, in the order in which they come; none where it is for one.
+    """
 
     id: str
     kind: OperandKind
@@ -21,10 +24,22 @@ class TargetBuffer:
     type: TensorType
     lifespan: Lifespan
     alignment: int
+    tenants: tuple[TargetTenant, ...] = ()
 
     @property
     def size(self) -> int:
         return -(-self.type.nbytes // self.alignment) * self.alignment
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTenant:
+    """An operand as if it had a buffer to itself; it is defined in the memory of `source`, of which it may
+    be a `view`. The first of all has no source.
+    """
+
+    buffer: TargetBuffer
+    source: str | None
+    view: bool
 
 
 @dataclass(frozen=True, slots=True)

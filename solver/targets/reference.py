@@ -16,5 +16,5 @@ POOL = "arena"
 
 
 def buffer(operand: TrainingOperand, lifespan: Lifespan, alignment: int = ALIGNMENT) -> TargetBuffer:
-    """The buffer of an operand: each operand of the program has exactly one."""
+    """The buffer of an operand that shares it with none."""
     return TargetBuffer(operand.id, operand.kind, operand.lifetime, operand.type, lifespan, alignment)

@@ -15,10 +15,12 @@ from types import MappingProxyType
 from solver.graph.types import TensorType
 
 __all__ = [
+    "CALLER_DEFINED",
     "Binding",
     "Lifetime",
     "OperandKind",
     "Phase",
+    "Share",
     "TrainingOperand",
     "TrainingOperandIndex",
     "TrainingOperationIndex",
@@ -124,10 +126,11 @@ class TrainingOperand:
     @property
     def is_defined_by_caller(self) -> bool:
         """True for what holds a value before the first step runs."""
-        return self.kind in _CALLER_DEFINED
+        return self.kind in CALLER_DEFINED
 
 
-_CALLER_DEFINED = frozenset(
+#: What holds a value before the first step runs.
+CALLER_DEFINED = frozenset(
     {
         OperandKind.INPUT,
         OperandKind.LABEL,
@@ -177,19 +180,43 @@ class TrainingStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """An operand is defined in the memory of `source`, by a step that reads `source`.
+
+    A `view` leaves the bytes as they are, and both can be read until one is overwritten; otherwise
+    `source`, and all that are views of the same bytes, hold no value from then on.
+    """
+
+    source: TrainingOperandIndex
+    view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingProgram:
     """Operands by index, and steps in a legal order (as `derive` emits them).
 
     `waves` has the wave of each step where steps run at the same time (`solver.schedule.waves`); it never
-    falls, and begins with 0. Empty: one step after the other.
+    falls, and begins with 0. Empty: one step after the other. `shares` has the operands that are defined
+    in the memory of another one (`solver.schedule.in_place`); empty: each has memory of its own.
     """
 
     operands: Mapping[TrainingOperandIndex, TrainingOperand]
     steps: tuple[TrainingStep, ...] = field(default=())
     waves: tuple[int, ...] = ()
+    shares: Mapping[TrainingOperandIndex, Share] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", MappingProxyType(dict(self.operands)))
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
+
+    def storages(self) -> dict[TrainingOperandIndex, list[TrainingOperandIndex]]:
+        """By the first operand of each shared memory: all that share it, in the order in which they come."""
+        found: dict[TrainingOperandIndex, list[TrainingOperandIndex]] = {}
+        first: dict[TrainingOperandIndex, TrainingOperandIndex] = {}
+        for operand, share in self.shares.items():
+            first[operand] = first.get(share.source, share.source)
+            found.setdefault(first[operand], [share.source]).append(operand)
+        return found
 
     @property
     def times(self) -> Sequence[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from solver.graph.ops._shared import block, same_floating
-from solver.graph.ops.base import BackwardNeeds, Node, OperationType, ScratchRequest
+from solver.graph.ops.base import ELEMENTWISE, BackwardNeeds, InPlace, Node, OperationType, ScratchRequest
 from solver.graph.types import DType, TensorType
 
 __all__ = ["MASK", "Elementwise", "blocks"]
@@ -43,6 +43,9 @@ class Elementwise(OperationType):
     def backward_blocks(self, node: Node) -> tuple[str, ...]:
         """The same for the backward step; the first is the factor."""
         return ("factor",)
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ELEMENTWISE
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return blocks(self.forward_blocks(node), node.input(0))

@@ -24,7 +24,16 @@ from solver.graph.ops._shared import (
     broadcast_shape,
     same_floating,
 )
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    ELEMENTWISE,
+    Attribute,
+    BackwardNeeds,
+    InPlace,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "softmax_block"]
@@ -165,6 +174,9 @@ class _PRelu(OperationType):
     name = "PRelu"
     arity = (2, 2)
 
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ELEMENTWISE
+
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         same_floating(node, (0, 1))
         if broadcast_shape(node, node.input(0), node.input(1)) != node.input(0).shape:
@@ -205,6 +217,9 @@ class _Softmax(OperationType):
         same_floating(node, (0,))
         axis_in_range(node, "axis", node.attributes["axis"], len(node.input(0).shape))
         return (node.input(0),)
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ELEMENTWISE
 
     def _block(self, node: Node) -> tuple[int, int, int]:
         shape = node.input(0).shape

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from solver.graph.ops._shared import block, broadcast_shape, same_floating
-from solver.graph.ops.base import BackwardNeeds, Node, OperationType
+from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS"]
@@ -33,8 +33,15 @@ class _Binary(OperationType):
         dtype = same_floating(node, (0, 1))
         return (TensorType(broadcast_shape(node, node.input(0), node.input(1)), dtype),)
 
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return (InPlace("x0", "y0"), InPlace("x1", "y0"), *self.in_place_backward(_fuses(node)))
+
+    def in_place_backward(self, fused: bool) -> tuple[InPlace, ...]:
+        """The derivative of A is written before dZ is read for that of B; `fused`, dZ is not dY's memory."""
+        return (InPlace("dy0", "dx0", alone=not fused), InPlace("dy0", "dx1"))
+
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        fused = node.attributes.get("activation", "None") != "None"
+        fused = _fuses(node)
         output = node.outputs[0]
         summed = [node.input(i).elements for i in sorted(wanted) if node.input(i).elements < output.elements]
         requests = [block("term", output.elements, output.dtype)]
@@ -52,9 +59,19 @@ class _Binary(OperationType):
 class _Add(_Binary):
     name = "Add"
 
+    def in_place_backward(self, fused: bool) -> tuple[InPlace, ...]:
+        if fused:
+            return super().in_place_backward(fused)
+        return (InPlace("dy0", "dx0", view=True), InPlace("dy0", "dx1", view=True))
+
 
 class _Sub(_Binary):
     name = "Sub"
+
+    def in_place_backward(self, fused: bool) -> tuple[InPlace, ...]:
+        if fused:
+            return super().in_place_backward(fused)
+        return (InPlace("dy0", "dx0", view=True), InPlace("dy0", "dx1"))
 
 
 class _Mul(_Binary):
@@ -78,6 +95,9 @@ class _Pow(_Binary):
     fuses_activation = False
     reads: ClassVar[Mapping[int, frozenset[int]]] = {0: frozenset({0, 1}), 1: frozenset({0})}
 
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ()
+
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         if node.input(1).dtype is DType.BOOL:
             raise node.mismatch("expected numbers as exponent")
@@ -87,6 +107,10 @@ class _Pow(_Binary):
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
         needs = super().backward(node, wanted)
         return replace(needs, outputs=frozenset({0} if 1 in wanted else ()))
+
+
+def _fuses(node: Node) -> bool:
+    return bool(node.attributes.get("activation", "None") != "None")
 
 
 OPERATORS: tuple[OperationType, ...] = (_Add(), _Sub(), _Mul(), _Div(), _Pow())

@@ -23,6 +23,7 @@ from solver.graph.types import AttributeValue, DType, Operation, TensorType
 __all__ = [
     "ACTIVATIONS",
     "DEFAULT_SCRATCH_BUDGET",
+    "ELEMENTWISE",
     "MAX_INPUTS",
     "Attribute",
     "BackwardNeeds",
@@ -30,6 +31,7 @@ __all__ = [
     "Node",
     "OperationType",
     "ScratchRequest",
+    "Signature",
     "scratch",
 ]
 
@@ -95,6 +97,10 @@ class InPlace:
     alone: bool = False
 
 
+#: Y over X, and dX over dY: promises of kernels that are done with an element, or a row, when they write it.
+ELEMENTWISE = (InPlace("x0", "y0"), InPlace("dy0", "dx0"))
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An operation with the types of its operands resolved: all that a family needs to know.
@@ -137,8 +143,8 @@ class Node:
         )
 
 
-class OperationType(ABC):
-    """One operator. Subclasses are stateless and registered in `solver.graph.ops`."""
+class Signature(ABC):
+    """What the checks of a graph ask about an operation: operands, attributes, types, derivatives."""
 
     name: ClassVar[str]
     #: Smallest and largest number of inputs.
@@ -150,6 +156,8 @@ class OperationType(ABC):
     fuses_activation: ClassVar[bool] = False
     #: True for operators whose output is a loss to be minimised.
     is_loss: ClassVar[bool] = False
+    #: What of `saved` the forward kernel does without where no backward step reads it.
+    optional_saved: ClassVar[frozenset[str]] = frozenset()
     #: Inputs that must be integer constants known when the graph is built.
     constant_inputs: ClassVar[frozenset[int]] = frozenset()
 
@@ -165,14 +173,6 @@ class OperationType(ABC):
             if type_ is not None and type_.dtype.is_floating and i not in self.constant_inputs
         )
 
-    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        """Scratch of the forward step; lives for that step only."""
-        return ()
-
-    def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
-        """What the forward step leaves for the backward one; lives until its last reader."""
-        return ()
-
     def updates(self, node: Node) -> frozenset[int]:
         """Positions of the inputs that the forward step reads and then writes in place.
 
@@ -181,18 +181,6 @@ class OperationType(ABC):
         its outputs.
         """
         return frozenset()
-
-    def in_place(self, node: Node) -> tuple[InPlace, ...]:
-        """What may share memory, in the order of preference; of the promises one is used for a target."""
-        return ()
-
-    @abstractmethod
-    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        """Needs of a backward step that defines the derivatives of the inputs in `wanted`.
-
-        `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
-        steps: calcGradient for its trainable parameters, calcDerivative for the rest.
-        """
 
     # ------------------------------------------------------------------ attributes, once for all
 
@@ -213,6 +201,30 @@ class OperationType(ABC):
                     path=("attributes", key),
                 )
         return {key: _checked(operation, key, rule) for key, rule in rules.items()}
+
+
+class OperationType(Signature):
+    """One operator. Subclasses are stateless and registered in `solver.graph.ops`."""
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        """Scratch of the forward step; lives for that step only."""
+        return ()
+
+    def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
+        """What the forward step leaves for the backward one; lives until its last reader."""
+        return ()
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        """What may share memory, in the order of preference; of the promises one is used for a target."""
+        return ()
+
+    @abstractmethod
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        """Needs of a backward step that defines the derivatives of the inputs in `wanted`.
+
+        `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
+        steps: calcGradient for its trainable parameters, calcDerivative for the rest.
+        """
 
 
 def _checked(operation: Operation, key: str, rule: Attribute) -> Any:

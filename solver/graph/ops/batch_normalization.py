@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.graph.ops._shared import block, same_floating
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    ELEMENTWISE,
+    Attribute,
+    BackwardNeeds,
+    InPlace,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.types import TensorType
 
 __all__ = ["INVERSE_DEVIATION", "MEAN", "OPERATORS", "Channels", "channels_of"]
@@ -79,6 +88,9 @@ class _BatchNormalization(OperationType):
 
     def differentiable(self, node: Node) -> frozenset[int]:
         return frozenset({0, _SCALE, _SHIFT})
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ELEMENTWISE
 
     def updates(self, node: Node) -> frozenset[int]:
         return frozenset({_RUNNING_MEAN, _RUNNING_VARIANCE}) if _trains(node) else frozenset()

@@ -15,7 +15,7 @@ from solver.graph.ops._shared import (
     constant_input,
     distinct_axes,
 )
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType
+from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, OperationType
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "padding"]
@@ -29,7 +29,14 @@ class _Movement(OperationType):
         return BackwardNeeds()
 
 
-class _Reshape(_Movement):
+class _Unmoved(_Movement):
+    """Only the shape changes: the elements stay where they are."""
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return (InPlace("x0", "y0", view=True), InPlace("dy0", "dx0", view=True))
+
+
+class _Reshape(_Unmoved):
     """`shape` is a constant input: -1 takes what is left, 0 keeps the input's dimension.
 
     With `allowzero` a 0 is a dimension without elements, which no operand may have, so it is refused.
@@ -64,7 +71,7 @@ class _Reshape(_Movement):
         return size
 
 
-class _Flatten(_Movement):
+class _Flatten(_Unmoved):
     """Two dimensions: the axes before `axis`, and the rest."""
 
     name = "Flatten"
@@ -139,7 +146,7 @@ class _Pad(_Movement):
         return (TensorType(tuple(size + before + after for size, (before, after) in pairs), data.dtype),)
 
 
-class _Squeeze(_Movement):
+class _Squeeze(_Unmoved):
     """Without the axes given, which have size 1; without axes, without all of size 1."""
 
     name = "Squeeze"
@@ -158,7 +165,7 @@ class _Squeeze(_Movement):
         return (TensorType(kept, node.input(0).dtype),)
 
 
-class _Unsqueeze(_Movement):
+class _Unsqueeze(_Unmoved):
     """With an axis of size 1 at each of the places given, counted in Y."""
 
     name = "Unsqueeze"

@@ -19,7 +19,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, bad_attribute, same_floating
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    ELEMENTWISE,
+    Attribute,
+    BackwardNeeds,
+    InPlace,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.types import TensorType
 
 __all__ = ["INVERSE_DEVIATION", "MEAN", "OPERATORS", "Normalisation", "Rows"]
@@ -72,6 +81,9 @@ class Normalisation(OperationType):
     @abstractmethod
     def statistic_shape(self, node: Node) -> tuple[int, ...]:
         """Shape of mean and inverse deviation."""
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ELEMENTWISE
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         same_floating(node, range(3))
