@@ -11,6 +11,7 @@ over two neighbouring steps and no longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
@@ -75,6 +76,7 @@ class _Derivation:
                 self._backward(operation)
             for weight in self.graph.trainable:
                 self._update(weight)
+        self._drop_unread()
         return TrainingProgram(self.operands, tuple(self.steps))
 
     # ------------------------------------------------------------------------- forward
@@ -95,6 +97,17 @@ class _Derivation:
                 scratch=self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node)),
             )
         )
+
+    def _drop_unread(self) -> None:
+        """What no backward step came to read is not saved, where the forward kernel does without it."""
+        read = {operand for step in self.steps for operand in step.uses}
+        for t, step in enumerate(self.steps):
+            optional = lookup(step.kernel).optional_saved if step.index.is_forward else frozenset()
+            spare = [b for b in step.writes if b.slot in optional and b.operand not in read]
+            if spare:
+                self.steps[t] = replace(step, writes=tuple(b for b in step.writes if b not in spare))
+            for binding in spare:
+                del self.operands[binding.operand]
 
     # ------------------------------------------------------------------------ backward
 

@@ -22,7 +22,7 @@ class Call:
     """Arrays of one step of one operation; absent ones are ``None``.
 
     Forward: reads `x`, writes `y` and every array of `saved`; `scratch` is free to use. Where no backward
-    step reads it, an entry of `saved` is still there as long as the family requests it.
+    step reads it, an entry of `saved` is still there unless the operator calls it optional.
     Backward: reads `dy` and those of `x`, `y` and `saved` that `BackwardNeeds` asked for, writes
     each `dx[i]` that is not ``None`` (overwrites; accumulation is a step of its own).
     What the operator `updates` stands in `x` and is writable: forward reads it, then writes it in place.

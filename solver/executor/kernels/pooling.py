@@ -32,26 +32,35 @@ def _lowest(array: Array) -> float | int:
 def _max_forward(call: Call) -> Step:
     window = pool_window(call.node)
     x, y = (channels_last(array, window.layout) for array in present(call.x[0], call.y[0]))
-    taps = channels_last(call.saved[ARG_MAX], window.layout)
+    saved = call.saved.get(ARG_MAX)
+    taps = None if saved is None else channels_last(saved, window.layout)
     steps: list[Step] = []
     for part in pool_chunks(call.node, "wins").parts():
-        wins = _chunk_scratch(call, "wins", window, part)
-        steps += _max_chunk(window, part, x, (chunk(y, part), chunk(taps, part), wins))
+        largest = chunk(y, part)
+        steps += _max_chunk(window, part, x, largest)
+        if taps is not None:
+            wins = _chunk_scratch(call, "wins", window, part)
+            steps += _tap_chunk(window, part, x, (largest, chunk(taps, part), wins))
     return with_small_buffers(run_all(steps))
 
 
-def _max_chunk(window: Spatial, part: Part, x: Array, chunks: tuple[Array, Array, Array]) -> list[Step]:
-    """The largest of all taps first, then which tap it came from.
+def _max_chunk(window: Spatial, part: Part, x: Array, y: Array) -> list[Step]:
+    """The largest of all taps."""
+    steps = [bound(y.fill, _lowest(y))]
+    for _, outputs, inputs in window.taps_of(part):
+        steps.append(bound(np.maximum, y[outputs], x[inputs], out=y[outputs]))
+    return steps
+
+
+def _tap_chunk(window: Spatial, part: Part, x: Array, chunks: tuple[Array, Array, Array]) -> list[Step]:
+    """Which tap the largest came from.
 
     A tap is stored as its distance from the last tap, plus 1: then the first of several equal taps is
     the largest number, and 0 is left for windows that look at padding alone.
     """
     y, taps, wins = chunks
-    steps = [bound(y.fill, _lowest(y)), bound(taps.fill, 0)]
-    met = list(window.taps_of(part))
-    for _, outputs, inputs in met:
-        steps.append(bound(np.maximum, y[outputs], x[inputs], out=y[outputs]))
-    for number, outputs, inputs in met:
+    steps = [bound(taps.fill, 0)]
+    for number, outputs, inputs in window.taps_of(part):
         operands = (x[inputs], y[outputs], taps[outputs], wins[outputs])
         steps.append(_keep_tap(*operands, window.taps - number))
     return steps

@@ -87,6 +87,7 @@ class MaxPool(_Pool):
         **_POOL_ATTRIBUTES,
         "storage_order": Attribute("int", default=0, choices=(0, 1)),
     }
+    optional_saved = frozenset({ARG_MAX})
 
     def _dtype(self, node: Node) -> DType:
         dtype = node.input(0).dtype
