@@ -1,0 +1,62 @@
+"""Dropout: type, range of the ratio, what is kept from forward to backward (nothing)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.graph.ops import lookup
+from solver.graph.ops.dropout import BLOCK
+from solver.graph.types import DType, TensorType
+from tests.support.one_node import needs_of, node_of, output_of
+
+KIND = lookup("Dropout")
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (2, 3, 4, 5)])
+def test_shape(shape: tuple[int, ...]) -> None:
+    assert output_of("Dropout", [shape], ratio=0.3) == shape
+
+
+def test_integers_are_refused() -> None:
+    with pytest.raises(ShapeMismatchError, match="one floating element type"):
+        node_of("Dropout", [TensorType((3,), DType.INT32)])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"ratio": 1.0}, "'ratio'.*less than 1"),
+        ({"ratio": math.nan}, "'ratio'.*less than 1"),
+        ({"ratio": -0.1}, "'ratio'.*at least 0"),
+        ({"seed": -1}, "'seed'.*at least 0"),
+        ({"seed": 0.5}, "'seed'.*of kind int"),
+        ({"training_mode": 1}, "'training_mode'"),
+    ],
+)
+def test_attributes(attributes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(AttributeRuleError, match=reason):
+        node_of("Dropout", [(3,)], **attributes)
+
+
+def test_nothing_is_kept_for_the_backward_step() -> None:
+    reads, outputs, needs = needs_of("Dropout", [(3, 4)], (0,))
+    assert (reads, outputs, needs.saved) == (set(), set(), frozenset())
+    assert KIND.saved(node_of("Dropout", [(3, 4)])) == ()
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64])
+@pytest.mark.parametrize("elements", [1, 2, 7, BLOCK, 10 * BLOCK])
+def test_scratch_is_a_block(elements: int, dtype: DType) -> None:
+    requests = KIND.forward_scratch(node_of("Dropout", [TensorType((elements,), dtype)]))
+    sizes = {request.name: request.type for request in requests}
+    assert sizes["bits"].elements * 2 >= min(elements, BLOCK)
+    assert sizes["words"].dtype.itemsize == dtype.itemsize
+    assert sum(type_.nbytes for type_ in sizes.values()) <= 24 * BLOCK
+
+
+def test_the_identity_takes_no_scratch() -> None:
+    assert KIND.forward_scratch(node_of("Dropout", [(3,)], ratio=0.0)) == ()
