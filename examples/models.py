@@ -12,7 +12,7 @@ from pathlib import Path
 
 from examples.builder import Document, Tape, Tensor, adam, layers, ops
 
-__all__ = ["MODELS", "Document", "classifier", "mnist", "mobilenet_v2", "render"]
+__all__ = ["MODELS", "STAGES", "Document", "classifier", "mnist", "mobilenet_v2", "render"]
 
 
 def mnist() -> Document:
@@ -38,7 +38,7 @@ def classifier(x: Tensor, label: Tensor) -> Document:
 
 #: Expansion, channels, blocks and first stride of each stage: table 2 of Sandler et al.,
 #: "MobileNetV2: Inverted Residuals and Linear Bottlenecks", arXiv 1801.04381.
-_STAGES = (
+STAGES = (
     (1, 16, 1, 1),
     (6, 24, 2, 2),
     (6, 32, 3, 2),
@@ -58,7 +58,7 @@ def mobilenet_v2() -> Document:
     x, label = tape.input("image", 224, 224, 3), tape.label("label", 1000)
     x = layers.conv(x, 32, 3, stride=2, activation="Relu6", name="stem")
     block = 0
-    for expansion, filters, repeats, first_stride in _STAGES:
+    for expansion, filters, repeats, first_stride in STAGES:
         for repeat in range(repeats):
             with tape.scope(f"block{block}"):
                 x = _inverted_residual(x, expansion, filters, first_stride if repeat == 0 else 1)

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from examples.builder.tape import Tensor
+from solver.graph import Role
 
-__all__ = ["conv", "dense", "depthwise", "embedding", "layer_norm", "project", "upsample"]
+__all__ = [
+    "batch_norm",
+    "conv",
+    "dense",
+    "depthwise",
+    "embedding",
+    "layer_norm",
+    "lstm",
+    "project",
+    "upsample",
+]
 
 
 def conv(
@@ -93,6 +105,42 @@ def layer_norm(x: Tensor, *, name: str | None = None) -> Tensor:
     scale = tape.parameter(f"{name}.scale", x.shape[-1:], "ones")
     shift = tape.parameter(f"{name}.shift", x.shape[-1:], "zeros")
     return tape.apply("LayerNormalization", x, scale, shift, name=name)
+
+
+def batch_norm(x: Tensor, *, name: str | None = None) -> Tensor:
+    """Over everything but channels, with statistics of the batch; running ones are kept for later use."""
+    tape, channels = x.tape, x.shape[-1:]
+    name = tape.name("norm", name)
+    return tape.apply(
+        "BatchNormalization",
+        x,
+        tape.parameter(f"{name}.scale", channels, "ones"),
+        tape.parameter(f"{name}.shift", channels, "zeros"),
+        tape.parameter(f"{name}.mean", channels, "zeros", role=Role.STATE),
+        tape.parameter(f"{name}.variance", channels, "ones", role=Role.STATE),
+        name=name,
+        data_layout="NHWC",
+        training_mode=1,
+    )
+
+
+def lstm(steps: Sequence[Tensor], units: int, *, name: str | None = None) -> Tensor:
+    """The last hidden state after a sequence of [batch, features]: a cell a step, one set of weights."""
+    tape, features = steps[0].tape, steps[0].shape[-1]
+    name = tape.name("lstm", name)
+    half = math.sqrt(1 / units)
+    w = tape.parameter(f"{name}.w", [4 * units, features], "uniform", scale=half)
+    r = tape.parameter(f"{name}.r", [4 * units, units], "uniform", scale=half)
+    b = tape.parameter(f"{name}.b", [8 * units], "zeros")
+    hidden: Tensor | None = None
+    cell: Tensor | None = None
+    for k, x in enumerate(steps):
+        inputs = (x, hidden, cell, w, r, b)
+        hidden, cell = tape.apply_many(
+            "LSTMCell", *inputs, name=f"{name}.step{k}", outputs=("hidden", "cell")
+        )
+    assert hidden is not None
+    return hidden
 
 
 def embedding(index: Tensor, table: Tensor, *, name: str | None = None) -> Tensor:

@@ -9,6 +9,7 @@ from examples.builder.tape import Tensor
 __all__ = [
     "add",
     "binary_cross_entropy",
+    "clip",
     "cross_entropy",
     "flatten",
     "gelu",
@@ -17,6 +18,7 @@ __all__ = [
     "pool",
     "relu",
     "softmax",
+    "split",
 ]
 
 
@@ -45,16 +47,37 @@ def flatten(x: Tensor, *, name: str | None = None) -> Tensor:
     return x.tape.apply("Reshape", x, shape, name=name)
 
 
-def pool(x: Tensor, size: int, *, kind: str = "Max", name: str | None = None) -> Tensor:
-    """Maximum or average of windows that do not overlap."""
+def pool(
+    x: Tensor,
+    size: int,
+    *,
+    stride: int | None = None,
+    padding: str | None = None,
+    kind: str = "Max",
+    name: str | None = None,
+) -> Tensor:
+    """Maximum or average of square windows, which do not overlap unless `stride` says so."""
+    steps = [stride or size] * 2
+    padded = {"auto_pad": padding} if padding else {}
     return x.tape.apply(
         f"{kind}Pool",
         x,
         name=x.tape.name("pool", name),
         data_layout="NHWC",
         kernel_shape=[size, size],
-        strides=[size, size],
+        strides=steps,
+        **padded,
     )
+
+
+def split(x: Tensor, axis: int, *, name: str | None = None) -> tuple[Tensor, ...]:
+    """Slices of size 1 along an axis, which stays."""
+    names = [f"out{k}" for k in range(x.shape[axis])]
+    return x.tape.apply_many("Split", x, name=x.tape.name("split", name), outputs=names, axis=axis)
+
+
+def clip(x: Tensor, low: float, high: float, *, name: str | None = None) -> Tensor:
+    return x.tape.apply("Clip", x, name=x.tape.name("clip", name), min=low, max=high)
 
 
 def pad(x: Tensor, pads: Sequence[int], *, name: str | None = None) -> Tensor:
