@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from solver.executor import Trainer, synthetic_batch, validate
+from solver.graph import Graph
 from solver.liveness import verify_program
+from solver.pipeline import plan
 from solver.training import (
     ACCUMULATE,
     UPDATE,
@@ -16,7 +21,8 @@ from solver.training import (
     TrainingStep,
     derive,
 )
-from tests.support.graphs import Sketch, batch_normalised, chain, residual
+from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
+from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 
 def ids(program: TrainingProgram) -> list[str]:
@@ -172,3 +178,46 @@ def test_a_frozen_normalisation_reads_its_states_on_both_passes() -> None:
     assert not {"mean", "variance"} & {str(i) for s in program.steps for i in s.defs}
     assert {"mean", "variance"} <= set(map(str, step(program, "norm:calc_gradient").uses))
     assert "variance" in set(map(str, step(program, "norm:calc_derivative").uses))
+
+
+def pooled(**hyper: Any) -> Graph:
+    """A convolution, max pooling and a layer behind it."""
+    s = Sketch("pooled")
+    h = s.op("Conv", [s.input("x", 2, 1, 4, 4), s.parameter("k", 3, 1, 1, 1)], "h", "conv")
+    h = s.op("MaxPool", [h], "p", "pool", kernel_shape=(2, 2), strides=(2, 2))
+    h = s.op("Gemm", [s.op("Flatten", [h], "f"), s.parameter("w", 12, 2)], "y", "fc")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 2)], "loss", "mse")
+    return s.graph(**hyper)
+
+
+def test_what_no_backward_step_reads_is_not_saved() -> None:
+    assert kinds(derive(pooled()), OperandKind.SAVED) == {"pool@saved.arg_max"}
+    frozen = derive(pooled(trainable=["w"]))
+    assert kinds(frozen, OperandKind.SAVED) == set()
+    assert [b.slot for b in step(frozen, "pool:forward").writes] == ["y0"]
+    verify_program(frozen)
+
+
+def test_pooling_finds_the_same_without_saving_where() -> None:
+    graphs = pooled(), pooled(trainable=["w"])
+    trainers = [Trainer(graph, plan(graph)) for graph in graphs]
+    batch = synthetic_batch(graphs[0], 0, 1)
+    assert trainers[0].step(batch) == trainers[1].step(batch)
+    assert all(validate(graph, plan(graph), steps=2).identical for graph in graphs)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        *(chain(), residual(), convolutional(), batch_normalised(), pooled(), pooled(trainable=["w"])),
+        *(residual(trainable=["w3"]), residual(trainable=["w1"]), convolutional(trainable=["k2"])),
+        *(elementwise(), attention(), recurrent(), convolved(), convolved(trainable=["k4"])),
+    ],
+    ids=lambda g: f"{g.name}-{len(g.trainable)}",
+)
+def test_every_derivative_that_is_computed_is_read(graph: Graph) -> None:
+    """No dead derivatives: each leads on to the gradient of a trained parameter, and that to an update."""
+    program = derive(graph)
+    backward = (OperandKind.DERIVATIVE, OperandKind.PARTIAL, OperandKind.GRADIENT)
+    read = {operand for s in program.steps for operand in s.uses}
+    assert {index for index, o in program.operands.items() if o.kind in backward} <= read
