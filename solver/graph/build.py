@@ -28,6 +28,7 @@ from solver.graph.objective import (
     check_trainable,
     trainable_set,
 )
+from solver.graph.ops import SEQUENCES
 from solver.graph.order import topological_order
 from solver.graph.states import check_states
 from solver.graph.types import (
@@ -39,6 +40,7 @@ from solver.graph.types import (
     Role,
     TensorType,
 )
+from solver.graph.unroll import unrolled
 
 __all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph"]
 
@@ -77,7 +79,8 @@ def build_graph(
     chosen = trainable_set(trainable, declared, [operations[i] for i in order])
     check_trainable(chosen, losses, declared, operations, defined_by)
     check_derivatives(chosen, losses, typed, operations, defined_by, declared)
-    return Graph(name, typed, tuple(operations[i] for i in order), losses, optimizer, chosen, tuple(outputs))
+    ordered, typed = unrolled(operations, order, typed, max_operations)
+    return Graph(name, typed, ordered, losses, optimizer, chosen, tuple(outputs))
 
 
 def _check_count(operations: Sequence[Operation], limit: int) -> None:
@@ -137,6 +140,8 @@ def _definitions(declared: Mapping[str, DeclaredOperand], operations: Sequence[O
     for i, operation in enumerate(operations):
         for k, output in enumerate(operation.outputs):
             path = ("operations", i, "outputs", k)
+            if not output and operation.type in SEQUENCES:
+                continue
             _check_name("operand", output, path)
             if output in defined_by:
                 first = operations[defined_by[output]].id
@@ -218,6 +223,8 @@ def _infer(
             error.path = ("operations", i, *error.path)
             raise
         for k, (output, type_) in enumerate(zip(operation.outputs, types, strict=True)):
+            if not output:
+                continue
             _check_bytes(output, type_, ("operations", i, "outputs", k))
             typed[output] = Operand(output, type_, Role.INTERMEDIATE)
     return typed

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from solver.errors import GraphError, ShapeMismatchError
-from solver.graph.ops import lookup
+from solver.graph.ops import signature
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
 from solver.graph.types import Graph, Operand, Operation, Role, TensorType
 
@@ -22,7 +22,7 @@ def resolve(
     Raises UnknownOperatorError, AttributeRuleError, or ShapeMismatchError for a wrong number of inputs.
     """
     try:
-        kind = lookup(operation.type)
+        kind = signature(operation.type)
     except GraphError as error:
         error.path = ("type",)
         raise
@@ -53,7 +53,7 @@ def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple
     Raises what `resolve` raises, and ShapeMismatchError where types or the number of outputs do not fit.
     """
     node = resolve(operation, operands)
-    kind = lookup(operation.type)
+    kind = signature(operation.type)
     wanted = max(1, len(operation.outputs)) if kind.outputs is None else kind.outputs
     if len(operation.outputs) != wanted:
         raise ShapeMismatchError(

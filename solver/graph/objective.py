@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from solver.errors import DanglingOperandError, DuplicateNameError, LossError, TrainableError
 from solver.graph.declared import DeclaredOperand, Trainable
 from solver.graph.nodes import resolve
-from solver.graph.ops import lookup
+from solver.graph.ops import signature
 from solver.graph.order import depends_on
 from solver.graph.types import Operand, Operation, Role
 
@@ -134,7 +134,7 @@ def check_derivatives(
 
     def differentiable(operation: Operation) -> list[str]:
         node = resolve(operation, typed)
-        return [operation.inputs[i] for i in lookup(operation.type).differentiable(node)]
+        return [operation.inputs[i] for i in signature(operation.type).differentiable(node)]
 
     reached = depends_on(loss, operations, defined_by, differentiable)
     for name in chosen:

@@ -12,9 +12,10 @@ import numpy as np
 import onnx
 from onnx.backend.test.loader import load_model_tests
 
-from solver.graph.ops import OPERATOR_NAMES
+from solver.graph.ops import OPERATOR_NAMES, SEQUENCES
 from solver.graph.types import Array, DType
 from tests.support.one_operation import OneOperation
+from tests.support.sequences import run_sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class NodeCase:
     def run(self) -> list[Array]:
         """Forward through our kernels: outputs, then states, then what is saved. Raises our errors."""
         attributes = {a.name: _attribute(onnx.helper.get_attribute_value(a)) for a in self.node.attribute}
+        if self.operator in SEQUENCES:
+            return run_sequence(self.operator, self.inputs, self.node.output, **attributes)
         operation = OneOperation(self.operator, self.inputs, outputs=len(self.outputs), **attributes)
         outputs = operation.forward_all()
         return [*outputs, *operation.states.values(), *operation.saved.values()]
@@ -79,7 +82,8 @@ def node_cases() -> dict[str, NodeCase]:
 
 def _cases(test: Any) -> Iterator[NodeCase]:
     model = test.model
-    if model is None or len(model.graph.node) != 1 or model.graph.node[0].op_type not in OPERATOR_NAMES:
+    known = {*OPERATOR_NAMES, *SEQUENCES}
+    if model is None or len(model.graph.node) != 1 or model.graph.node[0].op_type not in known:
         return
     node = model.graph.node[0]
     if node.domain or len(test.data_sets) != 1:

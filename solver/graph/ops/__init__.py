@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from solver.errors import InternalError, UnknownOperatorError
-from solver.graph.ops.base import OperationType
+from solver.graph.ops._sequence import SEQUENCES
+from solver.graph.ops.base import OperationType, Signature
 
-__all__ = ["FAMILIES", "OPERATOR_NAMES", "lookup"]
+__all__ = ["FAMILIES", "OPERATOR_NAMES", "SEQUENCES", "lookup", "signature"]
 
 
 def _families() -> dict[str, tuple[OperationType, ...]]:
@@ -52,11 +53,24 @@ OPERATOR_NAMES: tuple[str, ...] = tuple(sorted(_OPERATORS))
 def lookup(name: str) -> OperationType:
     """The operator called `name`. Raises UnknownOperatorError with close matches and all names."""
     found = _OPERATORS.get(name)
-    if found is not None:
-        return found
-    lowered = {known.lower(): known for known in OPERATOR_NAMES}
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def signature(name: str) -> Signature:
+    """The operator called `name`, or the sequence that a graph unrolls. Raises like `lookup`."""
+    found = _OPERATORS.get(name) or SEQUENCES.get(name)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def _unknown(name: str) -> UnknownOperatorError:
+    names = sorted((*OPERATOR_NAMES, *SEQUENCES))
+    lowered = {known.lower(): known for known in names}
     close = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3)]
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
-    raise UnknownOperatorError(
-        f"There is no operator {name!r}.", remedy=f"{hint}Known operators: {', '.join(OPERATOR_NAMES)}."
+    return UnknownOperatorError(
+        f"There is no operator {name!r}.", remedy=f"{hint}Known operators: {', '.join(names)}."
     )

@@ -6,7 +6,7 @@ import pytest
 
 from solver.errors import InternalError, UnknownOperatorError
 from solver.graph import ops
-from solver.graph.ops import FAMILIES, OPERATOR_NAMES, lookup
+from solver.graph.ops import FAMILIES, OPERATOR_NAMES, SEQUENCES, lookup, signature
 from solver.graph.ops.base import OperationType
 
 HERE = {
@@ -26,6 +26,7 @@ HERE = {
     ),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),
     "normalization": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
+    "recurrent": ("LSTMCell", "GRUCell", "RNNCell"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "selection": ("Where", "Gather"),
     "slicing": ("Concat", "Split", "Slice"),
@@ -57,13 +58,25 @@ def test_an_unknown_operator_gets_close_matches_and_all_names(wrong: str, close:
     with pytest.raises(UnknownOperatorError, match=f"no operator '{wrong}'") as caught:
         lookup(wrong)
     assert f"Did you mean {close}" in caught.value.remedy
-    assert ", ".join(OPERATOR_NAMES) in caught.value.remedy
+    assert ", ".join(sorted((*OPERATOR_NAMES, *SEQUENCES))) in caught.value.remedy
 
 
 def test_an_operator_unlike_any_gets_no_guess() -> None:
     with pytest.raises(UnknownOperatorError) as caught:
         lookup("Einsum42")
     assert caught.value.remedy.startswith("Known operators: ")
+
+
+def test_sequences_have_a_signature_but_no_kernels() -> None:
+    """A graph unrolls them, so that no program ever meets one."""
+    assert sorted(SEQUENCES) == ["GRU", "LSTM", "RNN"]
+    assert all(signature(name).name == name for name in (*SEQUENCES, *OPERATOR_NAMES))
+    for name in SEQUENCES:
+        with pytest.raises(UnknownOperatorError, match=f"no operator '{name}'"):
+            lookup(name)
+    with pytest.raises(UnknownOperatorError, match="no operator 'LSTMS'") as caught:
+        signature("LSTMS")
+    assert "Did you mean LSTM or " in caught.value.remedy
 
 
 def test_two_operators_of_one_name_are_a_bug() -> None:

@@ -1,0 +1,62 @@
+"""Sequences of a graph turned into the cells that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from solver.errors import DuplicateNameError, GraphError, TooManyOperationsError
+from solver.graph.nodes import output_types, resolve
+from solver.graph.ops import SEQUENCES
+from solver.graph.types import Operand, Operation, Role
+
+__all__ = ["unrolled"]
+
+
+def unrolled(
+    operations: Sequence[Operation], order: Sequence[int], operands: Mapping[str, Operand], limit: int
+) -> tuple[tuple[Operation, ...], dict[str, Operand]]:
+    """The operations in `order`, cells in the place of sequences, and the operands with those between cells.
+
+    Names of what is new begin with the sequence's own and a dot. Raises TooManyOperationsError above `limit`,
+    DuplicateNameError where such a name is taken, and what the cells raise; paths lead to the sequence.
+    """
+    found: list[Operation] = []
+    typed = dict(operands)
+    taken = {operation.id for operation in operations}
+    for i in order:
+        if operations[i].type not in SEQUENCES:
+            found.append(operations[i])
+            continue
+        try:
+            for operation in SEQUENCES[operations[i].type].unroll(resolve(operations[i], typed), limit):
+                _add(operation, typed, taken, operations[i].outputs)
+                found.append(operation)
+        except GraphError as error:
+            error.path = ("operations", i)
+            raise
+    if len(found) > limit:
+        raise TooManyOperationsError(
+            f"Unrolled over time, the graph has {len(found)} operations; at most {limit} are allowed.",
+            remedy="Cut the sequences, or raise the limit where the planner is configured.",
+            path=("operations",),
+        )
+    return tuple(found), typed
+
+
+def _add(operation: Operation, typed: dict[str, Operand], taken: set[str], own: Sequence[str]) -> None:
+    """Type an operation of a sequence whose outputs, which have types already, are `own`."""
+    types = output_types(operation, typed)
+    for name, type_ in zip(operation.outputs, types, strict=True):
+        if name in typed and name not in own:
+            raise _taken(name)
+        typed[name] = Operand(name, type_, Role.INTERMEDIATE)
+    if operation.id in taken:
+        raise _taken(operation.id)
+    taken.add(operation.id)
+
+
+def _taken(name: str) -> DuplicateNameError:
+    return DuplicateNameError(
+        f"A sequence unrolled over time takes the name {name!r}, which is taken.",
+        remedy="Rename the other operation or operand.",
+    )
