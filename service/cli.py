@@ -57,6 +57,14 @@ def _fraction(text: str) -> float:
 
 
 Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input; or nntrainer's .ini.")]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="Graph document, program document (explicit operations), or nntrainer's model file (.ini); "
+        "- for a document on standard input.",
+    ),
+]
 PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
@@ -82,7 +90,7 @@ def _root(
 
 @app.command(epilog=_EXIT_CODES)
 def plan(
-    graph: Graph,
+    model: Model,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
     ] = Path("-"),
@@ -105,15 +113,24 @@ def plan(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
     ] = False,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="Steps that may run at the same time, in waves; 1 to 64."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan the arena of a training graph."""
-    with reporting(as_json=as_json, document=str(graph)):
+    """Plan the arena of a training graph, or of a program of explicit operations."""
+    with reporting(as_json=as_json, document=str(model)):
         from service.planning import make_plan, print_summary
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
-        made = make_plan(read_document(graph), _options(given, scratch_budget), graph)
+        given |= {"rewrite": rewrite}
+        given["workers"] = workers
+        made = make_plan(read_document(model), _options(given, scratch_budget), model)
         from solver import documents
 
         write_document(output, documents.dump_plan(made, indent=2) + b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from service.console import print_json
 from service.models import read_model
 from solver import pipeline
 from solver.plan import Plan, PlanOptions
+from solver.plan.waves import wave_report
 
-__all__ = ["make_plan", "print_summary", "summary"]
+__all__ = ["certificate_table", "make_plan", "print_summary", "print_waves", "summary"]
 
 
 def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
@@ -54,6 +56,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "gap": plan.arena_bytes / plan.lower_bound - 1 if plan.lower_bound else 0.0,
         "deterministic": plan.deterministic,
         "steps": len(plan.steps),
+        "waves": None if plan.options.workers == 1 else asdict(wave_report(plan)),
         "arenas": [_arena(arena) for arena in plan.arenas],
     }
 
@@ -80,6 +83,18 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
         console = Console(stderr=beside)
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
+            print_waves(console, plan)
+
+
+def print_waves(console: Console, plan: Plan) -> None:
+    """One line for a plan for several workers: how far they go side by side, and what that costs."""
+    if plan.options.workers > 1:
+        found = wave_report(plan)
+        console.print(
+            f"{found.workers} workers: {found.steps} steps in {found.count} waves, at most {found.widest} at"
+            f" the same time; one worker would have {found.sequential_bytes:,} bytes live at once",
+            highlight=False,
+        )
 
 
 def certificate_table(plan: Plan) -> Table:

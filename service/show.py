@@ -9,8 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from service.planning import certificate_table, summary
-from solver.plan import Arena, Plan, recycling
+from service.planning import certificate_table, print_waves, summary
+from solver.pipeline import PROGRAM
+from solver.plan import Arena, Plan, Recycling, recycling
 from solver.plan.report import ArenaReport, KindBytes, MemoryMap, PlanReport, memory_map, report
 
 __all__ = ["curve_line", "facts", "map_lines", "render"]
@@ -26,6 +27,8 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = " .:-=+*#@"
 #: Operands named at the worst step of each arena; --json has all of them.
 _MOST_NAMED: Final = 8
+#: Operations of a program that are listed one by one; --json has all of them.
+_MOST_STEPS: Final = 40
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
 
@@ -67,10 +70,13 @@ def render(plan: Plan, width: int | None) -> None:
     console = Console(width=width)
     found = report(plan)
     console.print(certificate_table(plan))
+    print_waves(console, plan)
     console.print(_kinds(plan, found))
     for arena, about in zip(plan.arenas, found.arenas, strict=True):
         if arena.size:
             _render_arena(console, plan, arena, about)
+    if plan.options.target == PROGRAM:
+        console.print(_recycling(recycling(plan)))
     digest = plan.digest if width >= 80 else f"{plan.digest[:16]}…"
     console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
 
@@ -93,7 +99,7 @@ def _kind_row(row: KindBytes) -> tuple[str, ...]:
 
 
 def _render_arena(console: Console, plan: Plan, arena: Arena, about: ArenaReport) -> None:
-    table = Table(title=_peak_title(about), title_justify="left")
+    table = Table(title=_peak_title(about, _unit(plan)), title_justify="left")
     table.add_column("live at the peak", overflow="fold")
     for heading in ("bytes", "offset"):
         table.add_column(heading, justify="right")
@@ -104,30 +110,50 @@ def _render_arena(console: Console, plan: Plan, arena: Arena, about: ArenaReport
         table.add_row(f"{len(rest)} more", f"{sum(b.size for b in rest):,}", "")
     console.print(table)
     lines = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
-    grid = memory_map(arena, len(plan.steps), columns=max(console.width - 2, 1), rows=lines)
+    grid = memory_map(arena, plan.duration, columns=max(console.width - 2, 1), rows=lines)
     bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
-    wide = max(1, (console.width - 2) // max(len(plan.steps), 1))
-    for line in (*map_lines(grid, wide), curve_line(about.curve, console.width - 2, bars, wide)):
+    wide = max(1, (console.width - 2) // max(plan.duration, 1))
+    for line in (*map_lines(grid, wide, _unit(plan)), curve_line(about.curve, console.width - 2, bars, wide)):
         console.print(line, markup=False, highlight=False, no_wrap=True)
 
 
-def _peak_title(about: ArenaReport) -> str:
+def _recycling(found: Recycling) -> Table:
+    """What each operation takes at its first touch, and what is given back after it."""
+    table = Table(title="Allocation and recycling", title_justify="left")
+    for heading in ("operation", "allocated", "freed after it"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("live bytes", justify="right")
+    table.add_row("(before)", " ".join(found.before), "", "")
+    for step in found.steps[:_MOST_STEPS]:
+        table.add_row(step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
+    if len(found.steps) > _MOST_STEPS:
+        table.add_row(f"{len(found.steps) - _MOST_STEPS} more", "", "", "")
+    table.add_row("(kept)", " ".join(found.kept), "", "")
+    return table
+
+
+def _peak_title(about: ArenaReport, unit: str) -> str:
     return (
-        f"{about.name}: {about.live_bytes:,} bytes live at step {about.peak_step} ({about.peak_step_id}), "
+        f"{about.name}: {about.live_bytes:,} bytes live at {unit} {about.peak_step} ({about.peak_step_id}), "
         f"{about.utilisation:.1%} of the arena"
     )
 
 
-def map_lines(grid: MemoryMap, wide: int = 1) -> list[str]:
+def _unit(plan: Plan) -> str:
+    """What lifespans count."""
+    return "step" if plan.options.workers == 1 else "wave"
+
+
+def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:
     """The map with a frame: steps from left to right, each patch `wide` letters."""
     columns = wide * len(grid.rows[0]) if grid.rows else 0
     body = ["|" + "".join(wide * (_LETTERS[k.value] if k else _FREE) for k in row) + "|" for row in grid.rows]
     edge = "+" + "-" * columns + "+"
-    return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2)]
+    return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2, unit)]
 
 
-def _axis(steps: int, width: int) -> str:
-    left, right = "step 0", str(steps)
+def _axis(steps: int, width: int, unit: str) -> str:
+    left, right = f"{unit} 0", str(steps)
     return left + right.rjust(max(width - len(left), len(right) + 1))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from solver.layout.problem import Lifespan, Proof, Status
+from solver.rewrite import Replacement
 from solver.training.program import Lifetime, OperandKind
 
 __all__ = [
@@ -32,7 +33,8 @@ class PlanOptions:
     ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
     the symbolic batch that the graph was read with. With several `workers` the steps are grouped into
     waves of at most so many that run at the same time. `in_place` defines operands in the memory of others
-    where that changes no result.
+    where that changes no result. `rewrite` replaces parts of the graph by equivalent ones where that does
+    not raise the peak; results may round differently.
     """
 
     target: str = "reference"
@@ -45,6 +47,7 @@ class PlanOptions:
     update: str = "immediate"
     workers: int = 1
     in_place: bool = False
+    rewrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ class Plan:
     """`digest` is SHA-256 over the plan's canonical JSON without the digest itself, in hexadecimal.
 
     `graph_digest` ties the plan to the graph it was made for. `deterministic` is false when wall
-    time decided the result.
+    time decided the result. `steps` are those of the graph after its `replacements`, in their order.
     """
 
     graph: str
@@ -158,6 +161,7 @@ class Plan:
     arenas: tuple[Arena, ...]
     deterministic: bool
     digest: str = ""
+    replacements: tuple[Replacement, ...] = ()
 
     @property
     def arena_bytes(self) -> int:

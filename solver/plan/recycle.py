@@ -17,7 +17,10 @@ __all__ = ["RecycledStep", "Recycling", "recycling"]
 
 @dataclass(frozen=True, slots=True)
 class RecycledStep:
-    """One step: buffers first touched by it, buffers free after it, bytes live while it runs."""
+    """One step: buffers first touched by it, buffers free after it, bytes live while it runs.
+
+    Or one wave of steps, for which `id` has the ids of all.
+    """
 
     id: str
     allocated: tuple[str, ...]
@@ -40,7 +43,7 @@ def recycling(plan: Plan) -> Recycling:
     Each buffer is allocated once, `before` or at a step, and is freed at a step or `kept`. What is live
     at the last step counts as kept if the plan says so by its lifetime; anything else is freed there.
     """
-    count = len(plan.steps)
+    count = plan.duration
     buffers = [buffer for _, buffer in plan.buffers()]
     defined = _defined_first(plan)
     born: list[list[str]] = [[] for _ in range(count)]
@@ -53,7 +56,7 @@ def recycling(plan: Plan) -> Recycling:
         (kept if buffer.lifetime.outlives_iteration else dead[buffer.lifespan.end - 1]).append(buffer.id)
     live = live_curve(buffers, count)
     steps = (
-        RecycledStep(step.id, tuple(born[t]), tuple(dead[t]), live[t]) for t, step in enumerate(plan.steps)
+        RecycledStep(id_, tuple(born[t]), tuple(dead[t]), live[t]) for t, id_ in enumerate(plan.turn_ids())
     )
     return Recycling(tuple(before), tuple(kept), tuple(steps))
 

@@ -29,7 +29,8 @@ class KindBytes:
 class ArenaReport:
     """One arena at its worst step, the first at which most bytes are live.
 
-    `curve` has the live bytes of each step; `live` the buffers at `peak_step`, largest first.
+    `curve` has the live bytes of each step; `live` the buffers at `peak_step`, largest first. Where
+    steps run at the same time, a wave takes the place of a step; its id has those of its steps.
     """
 
     name: str
@@ -80,7 +81,7 @@ class MemoryMap:
 def report(plan: Plan) -> PlanReport:
     """All facts at once. O(n log n + steps) for n buffers."""
     buffers = [buffer for _, buffer in plan.buffers()]
-    steps = len(plan.steps)
+    steps = plan.duration
     kinds = tuple(_kind(kind, buffers, steps) for kind in OperandKind)
     return PlanReport(
         kinds=tuple(row for row in kinds if row.buffers),
@@ -105,7 +106,7 @@ def _kind(kind: OperandKind, buffers: Sequence[PlannedBuffer], steps: int) -> Ki
 
 
 def _arena(arena: Arena, plan: Plan) -> ArenaReport:
-    curve = live_curve(arena.buffers, len(plan.steps))
+    curve = live_curve(arena.buffers, plan.duration)
     peak = max(curve, default=0)
     step = curve.index(peak) if peak else None
     live = [b for b in arena.buffers if step is not None and b.lifespan.start <= step < b.lifespan.end]
@@ -113,7 +114,7 @@ def _arena(arena: Arena, plan: Plan) -> ArenaReport:
         name=arena.name,
         size=arena.size,
         peak_step=step,
-        peak_step_id=None if step is None else plan.steps[step].id,
+        peak_step_id=None if step is None else plan.turn_ids()[step],
         live_bytes=peak,
         live=tuple(sorted(live, key=lambda buffer: (-buffer.size, buffer.id))),
         curve=curve,
