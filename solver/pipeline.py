@@ -13,28 +13,46 @@ from types import MappingProxyType
 
 from solver.documents import graph_digest, program_digest, seal
 from solver.errors import CapacityError, InternalError, OptionsError
+from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
 from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
 from solver.liveness import analyze, analyze_blocks
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant, verify
-from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, training_program
+from solver.rewrite import Footprint, Rewriting, rewrite
+from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, singa_program, training_program
 from solver.targets import Pool, TargetPlan, TargetTenant, reference
 from solver.targets.nntrainer import nntrainer_target
 from solver.targets.onert import onert_target
+from solver.targets.singa import ALIGNMENT as SINGA_ALIGNMENT
+from solver.targets.singa import Sharing
 from solver.training import BlockProgram
 
 __all__ = ["PROGRAM", "TARGETS", "BlockProgram", "Graph", "plan", "plan_program"]
 
-TARGETS = ("reference", "onert", "nntrainer")
+TARGETS = ("reference", "onert", "nntrainer", "singa")
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM = "program"
 
 _DEFAULTS = PlanOptions()
 
+
+def _onert(graph: Graph, options: PlanOptions) -> TargetPlan:
+    return onert_target(graph, options.alignment)
+
+
+def _nntrainer(graph: Graph, options: PlanOptions) -> TargetPlan:
+    return nntrainer_target(graph, options.alignment)
+
+
+def _singa(graph: Graph, options: PlanOptions) -> TargetPlan:
+    level = Sharing.ALL if options.in_place else Sharing.DERIVATIVES_OF_SUMS
+    return analyze(singa_program(graph, level), options.alignment or SINGA_ALIGNMENT)
+
+
 #: Targets with an order of their own, which bypass the training program.
-_RUNTIMES: Mapping[str, Callable[[Graph, int | None], TargetPlan]] = MappingProxyType(
-    {"onert": onert_target, "nntrainer": nntrainer_target}
+_RUNTIMES: Mapping[str, Callable[[Graph, PlanOptions], TargetPlan]] = MappingProxyType(
+    {"onert": _onert, "nntrainer": _nntrainer, "singa": _singa}
 )
 
 #: Told the name of each stage and the seconds it took.
@@ -51,8 +69,10 @@ def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer 
     _check(options, TARGETS)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
-    target = _target(graph, options, watch)
-    return _finish(graph.name, graph_digest(graph), target, options, deadline, watch)
+    found = _rewriting(graph, options, watch)
+    target = _target(found.graph, options, watch)
+    made = _solved(graph.name, graph_digest(graph), target, options, deadline, watch)
+    return _finish(replace(made, replacements=found.applied), watch)
 
 
 def plan_program(
@@ -73,16 +93,20 @@ def plan_program(
     with watch("liveness"):
         grouped = blocks_in_waves(program, options.workers)
         target = analyze_blocks(grouped, options.alignment or reference.ALIGNMENT)
-    return _finish(program.name, program_digest(program), target, options, deadline, watch)
+    made = _solved(program.name, program_digest(program), target, options, deadline, watch)
+    return _finish(made, watch)
 
 
-def _finish(
+def _solved(
     name: str, digest: str, target: TargetPlan, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
 ) -> Plan:
     with watch("solve"):
         arenas, deterministic = _place(target, options, deadline)
     steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch, s.wave) for s in target.steps)
-    made = Plan(name, digest, options, steps, arenas, deterministic)
+    return Plan(name, digest, options, steps, arenas, deterministic)
+
+
+def _finish(made: Plan, watch: _Stopwatch) -> Plan:
     with watch("verify"):
         violations = verify(made)
     if violations:
@@ -115,11 +139,17 @@ def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
             remedy=f"Give 1 to {MAX_WORKERS}, and only 1 for runtimes with an order of their own.",
             path=("workers",),
         )
-    if options.in_place and options.target in (*_RUNTIMES, PROGRAM):
+    if options.in_place and options.target in ("onert", "nntrainer", PROGRAM):
         raise OptionsError(
             f"Target {options.target!r} says itself what is defined in place.",
             remedy="Leave it out.",
             path=("in_place",),
+        )
+    if options.rewrite and options.target in (*_RUNTIMES, PROGRAM):
+        raise OptionsError(
+            f"Target {options.target!r} runs the operations that it is given.",
+            remedy="Leave it out.",
+            path=("rewrite",),
         )
     for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
         if number is not None and number < 0:
@@ -134,10 +164,24 @@ def _check_of_program(options: PlanOptions) -> None:
             )
 
 
+def _rewriting(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> Rewriting:
+    """Replacements are judged by the bound of the whole program, under the same options."""
+
+    def footprint(candidate: Graph) -> Footprint:
+        problems = [pool.problem() for pool in _target(candidate, options, _Stopwatch(None)).pools]
+        total = sum(buffer.size for problem in problems for buffer in problem.buffers)
+        return Footprint(sum(max_load(problem).bytes for problem in problems), total)
+
+    if not options.rewrite:
+        return Rewriting(graph)
+    with watch("rewrite"):
+        return rewrite(graph, KernelArithmetic(), footprint)
+
+
 def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:
     if options.target in _RUNTIMES:
         with watch("liveness"):
-            return _RUNTIMES[options.target](graph, options.alignment)
+            return _RUNTIMES[options.target](graph, options)
     with watch("derive"):
         program = training_program(
             graph,

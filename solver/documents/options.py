@@ -59,6 +59,7 @@ class OptionFields(DocumentModel):
     update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
     workers: _Workers = Field(_DEFAULT.workers, description="Most steps that run at the same time.")
     in_place: bool = Field(_DEFAULT.in_place, description="Operands in the memory of others, where safe.")
+    rewrite: bool = Field(_DEFAULT.rewrite, description="Equivalent operations where that lowers the peak.")
 
 
 class OptionsDocument(OptionFields):

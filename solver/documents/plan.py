@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from solver.documents.read import read
 from solver.errors import PlanError
 from solver.layout.problem import Lifespan, Proof, Status
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, Tenant
+from solver.rewrite import Replacement
 from solver.training.program import Lifetime, OperandKind
 
 __all__ = [
@@ -113,6 +114,20 @@ class StepOfPlan(DocumentModel):
     wave: Natural | None = None
 
 
+class ReplacementOfPlan(DocumentModel):
+    """Operations of the graph, and `into` which it turned them before planning.
+
+    Those of one `group` were taken together; the bytes are the lower bounds before and after.
+    """
+
+    rule: Text
+    operations: _Names
+    into: _Names
+    group: Int64
+    bytes_before: Int64
+    bytes_after: Int64
+
+
 class PlanDocument(DocumentModel):
     """A memory plan. `arena_bytes` and `lower_bound` are sums over the arenas; `gap_bytes` lies between."""
 
@@ -123,6 +138,7 @@ class PlanDocument(DocumentModel):
     graph_digest: Text
     options: OptionFields
     deterministic: bool
+    replacements: Annotated[tuple[ReplacementOfPlan, ...], *FIXED_LIST] = ()
     arena_bytes: Natural
     lower_bound: Natural
     gap_bytes: Natural
@@ -179,6 +195,13 @@ def _to_plan(document: PlanDocument) -> Plan:
         arenas=tuple(_to_arena(arena, ("arenas", i)) for i, arena in enumerate(document.arenas)),
         deterministic=document.deterministic,
         digest=document.digest,
+        replacements=tuple(map(_to_replacement, document.replacements)),
+    )
+
+
+def _to_replacement(given: ReplacementOfPlan) -> Replacement:
+    return Replacement(
+        given.rule, given.operations, given.into, given.group, given.bytes_before, given.bytes_after
     )
 
 
@@ -238,7 +261,7 @@ def _to_buffer(buffer: BufferOfPlan, path: _Path) -> PlannedBuffer:
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    return {
+    found = {
         "format": FORMAT,
         "version": 1,
         "digest": plan.digest,
@@ -252,6 +275,9 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "arenas": [_arena_to_dict(arena) for arena in plan.arenas],
         "steps": [_step_to_dict(step) for step in plan.steps],
     }
+    if plan.replacements:
+        found["replacements"] = [asdict(replacement) for replacement in plan.replacements]
+    return found
 
 
 def _arena_to_dict(arena: Arena) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Self
 import numpy as np
 
 from solver.errors import PlanError
+from solver.executor.initial import initial_value
 from solver.executor.memory import Memory, in_arenas
+from solver.executor.rewritten import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Graph, Role
 from solver.plan import Plan, PlanOptions, verify
@@ -21,7 +23,7 @@ __all__ = ["Trainer", "feed", "program_of", "sequential_program"]
 
 
 def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
-    """The program that `plan` was made for. Raises PlanError when graph and plan do not belong together."""
+    """The program of a graph, rewritten as `plan` says. Raises PlanError when the two do not belong together."""
     if plan.options.target != "reference":
         raise PlanError(
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
@@ -93,8 +95,9 @@ class Trainer:
 
     def _setup(self, graph: Graph, plan: Plan, memory: Memory) -> None:
         self.graph = graph
+        subject = rewritten(graph, plan)
         self.runner = Runner(
-            graph, program_of(graph, plan), memory, scratch_budget=plan.options.scratch_budget
+            subject, program_of(subject, plan), memory, scratch_budget=plan.options.scratch_budget
         )
 
     def __enter__(self) -> Self:
@@ -124,6 +127,9 @@ class Trainer:
         Raises PlanError for operands whose memory is reused within the step.
         """
         operand = self.runner.program.operands.get(TrainingOperandIndex(name))
+        given = self.graph.operands.get(name)
+        if operand is None and given is not None and given.role in (Role.PARAMETER, Role.STATE):
+            return initial_value(given).copy()  # no step reads it, so it has no memory and never changes
         if operand is None or operand.lifetime not in (Lifetime.MAX, Lifetime.EPOCH):
             raise PlanError(
                 f"{name!r} does not outlive the training step.",

@@ -16,6 +16,7 @@ import numpy as np
 
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_arenas, on_their_own
+from solver.executor.rewritten import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of, sequential_program
 from solver.graph.types import Graph
@@ -42,10 +43,11 @@ def validate(
     violations = verify(plan)
     if violations and not run_wrong_plans:
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
-    program, budget = program_of(graph, plan), plan.options.scratch_budget
-    planned = Runner(graph, program, in_arenas(plan.arenas), scratch_budget=budget, poison=True)
+    subject, budget = rewritten(graph, plan), plan.options.scratch_budget
+    program = program_of(subject, plan)
+    planned = Runner(subject, program, in_arenas(plan.arenas), scratch_budget=budget, poison=True)
     alone = on_their_own(buffer for _, buffer in plan.buffers())
-    reference = Runner(graph, sequential_program(graph, plan), alone, scratch_budget=budget)
+    reference = Runner(subject, sequential_program(subject, plan), alone, scratch_budget=budget)
     reports = []
     with closing(planned):
         for step in range(1, steps + 1):

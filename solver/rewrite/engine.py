@@ -159,8 +159,8 @@ def replay(graph: Graph, applied: Sequence[Replacement], arithmetic: Arithmetic)
         if rule is not None:
             around = Surroundings(graph, arithmetic)
             edits = edits_of(rule, around, {one.operations[-1] for one in group if one.operations})
-        asked = [(edit.replaced, tuple(op.id for op in edit.operations)) for edit in edits]
-        if asked != [(one.operations, one.into) for one in group]:
+        held = [(group[0].rule, edit.replaced, tuple(op.id for op in edit.operations)) for edit in edits]
+        if held != [(one.rule, one.operations, one.into) for one in group]:
             raise _no_longer(group[0])
         graph = apply(graph, edits)
     return graph

@@ -1,0 +1,25 @@
+"""The graph that a plan's steps belong to: the caller's, with the replacements that the plan records."""
+
+from __future__ import annotations
+
+from solver.errors import PlanError
+from solver.executor.arithmetic import KernelArithmetic
+from solver.graph.types import Graph
+from solver.plan import Plan
+from solver.rewrite import replay
+
+__all__ = ["rewritten"]
+
+
+def rewritten(graph: Graph, plan: Plan) -> Graph:
+    """`graph` itself where the plan replaces nothing. No record is believed: every rule looks again.
+
+    Raises PlanError where a rule does not hold, and for replacements that nobody asked for.
+    """
+    if plan.replacements and not plan.options.rewrite:
+        raise PlanError(
+            "The plan replaces operations, and its options do not ask for that.",
+            remedy="Plan this graph again with this version.",
+            path=("replacements",),
+        )
+    return replay(graph, plan.replacements, KernelArithmetic())
