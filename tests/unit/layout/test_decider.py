@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -27,9 +26,9 @@ from solver.layout import (
 from solver.layout.decider import Answer, Decider, Watch, compiled_search
 from solver.layout.instance import Instance, layout_of
 from tests.support.buffers import best_peak, random_problem, tight_problem
+from tests.support.oracle import tiling
 
 ENOUGH = 10**8
-FUZZ = int(os.environ.get("ARENAPLAN_FUZZ", "0"))
 PLAIN = SolveOptions(threads=1)
 
 
@@ -41,25 +40,6 @@ def decide(problem: Problem, capacity: int, options: SolveOptions = PLAIN) -> An
         layout = layout_of(instance, decision.offsets)
         assert find_violations(replace(problem, capacity=capacity), layout) == ()
     return decision.answer
-
-
-def tiling(rng: random.Random, height: int, width: int, cuts: int) -> Problem:
-    """A rectangle cut into pieces by random cuts: the optimum is its height."""
-    pieces = [(0, width, 0, height)]
-    for _ in range(cuts):
-        s, e, low, high = pieces.pop(rng.randrange(len(pieces)))
-        if rng.random() < 0.5 and e - s > 1:
-            at = rng.randrange(s + 1, e)
-            pieces += [(s, at, low, high), (at, e, low, high)]
-        elif high - low > 1:
-            at = rng.randrange(low + 1, high)
-            pieces += [(s, e, low, at), (s, e, at, high)]
-        else:
-            pieces.append((s, e, low, high))
-    rng.shuffle(pieces)
-    return Problem(
-        tuple(Buffer(str(i), high - low, Lifespan(s, e)) for i, (s, e, low, high) in enumerate(pieces))
-    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -82,16 +62,6 @@ def test_no_rule_changes_the_answer(rule: str | None) -> None:
         for capacity in (best - 1, best, best + 1):
             expected = Answer.YES if capacity >= best else Answer.NO
             assert decide(p, capacity, replace(PLAIN, rules=rules)) is expected, (seed, capacity)
-
-
-@pytest.mark.parametrize("seed", range(FUZZ or 60))
-def test_cp_sat_agrees(seed: int) -> None:
-    rng = random.Random(seed)
-    p = tight_problem(rng) if seed % 3 else random_problem(rng, rng.randint(2, 14), 10, 20)
-    oracle = solve(p, solver="cp-sat")
-    assert oracle.status is Status.OPTIMAL
-    assert decide(p, oracle.lower_bound) is Answer.YES
-    assert decide(p, oracle.lower_bound - 1) is Answer.NO
 
 
 @pytest.mark.parametrize("seed", range(12))
