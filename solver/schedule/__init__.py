@@ -8,10 +8,11 @@ from solver.graph.nodes import graph_nodes
 from solver.liveness.use_def import verify_program, verify_reordering
 from solver.schedule.in_place import share_in_place
 from solver.schedule.order import UPDATE_MODES, updates_when_legal
+from solver.schedule.singa import singa_program
 from solver.schedule.waves import MAX_WORKERS, blocks_in_waves, in_waves
 from solver.training import TrainingProgram, derive
 
-__all__ = ["MAX_WORKERS", "UPDATE_MODES", "blocks_in_waves", "training_program"]
+__all__ = ["MAX_WORKERS", "UPDATE_MODES", "blocks_in_waves", "singa_program", "training_program"]
 
 
 def training_program(

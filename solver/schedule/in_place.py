@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from solver.graph.ops import lookup
@@ -30,12 +30,22 @@ __all__ = ["share_in_place"]
 _AFTER, _NEVER = 2**62, 2**63
 
 
-def share_in_place(program: TrainingProgram, nodes: Mapping[str, Node]) -> TrainingProgram:
+#: Whether a promise may be used in a step.
+Allowed = Callable[[TrainingStep, InPlace], bool]
+
+
+def share_in_place(
+    program: TrainingProgram, nodes: Mapping[str, Node], allowed: Allowed | None = None
+) -> TrainingProgram:
     """The same steps, and `shares` with everything that can be done in place. Linear in the touches.
 
     Decided step by step, in the execution order; with waves, what a wave touches lives at the same time.
     """
-    return replace(program, shares=_Sharing(program, nodes).run())
+    return replace(program, shares=_Sharing(program, nodes, allowed or _all).run())
+
+
+def _all(step: TrainingStep, promise: InPlace) -> bool:
+    return True
 
 
 @dataclass(slots=True, eq=False)
@@ -54,9 +64,10 @@ class _Storage:
 class _Sharing:
     """Walks through the steps once; lives for one call of `share_in_place`."""
 
-    def __init__(self, program: TrainingProgram, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, program: TrainingProgram, nodes: Mapping[str, Node], allowed: Allowed) -> None:
         self.program = program
         self.nodes = nodes
+        self.allowed = allowed
         self.shares: dict[TrainingOperandIndex, Share] = {}
         self.storages: dict[TrainingOperandIndex, _Storage] = {}
         #: Steps by time: one, or those of a wave.
@@ -85,7 +96,8 @@ class _Sharing:
         node = self.nodes.get(step.index.operation)
         if node is None or node.operation.type != step.kernel:
             return ()  # a seed, an accumulation or an update
-        return lookup(step.kernel).in_place(node)
+        promises = lookup(step.kernel).in_place(node)
+        return (promise for promise in promises if self.allowed(step, promise))
 
     def _keep(self, promise: InPlace, time: int, step: TrainingStep) -> None:
         """Let source and target of a promise share memory if the step has both and nothing forbids it."""

@@ -1,0 +1,60 @@
+"""ResNet-50 as Apache SINGA would run it: the liveness figures known for its operations, in MiB.
+
+SGD with momentum, 3 x 224 x 224, 1000 classes, float32. Parameters, momentum, running statistics and input
+are included; no context of a device and no workspace of a kernel is.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from examples.gallery import resnet
+from solver.graph import Graph
+from solver.liveness import analyze
+from solver.pipeline import plan
+from solver.plan import PlanOptions, verify
+from solver.plan.report import report
+from solver.schedule import singa_program
+from solver.targets.singa import Sharing
+
+MIB = 2**20
+BATCHES = (16, 32)
+
+#: No reuse, and the lower bound: as SINGA runs it, with Relu in place, with everything in place.
+NO_REUSE = (4556, 8820)
+BOUNDS = {Sharing.DERIVATIVES_OF_SUMS: (2074, 3953), Sharing.RELU: (1494, 2792), Sharing.ALL: (1490, 2780)}
+
+
+@pytest.fixture(scope="module", params=BATCHES)
+def network(request: pytest.FixtureRequest) -> Graph:
+    return resnet.build(request.param, depth=50, side=224, classes=1000)
+
+
+def expected(figures: tuple[int, int], graph: Graph) -> float:
+    batch = graph.operands["image"].shape[0]
+    return figures[BATCHES.index(batch)]
+
+
+def test_the_network_has_its_parameters(network: Graph) -> None:
+    assert sum(network.operands[name].type.elements for name in network.trainable) == 25_557_032
+
+
+def test_bytes_without_reuse(network: Graph) -> None:
+    made = plan(network, PlanOptions(target="singa"))
+    assert report(made).total / MIB == pytest.approx(expected(NO_REUSE, network), abs=0.6)
+
+
+@pytest.mark.parametrize("level", BOUNDS)
+def test_lower_bounds(network: Graph, level: Sharing) -> None:
+    (pool,) = analyze(singa_program(network, level), 4).pools
+    spans = [(b.lifespan.start, b.lifespan.end, b.size) for b in pool.buffers]
+    load = max(sum(size for s, e, size in spans if s <= t < e) for t, _, _ in spans)
+    assert load / MIB == pytest.approx(expected(BOUNDS[level], network), abs=0.6)
+
+
+@pytest.mark.parametrize(("in_place", "level"), [(False, Sharing.DERIVATIVES_OF_SUMS), (True, Sharing.ALL)])
+def test_the_arena_is_the_bound(network: Graph, in_place: bool, level: Sharing) -> None:
+    made = plan(network, PlanOptions(target="singa", in_place=in_place))
+    assert made.gap_bytes == 0
+    assert not verify(made)
+    assert made.arena_bytes / MIB == pytest.approx(expected(BOUNDS[level], network), abs=0.6)
