@@ -27,7 +27,7 @@ BOUNDS = {Sharing.DERIVATIVES_OF_SUMS: (2074, 3953), Sharing.RELU: (1494, 2792),
 
 @pytest.fixture(scope="module", params=BATCHES)
 def network(request: pytest.FixtureRequest) -> Graph:
-    return resnet.build(request.param, depth=50, side=224, classes=1000)
+    return resnet.build(request.param, depth=50, side=224, classes=1000).graph
 
 
 def expected(figures: tuple[int, int], graph: Graph) -> float:
