@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from service.planning import certificate_table, print_waves, summary
@@ -27,7 +28,7 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = " .:-=+*#@"
 #: Operands named at the worst step of each arena; --json has all of them.
 _MOST_NAMED: Final = 8
-#: Operations of a program that are listed one by one; --json has all of them.
+#: Operations of a program, and replacements, that are listed one by one; --json has all of them.
 _MOST_STEPS: Final = 40
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
@@ -49,6 +50,7 @@ def facts(plan: Plan) -> dict[str, Any]:
         "kinds": kinds,
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
+        "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
 
 
@@ -77,8 +79,32 @@ def render(plan: Plan, width: int | None) -> None:
             _render_arena(console, plan, arena, about)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
+    if plan.replacements:
+        console.print(_replacements(plan))
     digest = plan.digest if width >= 80 else f"{plan.digest[:16]}…"
     console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
+
+
+def _replacements(plan: Plan) -> Table:
+    """What was rewritten, with the lower bounds around each group that was taken together."""
+    first, last = plan.replacements[0], plan.replacements[-1]
+    title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
+    table = Table(title=title, title_justify="left")
+    for heading in ("rule", "operations", "now"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("bound after", justify="right")
+    for one in plan.replacements[:_MOST_STEPS]:
+        names = (_some(one.operations), _some(one.into) or "-")
+        table.add_row(one.rule, *names, f"{one.bytes_after:,}")
+    rest = len(plan.replacements) - _MOST_STEPS
+    if rest > 0:
+        table.add_row(f"{rest} more", "", "", "")
+    return table
+
+
+def _some(names: tuple[str, ...]) -> str:
+    rest = len(names) - _MOST_NAMED
+    return escape(", ".join((*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else []))))
 
 
 def _kinds(plan: Plan, found: PlanReport) -> Table:

@@ -54,6 +54,7 @@ _IDENTITIES: Mapping[str, Callable[[Node], bool]] = MappingProxyType(
     {
         **dict.fromkeys(("Cast", "Expand", "Flatten", "Pad", "Reshape", "Squeeze", "Unsqueeze"), _keeps_type),
         "Concat": _is_only_piece,
+        "Dropout": lambda node: not node.attributes["ratio"],
         "Split": lambda node: len(node.outputs) == 1,
         "Transpose": _keeps_axes,
     }
