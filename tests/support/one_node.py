@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from solver.graph.nodes import resolve
-from solver.graph.ops import lookup
+from solver.graph.ops import lookup, signature
 from solver.graph.ops.base import BackwardNeeds, Node
 from solver.graph.types import DType, Initializer, Operand, Operation, Role, TensorType
 
@@ -24,7 +24,7 @@ def node_of(type_: str, inputs: Sequence[Input], *, outputs: int = 1, **attribut
     defined = ("y", *(f"y{k}" for k in range(1, outputs)))
     operation = Operation("dense1", type_, names, defined, attributes)
     operands = {n: _operand(n, each) for n, each in zip(names, inputs, strict=True) if each is not None}
-    for output, inferred in zip(defined, lookup(type_).infer(resolve(operation, operands)), strict=True):
+    for output, inferred in zip(defined, signature(type_).infer(resolve(operation, operands)), strict=True):
         operands[output] = Operand(output, inferred, Role.INTERMEDIATE)
     return resolve(operation, operands)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from solver.errors import InternalError, UnknownOperatorError
@@ -54,7 +54,7 @@ def lookup(name: str) -> OperationType:
     """The operator called `name`. Raises UnknownOperatorError with close matches and all names."""
     found = _OPERATORS.get(name)
     if found is None:
-        raise _unknown(name)
+        raise _unknown(name, OPERATOR_NAMES)
     return found
 
 
@@ -62,12 +62,11 @@ def signature(name: str) -> Signature:
     """The operator called `name`, or the sequence that a graph unrolls. Raises like `lookup`."""
     found = _OPERATORS.get(name) or SEQUENCES.get(name)
     if found is None:
-        raise _unknown(name)
+        raise _unknown(name, sorted((*OPERATOR_NAMES, *SEQUENCES)))
     return found
 
 
-def _unknown(name: str) -> UnknownOperatorError:
-    names = sorted((*OPERATOR_NAMES, *SEQUENCES))
+def _unknown(name: str, names: Sequence[str]) -> UnknownOperatorError:
     lowered = {known.lower(): known for known in names}
     close = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3)]
     hint = f"Did you mean {' or '.join(close)}? " if close else ""

@@ -1,0 +1,147 @@
+"""Recurrent layers through time: gradients, arenas, PyTorch, and a task that takes memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.executor import Trainer, synthetic_batch, validate
+from solver.graph import DType, Graph, Operation
+from solver.graph.types import Array
+from solver.pipeline import plan
+from solver.training import OperandKind, Phase, derive
+from tests.support.graphs import Sketch
+from tests.support.sequence_graphs import GATES, classifier
+
+STEP = 1e-6
+
+GRAPHS = [
+    *(classifier(type_, learning_rate=1.0) for type_ in GATES),
+    classifier("LSTM", direction="bidirectional", layout=1, learning_rate=1.0),
+    classifier("GRU", direction="reverse", sequence={"linear_before_reset": 1}, learning_rate=1.0),
+    classifier("RNN", direction="bidirectional", sequence={"nonlinearity": "Sigmoid"}, learning_rate=1.0),
+]
+
+
+def loss_with(graph: Graph, name: str, position: int, change: float) -> float:
+    trainer = Trainer(graph, plan(graph))
+    trainer.runner.value(name).reshape(-1)[position] += change
+    return trainer.step(synthetic_batch(graph, 5, 1))
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+def test_gradients_of_weights_that_all_steps_share(graph: Graph) -> None:
+    rng = np.random.default_rng(0)
+    trainer = Trainer(graph, plan(graph))
+    before = {name: trainer.read(name) for name in graph.trainable}
+    trainer.step(synthetic_batch(graph, 5, 1))
+    for name in graph.trainable:
+        analytic = (before[name] - trainer.read(name)).reshape(-1)
+        for position in rng.choice(analytic.size, min(3, analytic.size), replace=False):
+            up, down = (loss_with(graph, name, int(position), sign * STEP) for sign in (1, -1))
+            assert analytic[position] == pytest.approx((up - down) / (2 * STEP), rel=2e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("type_", GATES)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_training_in_the_arena_is_bit_identical(type_: str, direction: str) -> None:
+    graph = classifier(type_, DType.FLOAT32, direction=direction, optimizer="Adam")
+    assert validate(graph, plan(graph), steps=3).identical
+
+
+def test_nothing_is_computed_for_a_state_that_is_given() -> None:
+    """Initial states that are constant, and frozen layers, cost no derivative."""
+    program = derive(classifier("LSTM", trainable=1))
+    steps = {str(step.index) for step in program.steps if step.index.phase is not Phase.FORWARD}
+    assert not {step for step in steps if step.startswith("one.")}
+    whole = derive(classifier("LSTM"))
+    assert "start@grad" not in {str(index) for index in whole.operands}
+
+
+def test_gradients_of_shared_weights_are_accumulated_step_by_step() -> None:
+    """One partial at a time, however long the sequence is."""
+    program = derive(classifier("RNN", steps=5))
+    partials = [o for o in program.operands.values() if o.kind is OperandKind.PARTIAL and o.origin == "w1"]
+    assert len(partials) == 4
+
+
+LONG = 12
+
+
+def recall(type_: str) -> Graph:
+    """The class is the sign of the first input; the others are noise."""
+    s = Sketch(f"recall-{type_}")
+    rows, hidden = GATES[type_] * 8, 8
+    weights = [s.parameter("w", rows, 1), s.parameter("r", rows, hidden), s.parameter("b", 2 * rows)]
+    s.operations.append(Operation("rnn", type_, (s.input("x", LONG, 16, 1), *weights), ("", "last")))
+    h = s.op("Reshape", ["last", s.integers("flat", 16, hidden)], "flat_last")
+    logits = s.op("Gemm", [h, s.parameter("v", 2, hidden), s.parameter("c", 2)], "logits", transB=1)
+    s.op("CategoricalCrossEntropy", [logits, s.label("t", 16, 2)], "loss", from_logits=1)
+    return s.graph(optimizer="Adam", learning_rate=0.02)
+
+
+def signs(rng: np.random.Generator) -> dict[str, Array]:
+    x = rng.standard_normal((LONG, 16, 1)).astype(np.float32)
+    x[0] = np.where(x[0] < 0, -2, 2)
+    return {"x": x, "t": np.eye(2, dtype=np.float32)[(x[0, :, 0] > 0).astype(int)]}
+
+
+@pytest.mark.parametrize("type_", ["LSTM", "GRU"])
+def test_what_stood_first_is_remembered(type_: str) -> None:
+    graph, rng = recall(type_), np.random.default_rng(0)
+    trainer = Trainer(graph, plan(graph))
+    losses = [trainer.step(signs(rng)) for _ in range(200)]
+    assert losses[0] > 0.6
+    assert np.mean(losses[-10:]) < 0.1
+
+
+def reordered(array: Array, order: tuple[int, ...]) -> Array:
+    """Rows of the gates in PyTorch's order."""
+    return np.concatenate([np.split(array, len(order))[i] for i in order])
+
+
+def parts(trainer: Trainer, operands: Sequence[str]) -> Iterator[Array]:
+    """W, R and both biases of each direction."""
+    values = [trainer.read(name) for name in operands]
+    for direction in zip(*(v if len(operands) > 2 else v[None] for v in values), strict=True):
+        yield from direction[:2]
+        yield from np.split(direction[2], 2) if len(direction) > 2 else ()
+
+
+@pytest.mark.parametrize(
+    ("type_", "order", "own"),
+    [
+        ("LSTM", (0, 2, 3, 1), {}),
+        ("GRU", (1, 0, 2), {"linear_before_reset": 1}),
+        ("RNN", (0,), {}),
+    ],
+)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_losses_follow_pytorch(
+    type_: str, order: tuple[int, ...], own: dict[str, Any], direction: str
+) -> None:
+    """Training steps of both layers with plain SGD, in float64."""
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    graph = classifier(type_, direction=direction, sequence=own, learning_rate=0.5)
+    trainer = Trainer(graph, plan(graph))
+    count, data = 2 if direction == "bidirectional" else 1, synthetic_batch(graph, 5, 1)
+    common = {"dtype": torch.float64}
+    one = getattr(torch.nn, type_)(3, 4, bidirectional=count == 2, **common)
+    two = getattr(torch.nn, type_)(4 * count, 2, bias=False, **common)
+    for layer, operands in ((one, ("w1", "r1", "b1")), (two, ("w2", "r2"))):
+        given = [reordered(part, order) for part in parts(trainer, operands)]
+        for parameter, value in zip(layer.parameters(), given, strict=True):
+            parameter.data = torch.tensor(value)
+    start = torch.tensor(trainer.read("start"))
+    state = (start, torch.zeros_like(start)) if type_ == "LSTM" else start
+    optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], lr=0.5)
+    for _ in range(4):
+        last = two(one(torch.tensor(data["x"]), state)[0])[0][-1]
+        loss = torch.nn.functional.cross_entropy(last, torch.tensor(data["t"]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert trainer.step(data) == pytest.approx(loss.item(), rel=1e-9)
