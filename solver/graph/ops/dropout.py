@@ -14,12 +14,21 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from solver.graph.ops._shared import bad_attribute, same_floating
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.base import (
+    ELEMENTWISE,
+    Attribute,
+    BackwardNeeds,
+    InPlace,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.types import DType, TensorType
 
 __all__ = ["BLOCK", "OPERATORS"]
 
-#: Elements at a time, an even number: five arrays of 64 KiB or less in float32, all in the second-level cache.
+#: Elements at a time, an even number: five arrays of 64 KiB or less in float32 stay in the cache.
 BLOCK = 16 * 1024
 
 
@@ -36,6 +45,9 @@ class _Dropout(OperationType):
         if not node.attributes["ratio"] < 1:
             raise bad_attribute(node, "ratio", "must be less than 1")
         return (node.input(0),)
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return ELEMENTWISE
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         """Two elements take one integer of 64 bits; `words` are integers of the size of an element."""

@@ -8,7 +8,7 @@ Neg                    it reads neither
 from __future__ import annotations
 
 from solver.graph.ops._elementwise import MASK, Elementwise
-from solver.graph.ops.base import BackwardNeeds, Node, OperationType
+from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
 
 __all__ = ["OPERATORS"]
 
@@ -44,6 +44,10 @@ class _Erf(_OfInput):
     """The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to X."""
 
     name = "Erf"
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        """Not forward: the kernel takes the sign of X after it has written Y."""
+        return (InPlace("dy0", "dx0"),)
 
     def forward_blocks(self, node: Node) -> tuple[str, ...]:
         return ("square", "inner", "work", MASK)
