@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from solver.executor import Trainer, synthetic_batch
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import Graph, OptimizerSpec
+from solver.graph import Array, Graph, OptimizerSpec
 from solver.layout import max_load
 from solver.liveness import analyze
 from solver.pipeline import plan
 from solver.rewrite import RULES, Footprint, Rewriting, rewrite
 from solver.schedule import training_program
 
-__all__ = ["everywhere", "footprint", "gradients", "only", "same_training", "types", "weight"]
+__all__ = ["everywhere", "footprint", "gradients", "only", "outputs", "same_training", "types", "weight"]
 
 
 def footprint(graph: Graph) -> Footprint:
@@ -49,7 +48,7 @@ def weight(graph: Graph) -> int:
     return sum(1 if operation.type == "Reshape" else 2 for operation in graph.operations)
 
 
-def gradients(graph: Graph) -> tuple[float, dict[str, np.ndarray]]:
+def gradients(graph: Graph) -> tuple[float, dict[str, Array]]:
     """Loss and gradients of one plain step of gradient descent, from the graph's first values."""
     plain = replace(graph, optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
     trainer = Trainer(plain, plan(plain))
@@ -58,21 +57,21 @@ def gradients(graph: Graph) -> tuple[float, dict[str, np.ndarray]]:
     return loss, {name: before[name] - trainer.read(name) for name in plain.trainable}
 
 
+def outputs(graph: Graph) -> dict[str, Array]:
+    """The outputs of the first step."""
+    trainer = Trainer(graph, plan(graph))
+    trainer.step(synthetic_batch(graph, 5, 1))
+    return {name: trainer.read(name) for name in graph.outputs}
+
+
 def same_training(before: Graph, after: Graph, *, bitwise: bool = False, rtol: float = 1e-5) -> None:
     """Loss and every gradient agree, bit for bit or to `rtol` of the largest element."""
     (loss, old), (other_loss, new) = gradients(before), gradients(after)
     assert old.keys() == new.keys()
-    for name, (one, other) in _pairs([("loss", np.array(loss), np.array(other_loss))], old, new):
+    old["loss"], new["loss"] = np.array(loss), np.array(other_loss)
+    for name, one in old.items():
         if bitwise:
-            assert one.tobytes() == other.tobytes(), name
+            assert one.tobytes() == new[name].tobytes(), name
         else:
             scale = max(float(np.abs(one).max()), 1e-30)
-            np.testing.assert_allclose(other, one, rtol=rtol, atol=rtol * scale, err_msg=name)
-
-
-def _pairs(
-    first: Iterable[tuple[str, np.ndarray, np.ndarray]],
-    old: dict[str, np.ndarray],
-    new: dict[str, np.ndarray],
-) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    return [(name, (a, b)) for name, a, b in first] + [(name, (old[name], new[name])) for name in old]
+            np.testing.assert_allclose(new[name], one, rtol=rtol, atol=rtol * scale, err_msg=name)
