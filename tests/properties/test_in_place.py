@@ -1,0 +1,137 @@
+"""Whatever the graph: what is planned in place trains to the same bits, in no more memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.executor import validate
+from solver.graph import Graph, Initializer
+from solver.pipeline import plan
+from solver.plan import Plan, PlanOptions, verify
+from tests.support.graphs import Sketch
+
+#: Of the same shape as their operand; half of them read their input in the backward step.
+_UNARY: Sequence[tuple[str, dict[str, Any]]] = (
+    ("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("HardSigmoid", {}), ("Gelu", {}), ("Swish", {}),
+    ("HardSwish", {}), ("Elu", {}), ("LeakyRelu", {"alpha": -0.5}), ("Neg", {}), ("Softmax", {}),
+    ("Dropout", {"ratio": 0.25}), ("Abs", {}), ("Erf", {}),
+)  # fmt: skip
+_BINARY = ("Add", "Sub", "Mul", "Add")
+_ACTIVATIONS = ("None", "None", "Relu", "Tanh")
+
+
+class _Growing:
+    """A sketch that grows by one random operation at a time; every value has 12 elements an example."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.batch = draw(st.integers(1, 3))
+        self.s = Sketch("random")
+        self.weights: list[str] = []
+        self.flat = [self.gemm(self.s.input("x", self.batch, 12))]
+        self.unread = [*self.flat]
+
+    def name(self) -> str:
+        return f"y{len(self.s.operations)}"
+
+    def some(self) -> str:
+        found = self.draw(st.sampled_from(self.flat))
+        self.unread = [name for name in self.unread if name != found]
+        return found
+
+    def add(self, name: str) -> str:
+        self.flat.append(name)
+        self.unread.append(name)
+        return name
+
+    def gemm(self, x: str) -> str:
+        if not self.weights or self.draw(st.booleans()):
+            weight = self.s.parameter(f"w{len(self.weights)}", 12, 12)
+            self.weights.append(weight)
+        else:
+            weight = self.draw(st.sampled_from(self.weights))
+        return self.s.op("Gemm", [x, weight], self.name())
+
+    def unary(self, x: str) -> str:
+        type_, attributes = self.draw(st.sampled_from(_UNARY))
+        return self.s.op(type_, [x], self.name(), **attributes)
+
+    def binary(self, x: str) -> str:
+        activation = self.draw(st.sampled_from(_ACTIVATIONS))
+        type_ = self.draw(st.sampled_from(_BINARY))
+        return self.s.op(type_, [x, self.some()], self.name(), activation=activation)
+
+    def viewed(self, x: str) -> str:
+        """To three axes, perhaps through something, and back."""
+        shape = self.s.integers(f"shape{len(self.s.operations)}", self.batch, 3, 4)
+        y = self.s.op("Reshape", [x, shape], self.name())
+        if self.draw(st.booleans()):
+            y = self.unary(y)
+        return self.s.op("Flatten", [y], self.name())
+
+    def normalised(self, x: str) -> str:
+        at = len(self.s.operations)
+        scale = self.s.parameter(f"scale{at}", 12, initializer=Initializer("ones"))
+        return self.s.op("LayerNormalization", [x, scale, self.s.parameter(f"shift{at}", 12)], self.name())
+
+    def step(self) -> None:
+        kinds: list[Callable[[str], str]] = [
+            self.gemm, self.unary, self.unary, self.binary, self.binary, self.viewed, self.normalised,
+        ]  # fmt: skip
+        self.add(self.draw(st.sampled_from(kinds))(self.some()))
+
+    def graph(self) -> Graph:
+        total, *rest = self.unread
+        for name in rest:
+            total = self.s.op("Add", [total, name], self.name())
+        outputs = self.draw(st.lists(st.sampled_from(self.flat), max_size=2, unique=True))
+        self.s.op("MeanSquaredError", [total, self.s.label("t", self.batch, 12)], "loss")
+        momentum = self.draw(st.sampled_from([0.0, 0.9]))
+        return self.s.graph(trainable=self.trainable(), outputs=tuple(outputs), momentum=momentum)
+
+    def trainable(self) -> Any:
+        """All, or the last few: the front is then run forward only."""
+        return self.draw(st.sampled_from(["all", "all", 1, 2]))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    growing = _Growing(draw)
+    for _ in range(draw(st.integers(1, 8))):
+        growing.step()
+    return growing.graph()
+
+
+def _tenants(made: Plan) -> int:
+    return sum(len(buffer.tenants) for _, buffer in made.buffers())
+
+
+@settings(max_examples=120, deadline=None)
+@given(graphs(), st.sampled_from([1, 1, 1, 3]), st.sampled_from(["immediate", "end"]))
+def test_training_in_place_is_bit_identical_and_takes_no_more_memory(
+    graph: Graph, workers: int, update: str
+) -> None:
+    made = plan(graph, PlanOptions(in_place=True, workers=workers, update=update))
+    assert verify(made) == ()
+    assert validate(graph, made, steps=2).identical
+    assert made.lower_bound <= plan(graph, PlanOptions(workers=workers, update=update)).lower_bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_most_graphs_have_something_to_share(graph: Graph) -> None:
+    """Otherwise the property above would hold for want of anything to go wrong."""
+    kinds = {operation.type for operation in graph.operations}
+    if kinds & {"Flatten", "Reshape"}:
+        assert _tenants(plan(graph, PlanOptions(in_place=True)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(), st.booleans())
+def test_every_graph_can_be_planned_for_singa(graph: Graph, in_place: bool) -> None:
+    made = plan(graph, PlanOptions(target="singa", in_place=in_place))
+    assert verify(made) == ()
