@@ -1,27 +1,21 @@
-"""Kernels that choose elements by a condition or by an index.
-
-The derivative of a Gather is a loop over the indices, one addition of a row each: `np.add.at` would
-do them one element at a time, and sorting or counting the indices would allocate. Its cost is a pass
-over the data for the zeros, and a microsecond and a row for each index.
-"""
+"""Kernels that choose elements by a condition or by an index."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from solver.errors import GraphError
 from solver.executor.kernels._blocks import Step, bound, flat_blocks, present, run_all, with_small_buffers
 from solver.executor.kernels._broadcast import Parts, broadcast_backward
+from solver.executor.kernels._scatter import add_groups, add_rows
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.selection import Rows, gathered_rows
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]
-
-#: Indices that are turned into Python's integers at a time, so that they take a few KiB.
-_LISTED = 512
 
 
 # --------------------------------------------------------------------------------------------- where
@@ -102,19 +96,9 @@ def _gather_backward(call: Call) -> Step:
         source, target = source[:, 0], target[:, 0]
     steps: list[Step] = [bound(dx.fill, 0)]
     for places, index, prepare in _indices(call, rows):
-        steps += [prepare, _add_rows(index, source[places], target)]
-    return run_all(steps)
-
-
-def _add_rows(index: Array, source: Array, target: Array) -> Callable[[], None]:
-    def run() -> None:
-        for start in range(0, index.size, _LISTED):
-            numbers = index[start : start + _LISTED].tolist()
-            for number, row in zip(numbers, source[start : start + _LISTED], strict=True):
-                into = target[number]
-                np.add(into, row, out=into)
-
-    return run
+        add = partial(add_groups, scratch=call.scratch) if rows.group else add_rows
+        steps += [prepare, add(index, source[places], target)]
+    return with_small_buffers(run_all(steps))
 
 
 KERNELS: Mapping[str, Kernels] = {

@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import axis_in_range, block, broadcast_shape
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
+from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Rows", "gathered_rows"]
+
+#: Rows of this many elements take as long to add as the call that adds one; a few calls need no groups.
+_WIDE, _FEW = 256, 32
+#: Rows of a group: what is told apart in a group is a few arrays of as many integers, 8 KiB each.
+_GROUP = 1024
 
 
 class _Where(OperationType):
@@ -51,6 +56,16 @@ class Rows:
     inner: int
     picked: int
 
+    @property
+    def group(self) -> int:
+        """How many rows of dY the backward step treats at a time; 0 where one addition a row costs no more.
+
+        That is so where rows are wide or few, or have an outer axis, over which one addition goes.
+        """
+        if self.outer > 1 or self.inner > _WIDE or self.picked < _FEW:
+            return 0
+        return min(self.picked, _GROUP, BLOCK_ELEMENTS // self.inner)
+
 
 def gathered_rows(node: Node) -> Rows:
     """Sizes of a Gather."""
@@ -65,7 +80,7 @@ class _Gather(OperationType):
 
     Indices (input 1) are integers of any role, also computed ones; negative ones count from the end.
     What lies outside is an error of the step that meets it. The derivative is dense: zeros, and each row
-    of dY added where it came from, in the order of the indices, so that it repeats bit for bit.
+    of dY added where it came from, in an order that the indices alone decide, so that it repeats bit for bit.
     """
 
     name = "Gather"
@@ -83,7 +98,13 @@ class _Gather(OperationType):
         return (block("index", node.input(1).elements, DType.INT64),)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        return BackwardNeeds(inputs=frozenset({1}), scratch=self.forward_scratch(node))
+        """Where rows are grouped: the sorted indices, where each stood, and twice the rows of a group."""
+        rows, requests = gathered_rows(node), self.forward_scratch(node)
+        if rows.group:
+            dtype = node.input(0).dtype
+            requests += (block("order", rows.picked, DType.INT64),)
+            requests += tuple(scratch(name, (rows.group, rows.inner), dtype) for name in ("rows", "sums"))
+        return BackwardNeeds(inputs=frozenset({1}), scratch=requests)
 
 
 OPERATORS: tuple[OperationType, ...] = (_Where(), _Gather())

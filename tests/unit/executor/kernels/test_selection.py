@@ -106,6 +106,33 @@ def test_gather_of_many_blocks(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(operation.backward(dy, 0)[0], expected)
 
 
+#: How often an index repeats: hardly ever, now and then, in long runs, always.
+REPEATS = [10_000, 500, 7, 1]
+
+
+@pytest.mark.parametrize("width", [1, 3, 256, 257])
+@pytest.mark.parametrize("size", REPEATS)
+@pytest.mark.parametrize("picked", [31, 32, 2500])
+def test_rows_added_in_groups(width: int, size: int, picked: int) -> None:
+    """Against one addition after the other, exactly: the sums of small integers have no rounding."""
+    index = np.random.default_rng(4).integers(-size, size, picked)
+    operation = OneOperation("Gather", [normal(size, width), index])
+    dy = np.random.default_rng(5).integers(-3, 4, (picked, width)).astype(np.float64)
+    expected = np.zeros((size, width))
+    np.add.at(expected, index, dy)
+    np.testing.assert_array_equal(operation.backward(dy, 0)[0], expected)
+
+
+def test_runs_of_every_length() -> None:
+    """Index k repeats k times, in any order."""
+    index = np.random.default_rng(6).permutation(np.repeat(np.arange(60), np.arange(60)))
+    dy = np.random.default_rng(7).integers(-3, 4, (index.size, 5)).astype(np.float64)
+    expected = np.zeros((60, 5))
+    np.add.at(expected, index, dy)
+    found = OneOperation("Gather", [normal(60, 5), index]).backward(dy, 0)[0]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_rows_that_no_index_names_get_zeros() -> None:
     found = OneOperation("Gather", [normal(5, 2), np.array([3, 1, 3])]).backward(np.ones((3, 2)), 0)[0]
     assert found.tolist() == [[0, 0], [1, 1], [0, 0], [2, 2], [0, 0]]
@@ -135,7 +162,15 @@ def test_where_allocates_nothing_of_tensor_size(
 
 @pytest.mark.parametrize("index_type", ["int32", "int64"])
 @pytest.mark.parametrize(
-    ("data", "picked", "axis"), [((1000, 64), 40_000, 0), ((30, 100, 50), 200, 1), ((50, 100), 40_000, 1)]
+    ("data", "picked", "axis"),
+    [
+        ((1000, 64), 40_000, 0),
+        ((20, 8), 40_000, 0),
+        ((90_000, 2), 40_000, 0),
+        ((60, 300), 9_000, 0),
+        ((30, 100, 50), 200, 1),
+        ((50, 100), 40_000, 1),
+    ],
 )
 def test_gather_allocates_nothing_of_tensor_size(
     data: tuple[int, ...], picked: int, axis: int, index_type: str

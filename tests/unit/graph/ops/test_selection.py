@@ -101,4 +101,20 @@ def test_gather_reads_the_indices_alone() -> None:
     assert lookup("Gather").differentiable(node) == {0}
     inputs, outputs, needs = needs_of("Gather", [(10, 4), integers(300, 300)], (0,))
     assert (inputs, outputs) == ({1}, set())
-    assert [request.type for request in needs.scratch] == [TensorType((BLOCK_ELEMENTS,), DType.INT64)]
+    whole = TensorType((BLOCK_ELEMENTS,), DType.INT64)
+    group = TensorType((1024, 4), DType.FLOAT32)
+    assert [request.type for request in needs.scratch] == [whole, whole, group, group]
+
+
+@pytest.mark.parametrize(
+    ("data", "picked", "axis", "group"),
+    [
+        *(((9, 256), 50_000, 0, 128), ((9, 2), 50_000, 0, 1024), ((9,), 40, 0, 40)),
+        *(((9, 257), 50_000, 0, 0), ((9, 4), 31, 0, 0), ((2, 9, 4), 50_000, 1, 0), ((1, 9, 4), 100, 1, 100)),
+    ],
+)
+def test_narrow_rows_are_added_in_groups(data: tuple[int, ...], picked: int, axis: int, group: int) -> None:
+    node = node_of("Gather", [data, integers(picked)], axis=axis)
+    assert gathered_rows(node).group == group
+    names = [request.name for request in lookup("Gather").backward(node, frozenset({0})).scratch]
+    assert names == (["index", "order", "rows", "sums"] if group else ["index"])
