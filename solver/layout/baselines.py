@@ -247,7 +247,7 @@ class Skyline(_AbovePins):
     name = "skyline"
 
     def offsets(self, padded: Instance, problem: Problem, deadline: Deadline) -> Integers | None:
-        return None if deadline.expired else lowest_plateau(padded, "lifetime", MAX_BYTES)
+        return None if deadline.expired else lowest_plateau(padded, "lifetime", MAX_BYTES, deadline)
 
 
 #: Placements between two looks at the deadline.

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,8 +20,9 @@ import numpy as np
 from solver.layout.greedy import greedy_portfolio
 from solver.layout.instance import FREE, Instance, Integers, layout_of
 from solver.layout.load import max_load
+from solver.layout.options import SolveOptions
 from solver.layout.outcome import settle
-from solver.layout.problem import Deadline, Layout, Outcome, Problem
+from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -32,6 +37,10 @@ SEED: Final = 1
 
 #: The search interleaves this many strategies in one thread, which keeps it deterministic.
 WORKERS: Final = 8
+
+#: Seconds between looks at the deadline, and how many such pauses CP-SAT has to stop in.
+TICK: Final = 0.005
+GRACE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +69,23 @@ def representable(instance: Instance, peak: int) -> bool:
 
 
 class _Model:
-    """Minimise the peak. Offsets count in `grid` bytes, the peak in `unit` bytes."""
+    """Minimise the peak, down to `enough`. Offsets count in `grid` bytes, the peak in `unit` bytes."""
 
-    def __init__(self, instance: Instance, incumbent: Layout, bound: int) -> None:
+    def __init__(
+        self, instance: Instance, incumbent: Layout, bound: int, enough: int, deadline: Deadline
+    ) -> None:
+        """Raises TimeoutError once the deadline has passed."""
         from ortools.sat.python import cp_model
 
-        self._instance, self._incumbent = instance, incumbent
+        self._instance, self._incumbent, self._deadline = instance, incumbent, deadline
         self._grid = _grid(instance)
         self._unit = math.gcd(self._grid, *instance.exact.tolist())
         self._model = cp_model.CpModel()
         self._variables = [self._variable(i) for i in range(len(instance))]
         self._offsets = [self._stride(i) * x for i, x in enumerate(self._variables)]
-        lowest, highest = -(-bound // self._unit), incumbent.peak // self._unit
+        lowest, highest = -(-max(bound, enough) // self._unit), incumbent.peak // self._unit
+        # A peak that nothing below was asked for proves nothing.
+        self._given = lowest * self._unit if enough > bound else 0
         self._peak = self._model.new_int_var(lowest, highest, "peak")
         self._no_overlap()
         self._below_peak()
@@ -80,6 +94,7 @@ class _Model:
 
     def _variable(self, i: int) -> cp_model.IntVar:
         """How many strides (see `_stride`) lie below the buffer; a constant where it is pinned."""
+        self._check()
         pin, stride = int(self._instance.offset[i]), self._stride(i) * self._grid
         if pin != FREE:
             return self._model.new_constant(pin // stride)
@@ -90,10 +105,15 @@ class _Model:
         """The alignment in grid units, where it asks for more than the grid gives."""
         return max(1, int(self._instance.alignment[i]) // self._grid)
 
+    def _check(self) -> None:
+        if self._deadline.expired:
+            raise TimeoutError
+
     def _no_overlap(self) -> None:
         model, instance = self._model, self._instance
         spans, ranges = [], []
         for i, offset in enumerate(self._offsets):
+            self._check()
             start, width = int(instance.start[i]), int(instance.end[i] - instance.start[i])
             spans.append(model.new_fixed_size_interval_var(start, width, f"span {i}"))
             size = int(instance.size[i]) // self._grid
@@ -112,51 +132,103 @@ class _Model:
             if self._instance.offset[i] == FREE:
                 self._model.add_hint(self._variables[i], offset // (self._stride(i) * self._grid))
 
-    def solve(self, deadline: Deadline, work: float) -> Refinement:
-        """`work` is CP-SAT's deterministic time; rectangles cost it many times that in seconds."""
+    def solve(self, work: float, seed: int, calls: SimpleQueue[Callable[[], None]]) -> Refinement:
+        """`work` is CP-SAT's deterministic time; rectangles cost it many times that in seconds.
+
+        Puts into `calls` what stops it.
+        """
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
-        solver.parameters.random_seed = SEED
+        solver.parameters.random_seed = seed % 2**31
         solver.parameters.num_workers = WORKERS
         solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = work
-        solver.parameters.max_time_in_seconds = min(deadline.remaining, 1e9)
+        solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
+        calls.put(solver.stop_search)
         status = solver.solve(self._model)
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         layout = self._incumbent
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             found = layout_of(self._instance, self._offsets_of(solver))
             layout = min(layout, found, key=lambda candidate: candidate.peak)
-        proved = layout.peak if status == cp_model.OPTIMAL else 0
-        return Refinement(layout, proved, cut=not finished and deadline.expired)
+        proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
+        return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
     def _offsets_of(self, solver: cp_model.CpSolver) -> Integers:
         return np.array([solver.value(offset) * self._grid for offset in self._offsets], dtype=np.int64)
 
 
-def refine(instance: Instance, incumbent: Layout, bound: int, deadline: Deadline, work: float) -> Refinement:
-    """Improve on the incumbent until proved optimal, or until work or wall time is spent."""
-    if deadline.expired or not representable(instance, incumbent.peak):
+def refine(
+    instance: Instance,
+    incumbent: Layout,
+    bound: int,
+    deadline: Deadline,
+    work: float,
+    seed: int = SEED,
+    enough: int = 0,
+) -> Refinement:
+    """Improve on the incumbent until optimal, below `enough` bytes, or until work or wall time is spent.
+
+    CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
+    does not at once: loading it, or building its model, hears of nothing.
+    """
+    if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak):
         return Refinement(incumbent, 0, cut=deadline.expired)
-    return _Model(instance, incumbent, bound).solve(deadline, work)
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    answer: Future[Refinement] = Future()
+
+    def run() -> None:
+        try:
+            model = _Model(instance, incumbent, bound, enough, deadline)
+            answer.set_result(model.solve(work, seed, calls))
+        except TimeoutError:
+            answer.set_result(Refinement(incumbent, 0, cut=True))
+        except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
+            answer.set_exception(error)
+
+    Thread(target=run).start()  # no daemon: the interpreter must not end under CP-SAT
+    while not answer.done() and deadline.remaining > 0:
+        wait((answer,), min(TICK, deadline.remaining))
+    stopped = answer.result() if answer.done() else _stopped(answer, calls)
+    return Refinement(incumbent, 0, cut=True) if stopped is None else stopped
 
 
+def _stopped(answer: Future[Refinement], calls: SimpleQueue[Callable[[], None]]) -> Refinement | None:
+    """What it has when it stops at once; None if it does not."""
+    stop: Callable[[], None] | None = None
+    for _ in range(GRACE):
+        if stop is None and not calls.empty():
+            stop = calls.get()
+        if stop is not None:
+            stop()
+        if wait((answer,), TICK).done:
+            return answer.result()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class CpSat:
     """CP-SAT by itself, started from the greedy portfolio. Exact with pins and any alignment."""
 
-    name = "cp-sat"
+    options: SolveOptions = field(default_factory=SolveOptions)
+    name: str = "cp-sat"
 
     #: Deterministic time, which this model undercharges: of the order of half a minute.
-    work = 1.0
+    work: float = 1.0
+
+    def configured(self, options: SolveOptions) -> LayoutSolver:
+        return replace(self, options=options)
 
     def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
-        layout = incumbent or greedy_portfolio(instance, bound.bytes, deadline).layout
+        enough = self.options.enough(bound.bytes, problem.capacity)
+        layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
         result = Refinement(layout, 0, cut=False)
-        if layout.peak > bound.bytes:
-            result = refine(instance, layout, bound.bytes, deadline, self.work)
+        if layout.peak > enough:
+            seed = SEED + self.options.seed
+            result = refine(instance, layout, bound.bytes, deadline, self.work, seed, enough)
         return settle(
             problem,
             result.layout,

@@ -54,7 +54,8 @@ def solve(
     impossible = _trivial(problem)
     if impossible is not None:
         return impossible
-    outcome = _chosen(solver, options).solve(problem, deadline or Deadline(), incumbent)
+    until = (deadline or Deadline()).or_when(options.cancel if options else None)
+    outcome = _chosen(solver, options).solve(problem, until, incumbent)
     return _within_capacity(problem, _checked(problem, outcome))
 
 

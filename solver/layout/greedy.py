@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -242,7 +242,7 @@ def greedy_portfolio(
 
 def _one_by_one(instance: Instance, bound: int, deadline: Deadline, attempts: int | None) -> GreedyResult:
     best: GreedyResult | None = None
-    for name, attempt in islice(_attempts(instance), attempts):
+    for name, attempt in islice(_attempts(instance, deadline), attempts):
         if best is not None and deadline.expired:
             return GreedyResult(best.layout, best.order, cut=True)
         limit = MAX_BYTES if best is None else best.layout.peak - 1
@@ -250,13 +250,15 @@ def _one_by_one(instance: Instance, bound: int, deadline: Deadline, attempts: in
         if offsets is not None:
             best = GreedyResult(layout_of(instance, offsets), name, cut=False)
             if best.layout.peak <= bound:
-                break
+                return best
     if best is None:
         raise ValueError("no attempt was made")
-    return best
+    return replace(best, cut=deadline.expired)
 
 
-def _attempts(instance: Instance) -> Iterator[tuple[str, Callable[[int], Integers | None]]]:
+def _attempts(
+    instance: Instance, deadline: Deadline
+) -> Iterator[tuple[str, Callable[[int], Integers | None]]]:
     """Attempts by name, cheap and promising first: each gives offsets within a limit, or None."""
     by_name = orders(instance)
     first = FIRST_FIT_ORDERS if len(instance) < SOFTER_FROM else LARGE_ORDERS
@@ -268,7 +270,7 @@ def _attempts(instance: Instance) -> Iterator[tuple[str, Callable[[int], Integer
         yield from (placed(name, fit) for name in names)
     if not (instance.pinned or instance.misaligning or len(instance) * instance.sections > SKYLINE_WORK):
         for rule in RULES:
-            yield f"{rule}, skyline", partial(lowest_plateau, instance, rule)
+            yield f"{rule}, skyline", partial(lowest_plateau, instance, rule, deadline=deadline)
     for fit, names in ((first_fit, first), (best_fit, BEST_FIT_ORDERS)):
         yield from (placed(name, fit) for name in by_name if name not in names)
 

@@ -22,6 +22,9 @@ GOOD_ENOUGH: Final = 2000
 
 _THREADS: Final = 2
 
+#: Seconds between looks at the deadline.
+TICK: Final = 0.01
+
 
 def race(
     instance: Instance,
@@ -55,8 +58,8 @@ def _supervise(
     runs: list[_Run], futures: list[Future[Layout | None]], deadline: Deadline, *, spare_first: bool
 ) -> bool:
     """Wait; when the deadline passes, cancel what still runs and say so."""
-    remaining = deadline.remaining
-    late = wait(futures, None if remaining == float("inf") else remaining).not_done
+    while (late := wait(futures, min(TICK, deadline.remaining)).not_done) and not deadline.expired:
+        pass
     for run, future in islice(zip(runs, futures, strict=True), int(spare_first), None):
         if future in late:
             run.cancel()

@@ -62,6 +62,10 @@ class SolveOptions:
     says that it is not deterministic. The search stops at a gap of `target_gap` (a fraction), and
     where `fit` is set as soon as the capacity is met. `cancel` ends it within 50 ms; `progress` is
     called in the caller's thread. Raises OptionsError where a number is out of range.
+
+    Every solver heeds `cancel`. The portfolio heeds all the rest; of the others that search,
+    "branch-and-bound" heeds all but the threads and the race, which one search cannot have, "search" and
+    "cp-sat" `seed`, `target_gap` and `fit`: their work has units of its own. Planners have nothing to choose.
     """
 
     work: int | None = DEFAULT_WORK
@@ -83,6 +87,11 @@ class SolveOptions:
             raise OptionsError(f"There cannot be {self.threads} threads.", remedy="Give 1 or more.")
         if not 0 <= self.target_gap < float("inf"):
             raise OptionsError(f"The gap {self.target_gap} is no fraction.", remedy="Give 0 or more.")
+
+    def enough(self, bound: int, capacity: int | None) -> int:
+        """The peak (bytes) at which a search may stop, with this lower bound."""
+        goal = capacity or 0 if self.fit else 0
+        return max(goal, bound + int(bound * self.target_gap))
 
     @property
     def cancelled(self) -> bool:

@@ -7,9 +7,10 @@ Sizes, offsets and peaks are exact Python integers in bytes. Lifespans are half-
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from threading import Event
+from typing import Protocol, Self
 
 __all__ = [
     "MAX_BYTES",
@@ -106,17 +107,31 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When to stop: `at` is a `time.monotonic` instant, ``None`` for no limit by wall time."""
+    """When to stop: at the `time.monotonic` instant `at`, or as soon as `cancel` is set by any thread.
+
+    ``None`` in both places: never. Everything that searches looks at it every few milliseconds.
+    """
 
     at: float | None = None
+    cancel: Event | None = None
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
         return cls(None if seconds is None else time.monotonic() + seconds)
 
+    def or_when(self, cancel: Event | None) -> Self:
+        """The same, and when this event is set; an event that was there gives way."""
+        return self if cancel is None else replace(self, cancel=cancel)
+
+    @property
+    def cancelled(self) -> bool:
+        return self.cancel is not None and self.cancel.is_set()
+
     @property
     def remaining(self) -> float:
         """Seconds left, never negative; infinity without a limit."""
+        if self.cancelled:
+            return 0.0
         return float("inf") if self.at is None else max(0.0, self.at - time.monotonic())
 
     @property

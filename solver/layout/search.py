@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -18,8 +18,9 @@ import numpy as np
 from solver.layout.greedy import first_fit, greedy_portfolio, place_until
 from solver.layout.instance import Instance, layout_of
 from solver.layout.load import max_load
+from solver.layout.options import SolveOptions
 from solver.layout.outcome import settle
-from solver.layout.problem import Deadline, Layout, Outcome, Problem
+from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
 from solver.layout.reduce import peel
 
 __all__ = ["Improvement", "LocalSearch", "improve"]
@@ -42,10 +43,10 @@ class Improvement:
 class _Walk:
     """The order walked from, the best layout so far and what it aims at."""
 
-    def __init__(self, instance: Instance, layout: Layout, bound: int) -> None:
+    def __init__(self, instance: Instance, layout: Layout, bound: int, seed: int) -> None:
         self.layout = layout
         self._instance, self._bound = instance, bound
-        self._random = random.Random(SEED)
+        self._random = random.Random(SEED + seed)
         self._tail = _peeled(instance, bound)
         self._low = True
         self.restart()
@@ -79,14 +80,16 @@ def _peeled(instance: Instance, bound: int) -> list[int]:
     return [int(i) for i in peel(instance, bound)[1]]
 
 
-def improve(instance: Instance, layout: Layout, bound: int, work: int, deadline: Deadline) -> Improvement:
+def improve(
+    instance: Instance, layout: Layout, bound: int, work: int, deadline: Deadline, seed: int = 0
+) -> Improvement:
     """At most about `work` placements more; stops at the bound. The same input gives the same layout.
 
     Does nothing where the work would not suffice for one pass.
     """
     if len(instance) > work:
         return Improvement(layout, cut=False)
-    walk, failures = _Walk(instance, layout, bound), 0
+    walk, failures = _Walk(instance, layout, bound, seed), 0
     while work > 0 and walk.layout.peak > bound:
         if deadline.expired:
             return Improvement(walk.layout, cut=True)
@@ -99,17 +102,25 @@ def improve(instance: Instance, layout: Layout, bound: int, work: int, deadline:
     return Improvement(walk.layout, cut=False)
 
 
+#: Placements; each takes about 20 microseconds among a few hundred buffers.
+WORK: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
 class LocalSearch:
     """The portfolio of orders, then local search among orders."""
 
-    name = "search"
+    options: SolveOptions = field(default_factory=SolveOptions)
+    work: int = WORK
+    name: str = "search"
 
-    #: Placements; each takes about 20 microseconds among a few hundred buffers.
-    work = 200_000
+    def configured(self, options: SolveOptions) -> LayoutSolver:
+        return replace(self, options=options)
 
     def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
-        layout = incumbent or greedy_portfolio(instance, bound.bytes, deadline).layout
-        result = improve(instance, layout, bound.bytes, self.work, deadline)
+        enough = self.options.enough(bound.bytes, problem.capacity)
+        layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
+        result = improve(instance, layout, enough, self.work, deadline, self.options.seed)
         return settle(problem, result.layout, bound, self.name, began, deterministic=not result.cut)

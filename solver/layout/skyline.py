@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from solver.layout.instance import FREE, Instance, Integers
+from solver.layout.problem import Deadline
 
 __all__ = ["RULES", "lowest_plateau"]
 
@@ -27,12 +28,15 @@ RULES: Final = ("lifetime", "area", "size")
 _TALLER: Final = np.iinfo(np.int64).max
 
 
-def lowest_plateau(instance: Instance, rule: str, limit: int) -> Integers | None:
-    """Offsets, or None when one would end beyond `limit`. No pins; offsets are sums of sizes.
+def lowest_plateau(
+    instance: Instance, rule: str, limit: int, deadline: Deadline | None = None
+) -> Integers | None:
+    """Offsets, or None when one would end beyond `limit` or the deadline has passed.
 
-    `rule` is one of `RULES`. O(sections) per
-    placement. An empty instance gives no offsets.
+    No pins; offsets are sums of sizes. `rule` is one of `RULES`. O(sections) per placement. An empty instance
+    gives no offsets.
     """
+    deadline = deadline or Deadline()
     rank = _ranks(instance, rule)
     by_start = _by_start(instance, rank)
     floor = np.zeros(instance.sections, dtype=np.int64)
@@ -40,6 +44,8 @@ def lowest_plateau(instance: Instance, rule: str, limit: int) -> Integers | None
     end, size, exact = instance.end.tolist(), instance.size.tolist(), instance.exact.tolist()
     left = len(instance)
     while left:
+        if deadline.expired:
+            return None
         begin, stop = _lowest(floor)
         chosen = _best_inside(by_start, begin, stop, end, rank)
         if chosen is None:

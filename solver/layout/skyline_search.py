@@ -38,6 +38,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from solver.layout.instance import Instance
+from solver.layout.options import Rules
 from solver.layout.problem import Deadline
 from solver.layout.reduce import components
 
@@ -138,15 +139,16 @@ class _Branch:
 class SkylineSearch:
     """One question "fits under `capacity`?", asked in several runs that share what was learnt."""
 
-    def __init__(self, instance: Instance, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, instance: Instance, capacity: int, rules: Rules | None = None) -> None:
+        """Heeds all `rules` but `fill` and `span`, which it does not have, and `decomposition`."""
+        self._capacity, self._rules = capacity, rules or Rules()
         self._start, self._end = instance.start.tolist(), instance.end.tolist()
         self._size, self._exact = instance.size.tolist(), instance.exact.tolist()
         self._slack = _slack(instance, capacity)
-        self._kind = _kinds(instance)
+        self._kind = _kinds(instance) if self._rules.symmetry else list(range(len(instance)))
         self._weight = [1] * instance.sections
         self._refuted: set[_Key] = set()
-        self._memory = MEMORY_LIMIT
+        self._memory = MEMORY_LIMIT if self._rules.transposition else 0
 
     def run(self, rank: list[int], nodes: int, budget: Budget) -> tuple[Answer, Placed]:
         """Depth first with `rank` (lowest first) as priority among buffers, at most `nodes` nodes."""
@@ -244,7 +246,7 @@ class SkylineSearch:
         """Force gaps, in place, until none is forced; None when some section has no way out."""
         while True:
             best, best_key, forced = None, (math.inf, 0), False
-            for valley in _valleys(part, floor):
+            for valley in self._chosen(_valleys(part, floor), floor):
                 covers, other = self._survey(part, valley)
                 for section in range(valley.left, valley.right):
                     bottom = floor[section]
@@ -252,9 +254,9 @@ class SkylineSearch:
                     may_gap = top < _INFINITE and top - bottom <= slack[section]
                     alternatives = covers[section - valley.left] + may_gap
                     if not alternatives:
-                        self._weight[section] += 1
+                        self._weight[section] += self._rules.weights
                         return None
-                    if not covers[section - valley.left]:
+                    if self._rules.gaps and not covers[section - valley.left]:
                         slack[section] -= top - bottom
                         floor[section] = top
                         forced = True
@@ -263,6 +265,12 @@ class SkylineSearch:
                         best, best_key = _Branch(valley, section, top if may_gap else None), key
             if not forced:
                 return best
+
+    def _chosen(self, valleys: Iterator[_Valley], floor: list[int]) -> Iterator[_Valley]:
+        """All of them, or only the lowest: some section of it must be covered or left to a gap, too."""
+        if self._rules.plateaus:
+            return valleys
+        return iter((min(valleys, key=lambda valley: floor[valley.left]),))
 
     def _inside(self, part: _Part, valley: _Valley) -> list[int]:
         """The buffers that live wholly inside the valley; items are sorted by start."""

@@ -54,9 +54,7 @@ def test_pins_and_mixed_alignment_are_kept(seed: int) -> None:
     rng = random.Random(seed)
     p = random_problem(rng, 20, 10, 30, (1, 4, 16))
     p = Problem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 4 * rng.randrange(10))))
-    solver = LocalSearch()
-    solver.work = 2000
-    outcome = solver.solve(p, Deadline())
+    outcome = LocalSearch(work=2000).solve(p, Deadline())
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
     assert outcome.layout.peak <= greedy_portfolio(Instance.of(p), 0, Deadline()).layout.peak
