@@ -33,31 +33,40 @@ def mobile_block(
     batch: int = 2,
     size: int = 8,
     channels: int = 8,
-    expansion: int = 6,
+    stride: int = 1,
     layout: str = "NHWC",
     dtype: DType = DType.FLOAT32,
+    trained: bool = False,
 ) -> Graph:
-    """An inverted residual block as exporters write it, each operation by itself, frozen; a trained head.
+    """An inverted residual block as exporters write it, each operation by itself; a trained head.
 
-    1x1 convolution to `expansion` times the channels, depthwise 3x3, 1x1 back; normalisation behind each,
-    Clip to [0, 6] behind the first two, and the sum with the input.
+    1x1 convolution to six times the channels, depthwise 3x3, 1x1 back; behind each the sum with a bias,
+    behind the first two Clip to [0, 6], and with stride 1 the sum with the input. Unless the block is
+    `trained` it is frozen, and every bias is followed by a normalisation.
     """
-    s, wide = Sketch("block", dtype), expansion * channels
+    s, wide = Sketch("block", dtype), 6 * channels
     common: dict[str, Any] = {"data_layout": layout}
     image = (size, size, channels) if layout == "NHWC" else (channels, size, size)
     x = h = s.input("x", batch, *image)
+
+    def given(name: str, *shape: int) -> str:
+        return s.parameter(name, *shape) if trained else constant(s, name, *shape, low=-0.4, high=0.4)
+
     for name, filters, depth, taps, group in (
         ("expand", wide, channels, 1, 1),
         ("depthwise", wide, 1, 3, wide),
         ("project", channels, wide, 1, 1),
     ):
         kernel = (filters, taps, taps, depth) if layout == "NHWC" else (filters, depth, taps, taps)
-        weight = constant(s, f"{name}.weight", *kernel, low=-0.4, high=0.4)
-        h = s.op("Conv", [h, weight], f"{name}.y", name, group=group, pads=(taps // 2,) * 4, **common)
-        h = normalised(s, h, f"{name}.norm", filters, layout)
+        strides = (stride,) * 2 if name == "depthwise" else (1, 1)
+        attributes = {"group": group, "pads": (taps // 2,) * 4, "strides": strides, **common}
+        h = s.op("Conv", [h, given(f"{name}.weight", *kernel)], f"{name}.y", name, **attributes)
+        bias = (filters,) if layout == "NHWC" else (filters, 1, 1)
+        h = s.op("Add", [h, given(f"{name}.bias", *bias)], f"{name}.sum")
+        h = h if trained else normalised(s, h, f"{name}.norm", filters, layout)
         if name != "project":
             h = s.op("Clip", [h], f"{name}.act", min=0.0, max=6.0)
-    h = s.op("Add", [x, h], "sum")
+    h = s.op("Add", [x, h], "sum") if stride == 1 else h
     h = s.op("Flatten", [s.op("GlobalAveragePool", [h], "pooled", **common)], "flat")
     h = s.op("MatMul", [h, s.parameter("head.weight", channels, 4)], "head.y", "head")
     h = s.op("Add", [h, s.parameter("head.bias", 4)], "logits")

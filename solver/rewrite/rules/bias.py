@@ -65,9 +65,8 @@ def _fused(around: Surroundings, inner: Operation, add: Operation, bias: str) ->
         attributes.pop("beta", None)
         inputs = (*inner.inputs[:2], bias)
         return Edit((inner.id, add.id), (Operation(inner.id, "Gemm", inputs, add.outputs, attributes),))
-    shape = around.graph.operands[bias].shape
-    reshapes, constants = ((), ()) if len(shape) == 1 else _as_vector(around, add, bias)
-    vector = reshapes[0].outputs[0] if reshapes else bias
+    reshapes, constants = _as_vector(around, add, bias)
+    vector = reshapes[0].outputs[0] if reshapes else constants[0].id if constants else bias
     fused = Operation(inner.id, inner.type, (*inner.inputs[:2], vector), add.outputs, attributes)
     return Edit((inner.id, add.id), (*reshapes, fused), constants)
 
@@ -75,13 +74,19 @@ def _fused(around: Surroundings, inner: Operation, add: Operation, bias: str) ->
 def _as_vector(
     around: Surroundings, add: Operation, bias: str
 ) -> tuple[tuple[Operation, ...], tuple[Operand, ...]]:
-    size = np.array([around.graph.operands[bias].type.elements], np.int64)
+    """What makes the bias a vector: nothing, a constant, or a Reshape and its shape."""
+    type_, value = around.graph.operands[bias].type, around.constant(bias)
+    if len(type_.shape) == 1:
+        return (), ()
+    name, flat = around.new_operand(f"{add.id}.bias"), TensorType((type_.elements,), type_.dtype)
+    if value is not None:
+        return (), (Operand(name, flat, Role.CONSTANT, Initializer("values", value.tobytes())),)
+    size = np.array(flat.shape, np.int64)
     shape = Operand(
         around.new_operand(f"{add.id}.bias.shape"),
         TensorType(size.shape, DType.INT64),
         Role.CONSTANT,
         Initializer("values", size.tobytes()),
     )
-    name = around.new_operation(f"{add.id}.bias")
-    vector = around.new_operand(f"{add.id}.bias")
-    return (Operation(name, "Reshape", (bias, shape.id), (vector,)),), (shape,)
+    reshape = Operation(around.new_operation(f"{add.id}.bias"), "Reshape", (bias, shape.id), (name,))
+    return (reshape,), (shape,)

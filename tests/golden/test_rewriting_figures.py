@@ -1,0 +1,64 @@
+"""A block of MobileNet v2, each operation by itself as exporters write it, before and after: to the byte."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from solver.executor import validate
+from solver.pipeline import plan
+from solver.plan import PlanOptions
+from tests.support.rewritable import mobile_block
+from tests.support.rewriting import everywhere, same_training, types
+
+BATCH, SIZE, CHANNELS = 4, 32, 16
+
+#: Bytes of one tensor with six times the channels: 4 * 32 * 32 * 96 floats. Two of them are the peak before.
+WIDE = BATCH * SIZE * SIZE * 6 * CHANNELS * 4
+
+
+@pytest.mark.parametrize(
+    ("trained", "layout", "before", "after"),
+    [
+        (False, "NHWC", 3_166_400, 2_502_976),
+        (False, "NCHW", 3_166_400, 2_502_976),
+        (True, "NHWC", 5_259_904, 4_611_456),
+        (True, "NCHW", 5_259_904, 4_808_448),
+    ],
+)
+def test_arenas(trained: bool, layout: str, before: int, after: int) -> None:
+    graph = mobile_block(batch=BATCH, size=SIZE, channels=CHANNELS, stride=2, layout=layout, trained=trained)
+    plain, rewritten = plan(graph), plan(graph, PlanOptions(rewrite=True))
+    assert (plain.arena_bytes, rewritten.arena_bytes) == (before, after)
+    assert rewritten.arena_bytes == rewritten.lower_bound == rewritten.replacements[-1].bytes_after
+    assert plain.lower_bound == rewritten.replacements[0].bytes_before
+    assert plain.lower_bound > 2 * WIDE
+    assert validate(graph, rewritten, steps=2).identical
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_what_is_left_of_a_frozen_block(layout: str) -> None:
+    graph = mobile_block(stride=2, layout=layout)
+    assert Counter(types(graph)) == {
+        "Conv": 3, "BatchNormalization": 3, "Clip": 2, "Add": 4, "GlobalAveragePool": 1, "Flatten": 1,
+        "MatMul": 1, "CategoricalCrossEntropy": 1,
+    }  # fmt: skip
+    after = everywhere(graph).graph
+    assert types(after) == [
+        "Conv", "Conv", "Conv", "GlobalAveragePool", "Flatten", "Gemm", "CategoricalCrossEntropy",
+    ]  # fmt: skip
+    convolutions = [op for op in after.operations if op.type == "Conv"]
+    assert [op.attributes.get("activation", "None") for op in convolutions] == ["Relu6", "Relu6", "None"]
+    same_training(graph, after)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_a_trained_block_keeps_its_parameters(layout: str) -> None:
+    graph = mobile_block(layout=layout, trained=True)
+    after = everywhere(graph).graph
+    assert after.trainable == graph.trainable
+    assert [after.operands[name] for name in graph.trainable] == [
+        graph.operands[name] for name in graph.trainable
+    ]
+    same_training(graph, after, rtol=1e-4)

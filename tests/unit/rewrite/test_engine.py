@@ -1,0 +1,168 @@
+"""The loop: what it keeps, what it refuses, that it ends, and that its record leads to the same graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from solver.errors import PlanError
+from solver.executor.arithmetic import KernelArithmetic
+from solver.graph import DType, Graph
+from solver.rewrite import RULES, Agreement, Footprint, Replacement, engine, replay, rewrite
+from tests.support.graphs import Sketch, chain, residual
+from tests.support.rewritable import mobile_block, random_rewritable
+from tests.support.rewriting import everywhere, footprint, same_training, types, weight
+
+
+def row(layers: int = 8) -> Graph:
+    """MatMul and Relu, one pair after the other."""
+    s = Sketch("row", DType.FLOAT64)
+    h = s.input("x", 3, 4)
+    for k in range(layers):
+        h = s.op("MatMul", [h, s.parameter(f"w{k}", 4, 4)], f"h{k}", f"layer{k}")
+        h = s.op("Relu", [h], f"y{k}", f"relu{k}")
+    s.op("MeanSquaredError", [h, s.label("t", 3, 4)], "loss")
+    return s.graph()
+
+
+class Costs:
+    """A footprint by a function of the activations still by themselves; counts how often it is asked."""
+
+    def __init__(self, *dear: str, bound: int = 100) -> None:
+        self.dear = frozenset(dear)
+        self.bound = bound
+        self.asked = 0
+
+    def __call__(self, graph: Graph) -> Footprint:
+        """Every fused layer takes one off, except the dear ones, which put ten on."""
+        self.asked += 1
+        fused = [op.id for op in graph.operations if op.attributes.get("activation", "None") != "None"]
+        return Footprint(self.bound + sum(10 if name in self.dear else -1 for name in fused), 0)
+
+
+def kept(graph: Graph) -> set[str]:
+    return {op.id for op in graph.operations if "activation" in op.attributes}
+
+
+def test_nothing_to_do_gives_the_graph_back() -> None:
+    for graph in (chain(), residual()):
+        found = rewrite(graph, KernelArithmetic(), footprint)
+        assert found.graph is graph
+        assert found.applied == ()
+
+
+def test_nothing_to_do_costs_nothing() -> None:
+    costs = Costs()
+    rewrite(chain(), KernelArithmetic(), costs)
+    assert costs.asked == 0
+
+
+def test_all_places_of_a_rule_are_tried_at_once() -> None:
+    costs = Costs()
+    found = rewrite(row(), KernelArithmetic(), costs)
+    assert costs.asked == 2
+    assert types(found.graph) == ["MatMul"] * 8 + ["MeanSquaredError"]
+    assert {(one.group, one.bytes_before, one.bytes_after) for one in found.applied} == {(0, 100, 92)}
+
+
+@pytest.mark.parametrize("dear", ["layer0", "layer3", "layer7"])
+def test_one_dear_place_is_found_in_a_logarithm_of_trials(dear: str) -> None:
+    costs = Costs(dear)
+    found = rewrite(row(), KernelArithmetic(), costs)
+    assert kept(found.graph) == {f"layer{k}" for k in range(8)} - {dear}
+    # The graph itself, 8, then 4 and 4, 2 and 2, 1 and 1; and the one place again in the last round.
+    assert costs.asked == 1 + 1 + 2 + 2 + 2 + 1
+    assert found.applied[-1].bytes_after == 93
+    assert [one.bytes_before >= one.bytes_after for one in found.applied] == [True] * 7
+
+
+def test_where_every_place_is_dear_nothing_changes() -> None:
+    graph = row(4)
+    costs = Costs(*(f"layer{k}" for k in range(4)))
+    assert rewrite(graph, KernelArithmetic(), costs).graph is graph
+
+
+def test_a_tie_stays_unless_it_takes_more_in_all() -> None:
+    graph = row(1)
+    for change, fused in ((0, True), (-1, True), (1, False)):
+
+        def cost(candidate: Graph, change: int = change) -> Footprint:
+            return Footprint(7, 50 + change * (candidate is not graph))
+
+        assert (rewrite(graph, KernelArithmetic(), cost).graph is not graph) == fused
+
+
+def test_trials_are_limited_by_the_size_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_WORK", 0)
+    costs = Costs(*(f"layer{k}" for k in range(0, 16, 2)))
+    rewrite(row(16), KernelArithmetic(), costs)
+    assert costs.asked == 1 + len(RULES)
+
+
+def test_every_use_of_a_rule_lowers_the_weight() -> None:
+    for seed in range(30):
+        graph = random_rewritable(seed)
+        for rule in RULES:
+            found = everywhere(graph, rule.name)
+            assert weight(graph) - weight(found.graph) >= len(found.applied)
+
+
+def test_a_rewritten_graph_has_nothing_left_to_rewrite() -> None:
+    for seed in range(10):
+        graph = everywhere(random_rewritable(seed)).graph
+        assert everywhere(graph).graph is graph
+
+
+def test_rules_have_names_of_their_own_and_say_how_results_compare() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert {rule.value, rule.gradient} <= set(Agreement)
+        assert (rule.__doc__ or "").strip()
+
+
+# ----------------------------------------------------------------------------------------- replay
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_record_leads_to_the_same_graph(seed: int) -> None:
+    graph = random_rewritable(seed)
+    found = rewrite(graph, KernelArithmetic(), footprint)
+    assert replay(graph, found.applied, KernelArithmetic()) == found.graph
+
+
+def test_no_record_no_change() -> None:
+    graph = chain()
+    assert replay(graph, (), KernelArithmetic()) is graph
+
+
+BLOCK = mobile_block()
+RECORD = rewrite(BLOCK, KernelArithmetic(), footprint).applied
+FIRST = RECORD[0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param((replace(FIRST, rule="fuse-everything"),), id="unknown rule"),
+        pytest.param((replace(FIRST, rule="fuse-activation"),), id="another rule"),
+        pytest.param((replace(FIRST, operations=("expand", "depthwise")),), id="other operations"),
+        pytest.param((replace(FIRST, operations=FIRST.operations[::-1]),), id="another anchor"),
+        pytest.param((replace(FIRST, into=("other",)),), id="another result"),
+        pytest.param((replace(FIRST, operations=()),), id="no operation"),
+        pytest.param((FIRST, FIRST), id="twice in one group"),
+        pytest.param((FIRST, replace(FIRST, group=1)), id="twice"),
+        pytest.param(RECORD[::-1], id="backwards"),
+        pytest.param((RECORD[-1],), id="without what it builds on"),
+        pytest.param((FIRST, replace(RECORD[-1], group=FIRST.group)), id="two rules in a group"),
+    ],
+)
+def test_a_record_that_does_not_hold_is_refused(record: tuple[Replacement, ...]) -> None:
+    with pytest.raises(PlanError, match="does not hold in this graph"):
+        replay(BLOCK, record, KernelArithmetic())
+
+
+def test_a_part_of_a_record_is_an_equivalent_graph_all_the_same() -> None:
+    graph = replay(BLOCK, RECORD[:3], KernelArithmetic())
+    assert len(graph.operations) == len(BLOCK.operations) - 3
+    same_training(BLOCK, graph)
