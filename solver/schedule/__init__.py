@@ -10,7 +10,7 @@ from solver.schedule.in_place import share_in_place
 from solver.schedule.order import UPDATE_MODES, updates_when_legal
 from solver.schedule.singa import singa_program
 from solver.schedule.waves import MAX_WORKERS, blocks_in_waves, in_waves
-from solver.training import TrainingProgram, derive
+from solver.training import UPDATE, TrainingProgram, derive
 
 __all__ = ["MAX_WORKERS", "UPDATE_MODES", "blocks_in_waves", "singa_program", "training_program"]
 
@@ -39,10 +39,11 @@ def training_program(
     nodes = graph_nodes(graph, scratch_budget)
     program = derive(graph, nodes)
     verify_program(program)
+    stage = next((t for t, step in enumerate(program.steps) if step.kernel == UPDATE), 0)
     if update != "end":
         ordered = updates_when_legal(program)
         verify_program(ordered)
         verify_reordering(program, ordered)
-        program = ordered
-    program = in_waves(program, workers)
+        program, stage = ordered, 0
+    program = in_waves(program, workers, stage=stage)
     return share_in_place(program, nodes) if in_place else program

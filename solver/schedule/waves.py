@@ -12,9 +12,10 @@ it finds in the execution order, and computes the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from solver.errors import GraphError, OptionsError
 from solver.liveness.dependencies import dependencies
@@ -53,15 +54,19 @@ def waves(before: Sequence[Collection[int]], workers: int) -> Iterator[list[int]
                     heappush(ready, t)
 
 
-def in_waves(program: TrainingProgram, workers: int) -> TrainingProgram:
+def in_waves(program: TrainingProgram, workers: int, *, stage: int = 0) -> TrainingProgram:
     """The steps of `program` wave by wave; the program itself for one worker. Verified, deterministic.
 
-    Raises OptionsError for a number of workers out of range.
+    The step at position `stage` and those behind it wait for all steps before it: updates that are to come
+    at the end do not fill gaps in the backward pass. Raises OptionsError for too many workers, or none.
     """
     _check(workers)
     if workers == 1:
         return program
-    order, times = _flat(waves(dependencies((s.uses, s.defs) for s in program.steps), workers))
+    before = dependencies((s.uses, s.defs) for s in program.steps)
+    late = [frozenset(s - stage for s in found if s >= stage) for found in before[stage:]]
+    ends = ([t + stage for t in wave] for wave in waves(late, workers))
+    order, times = _flat(chain(waves(before[:stage], workers), ends))
     grouped = replace(program, steps=tuple(program.steps[t] for t in order), waves=times)
     verify_reordering(program, grouped)
     verify_waves(grouped)
@@ -77,7 +82,7 @@ def blocks_in_waves(program: BlockProgram, workers: int) -> BlockProgram:
     return replace(program, operations=tuple(program.operations[t] for t in order), waves=times)
 
 
-def _flat(groups: Iterator[list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _flat(groups: Iterable[list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The steps in their new order, and the wave of each."""
     pairs = [(t, wave) for wave, group in enumerate(groups) for t in group]
     return tuple(t for t, _ in pairs), tuple(wave for _, wave in pairs)

@@ -63,6 +63,9 @@ def test_every_stage_is_observed_in_order() -> None:
         (PlanOptions(capacity=-1), ("capacity",)),
         (PlanOptions(deadline_seconds=-0.5), ("deadline_seconds",)),
         (PlanOptions(scratch_budget=0), ("scratch_budget",)),
+        (PlanOptions(workers=0), ("workers",)),
+        (PlanOptions(workers=65), ("workers",)),
+        *((PlanOptions(target=t, workers=2), ("workers",)) for t in ("onert", "nntrainer", "singa")),
     ],
 )
 def test_options_out_of_range_are_named(options: PlanOptions, path: tuple[str, ...]) -> None:

@@ -37,6 +37,17 @@ def test_round_trip(made: Plan) -> None:
     assert verify(again) == ()
 
 
+def test_waves_are_written_for_several_workers_only(made: Plan, document: dict[str, Any]) -> None:
+    """A plan from before there were waves reads, and has the digest that it had."""
+    assert "workers" not in document["options"]
+    assert all("wave" not in step for step in document["steps"])
+    assert load_plan(document).times == tuple(range(len(made.steps)))
+    several = plan(chain(learning_rate=0.1), PlanOptions(workers=2))
+    again = load_plan(dump_plan(several))
+    assert again == several
+    assert [step.wave for step in again.steps] == list(several.times)
+
+
 def test_document_says_what_it_sums_up(made: Plan, document: dict[str, Any]) -> None:
     assert document["arena_bytes"] == made.arena_bytes
     assert document["lower_bound"] == made.lower_bound

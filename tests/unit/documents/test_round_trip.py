@@ -22,7 +22,7 @@ from solver.documents import (
     parse_json,
 )
 from solver.errors import BatchError, DocumentError, OptionsError, ProblemError
-from solver.graph import Role, Trainable
+from solver.graph import Role, Trainable, TrainingRules
 from solver.layout.problem import Buffer, Lifespan, Problem
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
@@ -54,6 +54,28 @@ def test_states() -> None:
     graph = batch_normalised()
     assert graph.operands["mean"].role is Role.STATE
     assert load_graph(dump_graph(graph)) == graph
+
+
+def test_training_rules() -> None:
+    rules = TrainingRules(clip_global_norm=0.5, loss_scale=1024.0, accumulate=3, skip_non_finite=True)
+    graph = chain(training=rules)
+    assert load_graph(dump_graph(graph)) == graph
+    document = graph_document() | {"training": {"clip_global_norm": 2, "accumulate": 4}}
+    assert load_graph(document).training == TrainingRules(clip_global_norm=2.0, accumulate=4)
+
+
+def test_usual_training_rules_are_left_out() -> None:
+    assert "training" not in json.loads(dump_graph(chain()))
+    assert json.loads(dump_graph(chain(training=TrainingRules(accumulate=2))))["training"] == {
+        "accumulate": 2
+    }
+
+
+def test_training_rules_are_part_of_the_digest() -> None:
+    rules = [None, TrainingRules(), TrainingRules(accumulate=2), TrainingRules(clip_global_norm=1.0)]
+    digests = [graph_digest(chain(training=rule)) for rule in rules]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
 
 
 def test_graph_made_in_code() -> None:
@@ -175,11 +197,20 @@ def test_digest_sees_every_value() -> None:
         PlanOptions(),
         PlanOptions("onert", "greedy", 3, 64, 10**12, 2.5, 0, "end"),
         PlanOptions(deadline_seconds=5, capacity=0),
+        PlanOptions(workers=64),
     ],
 )
 def test_options(options: PlanOptions) -> None:
     assert load_options(dump_options(options)) == options
     assert dump_options(load_options(dump_options(options, indent=1))) == dump_options(options)
+
+
+def test_options_that_came_later_are_written_only_where_they_say_something() -> None:
+    """Documents from before keep their digests."""
+    written = json.loads(dump_options(PlanOptions())).keys() - {"format", "version"}
+    first = "target solver batch alignment capacity deadline_seconds scratch_budget update"
+    assert written == {*first.split()}
+    assert json.loads(dump_options(PlanOptions(workers=2)))["workers"] == 2
 
 
 def test_options_need_nothing() -> None:

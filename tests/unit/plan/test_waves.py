@@ -1,0 +1,60 @@
+"""What a plan says about its waves."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.pipeline import plan, plan_program
+from solver.plan import PlanOptions, recycling
+from solver.plan.report import report
+from solver.plan.waves import WaveReport, wave_report
+from tests.support.graphs import chain, convolutional, residual
+from tests.support.operator_graphs import attention
+from tests.support.programs import program
+
+#: Two towers of two operations, and one that joins them.
+TOWERS = (("x", "a"), ("a", "b"), ("x", "c"), ("c", "d"), ("b d", "y"))
+
+
+def test_by_hand() -> None:
+    """One worker: a b | b c | b c d; two: x a c | a b c d | ..."""
+    made = plan_program(program(TOWERS, fed=("x",), kept=("y",)), PlanOptions(workers=2, alignment=4))
+    assert [(s.id, s.wave) for s in made.steps] == [
+        ("op0", 0), ("op2", 0), ("op1", 1), ("op3", 1), ("op4", 2),
+    ]  # fmt: skip
+    assert made.arena_bytes == 16
+    # Side by side a, b, c and d live at once; one after the other: x a, x a c, a c b, c b d, b d y.
+    assert wave_report(made) == WaveReport(workers=2, steps=5, count=3, widest=2, sequential_bytes=12)
+
+
+def test_names_of_what_runs_at_a_time() -> None:
+    made = plan_program(program(TOWERS), PlanOptions(workers=2))
+    assert made.turn_ids() == ("op0 + op2", "op1 + op3", "op4")
+    assert (made.times, made.duration) == ((0, 0, 1, 1, 2), 3)
+    assert report(made).arenas[0].peak_step_id == "op1 + op3"
+
+
+@pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
+def test_one_worker_is_a_wave_a_step(graph: object) -> None:
+    made = plan(graph)  # type: ignore[arg-type]  # parametrised
+    found = wave_report(made)
+    assert (found.workers, found.count, found.widest) == (1, len(made.steps), 1)
+    assert found.sequential_bytes == made.lower_bound
+
+
+@pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
+def test_more_workers_take_fewer_waves_and_no_fewer_bytes(graph: object) -> None:
+    one, *more = (plan(graph, PlanOptions(workers=k)) for k in (1, 2, 4))  # type: ignore[arg-type]  # parametrised
+    for made in more:
+        found = wave_report(made)
+        assert found.count < len(one.steps) == found.steps
+        assert 1 < found.widest <= found.workers
+        assert found.sequential_bytes <= made.lower_bound
+
+
+def test_recycling_counts_waves() -> None:
+    found = recycling(plan_program(program(TOWERS, fed=("x",), kept=("y",)), PlanOptions(workers=2)))
+    assert [(s.id, s.allocated, s.freed) for s in found.steps] == [
+        ("op0 + op2", ("a", "c"), ("x",)), ("op1 + op3", ("b", "d"), ("a", "c")), ("op4", ("y",), ("b", "d")),
+    ]  # fmt: skip
+    assert (found.before, found.kept) == (("x",), ("y",))
