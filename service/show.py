@@ -13,7 +13,15 @@ from rich.table import Table
 from service.planning import certificate_table, print_waves, summary
 from solver.pipeline import PROGRAM
 from solver.plan import Arena, Plan, Recycling, recycling
-from solver.plan.report import ArenaReport, KindBytes, MemoryMap, PlanReport, memory_map, report
+from solver.plan.report import (
+    ArenaReport,
+    KindBytes,
+    MemoryMap,
+    PlanReport,
+    gradient_notes,
+    memory_map,
+    report,
+)
 
 __all__ = ["curve_line", "facts", "map_lines", "render"]
 
@@ -50,6 +58,7 @@ def facts(plan: Plan) -> dict[str, Any]:
         "kinds": kinds,
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
+        "gradients": list(gradient_notes(plan)),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
 
@@ -77,6 +86,8 @@ def render(plan: Plan, width: int | None) -> None:
     for arena, about in zip(plan.arenas, found.arenas, strict=True):
         if arena.size:
             _render_arena(console, plan, arena, about)
+    for note in gradient_notes(plan):
+        console.print(note)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
     if plan.replacements:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
@@ -28,7 +29,17 @@ from solver.documents.read import read
 from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
 from solver.graph.declared import with_batch
-from solver.graph.types import DType, Graph, Initializer, Operand, Operation, OptimizerSpec, Role, TensorType
+from solver.graph.types import (
+    DType,
+    Graph,
+    Initializer,
+    Operand,
+    Operation,
+    OptimizerSpec,
+    Role,
+    TensorType,
+    TrainingRules,
+)
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["FORMAT", "GraphDocument", "dump_graph", "graph_to_dict", "load_graph"]
@@ -68,6 +79,17 @@ class OptimizerDocument(DocumentModel):
     type: Name
 
 
+class TrainingDocument(DocumentModel):
+    """What happens to gradients between the backward pass and the optimizer."""
+
+    clip_global_norm: float | None = Field(
+        None, description="Gradients are multiplied by min(1, this / (norm of all of them + 1e-6))."
+    )
+    loss_scale: float = Field(1.0, description="The backward pass starts from it, and updates divide by it.")
+    accumulate: Int64 = Field(1, description="Iterations (micro-batches) of one update, by their mean.")
+    skip_non_finite: bool = Field(False, description="Leave an update out if a gradient is not finite.")
+
+
 class LastOperations(DocumentModel):
     """The last operations that own parameters."""
 
@@ -100,6 +122,7 @@ class GraphDocument(DocumentModel):
     operations: Annotated[tuple[OperationDocument, ...], *FIXED_LIST]
     loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
     optimizer: OptimizerDocument
+    training: TrainingDocument = TrainingDocument()
     trainable: Annotated[
         Any,
         PlainValidator(_trainable),
@@ -139,6 +162,7 @@ def load_graph(
         optimizer=_optimizer_spec(document.optimizer),
         trainable=_trainable_set(document),
         outputs=document.outputs,
+        training=TrainingRules(**document.training.model_dump()),
         max_operations=max_operations,
     )
 
@@ -244,9 +268,10 @@ def dump_graph(graph: Graph, *, indent: int | None = None) -> bytes:
 
 
 def graph_to_dict(graph: Graph) -> dict[str, Any]:
-    """Intermediate operands are left out: their types follow from the operations."""
+    """Intermediate operands are left out: their types follow from the operations. So are usual rules."""
     declared = [o for o in graph.operands.values() if o.role is not Role.INTERMEDIATE]
-    return {
+    rules = {k: v for k, v in asdict(graph.training).items() if v != getattr(TrainingRules(), k)}
+    found = {
         "format": FORMAT,
         "version": 1,
         "name": graph.name,
@@ -257,6 +282,7 @@ def graph_to_dict(graph: Graph) -> dict[str, Any]:
         "trainable": list(graph.trainable),
         "outputs": list(graph.outputs),
     }
+    return found | {"training": rules} if rules else found
 
 
 def _operand_to_dict(operand: Operand) -> dict[str, Any]:

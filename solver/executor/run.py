@@ -15,7 +15,7 @@ import numpy as np
 from solver.executor.initial import initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
-from solver.executor.kernels.optimizer import prepare as prepare_update
+from solver.executor.kernels.optimizer import prepare_clip, prepare_update
 from solver.executor.memory import POISON, Memory
 from solver.executor.workers import turns
 from solver.graph.nodes import graph_nodes
@@ -24,6 +24,7 @@ from solver.layout import Lifespan
 from solver.liveness import lifespans
 from solver.training import (
     ACCUMULATE,
+    CLIP,
     SEED,
     UPDATE,
     Lifetime,
@@ -72,7 +73,10 @@ class Runner:
     # -------------------------------------------------------------------------- running
 
     def run(self) -> None:
-        """One iteration: every step in order, or wave by wave. The caller has written inputs and labels."""
+        """One iteration: every step in order, or wave by wave. The caller has written inputs and labels.
+
+        Where gradients accumulate it is one micro-batch, and the last of each update applies them.
+        """
         self.iteration += 1
         with np.errstate(all="ignore"):  # overflow to infinity is training's business, not a warning
             np.setbufsize(_BUFFER_ELEMENTS)
@@ -110,7 +114,7 @@ class Runner:
             operand = self.program.operands[index]
             if operand.lifetime is not Lifetime.MAX:
                 continue
-            declared = self.graph.operands.get(index.operand)
+            declared = self.graph.operands.get(index.operand) if index.is_forward else None
             view[...] = 0 if declared is None else initial_value(declared)
 
     def _expiring(self, spans: Mapping[TrainingOperandIndex, Lifespan]) -> dict[int, list[Array]]:
@@ -132,11 +136,13 @@ class Runner:
     def _prepare(self, step: TrainingStep) -> Prepared:
         arrays = {b.slot: self._view(b.operand) for b in (*step.reads, *step.writes, *step.scratch)}
         if step.kernel == SEED:
-            return partial(arrays["dx0"].fill, 1)
+            return partial(arrays["dx0"].fill, self.graph.training.loss_scale)
         if step.kernel == ACCUMULATE:
             return _accumulate(arrays["x0"], arrays["x1"])
+        if step.kernel == CLIP:
+            return self._when_due(prepare_clip(self.graph.training, arrays))
         if step.kernel == UPDATE:
-            return self._prepare_update(step, arrays)
+            return self._when_due(prepare_update(self.graph, arrays, self._updates))
         kernels = kernels_for(step.kernel)
         prepare = kernels.forward if step.index.is_forward else kernels.backward
         return prepare(self._call(step, arrays))
@@ -158,12 +164,21 @@ class Runner:
             iteration=lambda: self.iteration,
         )
 
-    def _prepare_update(self, step: TrainingStep, arrays: Mapping[str, Array]) -> Prepared:
-        scratch = {b.slot: arrays[b.slot] for b in step.scratch}
-        state = {b.slot: arrays[b.slot] for b in step.writes if b.slot != "x0"}
-        return prepare_update(
-            self.graph.optimizer, arrays["x0"], arrays["dx0"], state, scratch, lambda: self.iteration
-        )
+    def _updates(self) -> int:
+        """Number of the update that the iteration belongs to, from 1."""
+        return -(-self.iteration // self.graph.training.accumulate)
+
+    def _when_due(self, step: Prepared) -> Prepared:
+        """`step`, in the last iteration of each update."""
+        every = self.graph.training.accumulate
+        if every == 1:
+            return step
+
+        def run() -> None:
+            if self.iteration % every == 0:
+                step()
+
+        return run
 
 
 def _accumulate(total: Array, partial: Array) -> Prepared:

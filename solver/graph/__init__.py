@@ -13,6 +13,7 @@ from solver.graph.types import (
     OptimizerSpec,
     Role,
     TensorType,
+    TrainingRules,
 )
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Role",
     "TensorType",
     "Trainable",
+    "TrainingRules",
     "build_graph",
     "output_types",
 ]

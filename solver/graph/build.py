@@ -30,6 +30,7 @@ from solver.graph.objective import (
 )
 from solver.graph.ops import SEQUENCES
 from solver.graph.order import topological_order
+from solver.graph.rules import check_rules
 from solver.graph.states import check_states
 from solver.graph.types import (
     DType,
@@ -39,6 +40,7 @@ from solver.graph.types import (
     OptimizerSpec,
     Role,
     TensorType,
+    TrainingRules,
 )
 from solver.graph.unroll import unrolled
 
@@ -57,6 +59,7 @@ def build_graph(
     optimizer: OptimizerSpec,
     trainable: Trainable = "all",
     outputs: Sequence[str] = (),
+    training: TrainingRules | None = None,
     max_operations: int = MAX_OPERATIONS,
 ) -> Graph:
     """Verify and type a graph.
@@ -80,7 +83,9 @@ def build_graph(
     check_trainable(chosen, losses, declared, operations, defined_by)
     check_derivatives(chosen, losses, typed, operations, defined_by, declared)
     ordered, typed = unrolled(operations, order, typed, max_operations)
-    return Graph(name, typed, ordered, losses, optimizer, chosen, tuple(outputs))
+    rules = training or TrainingRules()
+    check_rules(rules)
+    return Graph(name, typed, ordered, losses, optimizer, chosen, tuple(outputs), rules)
 
 
 def _check_count(operations: Sequence[Operation], limit: int) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "OptimizerSpec",
     "Role",
     "TensorType",
+    "TrainingRules",
 ]
 
 Array = npt.NDArray[Any]
@@ -158,6 +159,34 @@ class OptimizerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingRules:
+    """What happens to gradients between the backward pass and the optimizer.
+
+    * The backward pass starts from `loss_scale` instead of 1, and the gradients are divided by it again.
+    * `accumulate` iterations are the micro-batches of one update, which uses the mean of their gradients.
+    * `clip_global_norm` c: with n the norm of all gradients together, they are multiplied by
+      ``min(1, c / (n + 1e-6))``.
+    * `skip_non_finite`: an update is left out, for all weights and uncounted, if any gradient is infinite or
+      no number (or the sum of all their squares overflows float64).
+    """
+
+    clip_global_norm: float | None = None
+    loss_scale: float = 1.0
+    accumulate: int = 1
+    skip_non_finite: bool = False
+
+    @property
+    def divisor(self) -> float:
+        """What the sum of the micro-batches' scaled gradients is divided by."""
+        return self.loss_scale * self.accumulate
+
+    @property
+    def joins_gradients(self) -> bool:
+        """Whether each update depends on the gradients of all weights."""
+        return self.clip_global_norm is not None or self.skip_non_finite
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A verified trainable graph, as `build_graph` returns it.
 
@@ -173,6 +202,7 @@ class Graph:
     optimizer: OptimizerSpec
     trainable: tuple[str, ...]
     outputs: tuple[str, ...] = ()
+    training: TrainingRules = TrainingRules()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", _frozen(self.operands))

@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from solver.plan.plan import Arena, Plan, PlannedBuffer
-from solver.training.program import OperandKind
+from solver.training import CLIP
+from solver.training.program import Lifetime, OperandKind
 
-__all__ = ["ArenaReport", "KindBytes", "MemoryMap", "PlanReport", "live_curve", "memory_map", "report"]
+__all__ = [
+    "ArenaReport",
+    "KindBytes",
+    "MemoryMap",
+    "PlanReport",
+    "gradient_notes",
+    "live_curve",
+    "memory_map",
+    "report",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +158,14 @@ def _dominant(cell: dict[OperandKind, int], whole: int) -> OperandKind | None:
     if 2 * sum(cell.values()) < whole:
         return None
     return max(cell, key=lambda kind: (cell[kind], kind.value), default=None)
+
+
+def gradient_notes(plan: Plan) -> tuple[str, ...]:
+    """What keeps gradients alive longer than their update would, a sentence each."""
+    notes = []
+    if any(step.kernel == CLIP for step in plan.steps):
+        notes.append(f"All gradients live until {CLIP}: every update waits for it.")
+    kept = [b for _, b in plan.buffers() if b.kind is OperandKind.GRADIENT and b.lifetime is Lifetime.MAX]
+    if kept:
+        notes.append(f"{len(kept)} gradients carry over: several iterations (micro-batches) make one update.")
+    return tuple(notes)

@@ -26,6 +26,7 @@ from solver.layout import Lifespan
 from solver.targets.nntrainer_layers import Layer, LayerKind, layers_of
 from solver.targets.nntrainer_orders import ExecutionOrder, TensorLifespan, execution_orders
 from solver.targets.pools import Pool, TargetBuffer, TargetPlan, TargetStep
+from solver.training import CLIP
 from solver.training.optimizers import state_names
 from solver.training.program import Lifetime, OperandKind, Phase
 
@@ -35,9 +36,6 @@ __all__ = ["ALIGNMENT", "POOLS", "nntrainer_orders", "nntrainer_target"]
 ALIGNMENT = 4
 
 POOLS = ("weights", "tensors")
-
-#: The step that updates all weights at the end of an iteration with clipping.
-CLIP = "ClipByGlobalNorm"
 
 _FORWARD, _GRADIENT = TensorLifespan.FORWARD, TensorLifespan.CALC_GRAD
 _DERIVATIVE, _APPLY = TensorLifespan.CALC_DERIV, TensorLifespan.CALC_AGRAD
@@ -53,16 +51,14 @@ _READS = {
 }
 
 
-def nntrainer_target(
-    graph: Graph, alignment: int | None = None, *, clip_by_global_norm: bool = False
-) -> TargetPlan:
+def nntrainer_target(graph: Graph, alignment: int | None = None) -> TargetPlan:
     """Steps and the two pools; buffers stand in the order of requests.
 
     Clipping by the global norm keeps every weight gradient until the backward pass is over. The
     values that `graph.outputs` names are not kept for the caller. Raises OptionsError for a graph
     that nntrainer cannot train. Cost: linear in the graph.
     """
-    return _Iteration(graph, alignment or ALIGNMENT, clip_by_global_norm).plan()
+    return _Iteration(graph, alignment or ALIGNMENT).plan()
 
 
 def nntrainer_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
@@ -71,7 +67,7 @@ def nntrainer_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
     Ticks behind the end of the backward pass are left out for weights only, which nntrainer lays
     out before it knows the batch, and other tensors after it.
     """
-    iteration = _Iteration(graph, ALIGNMENT, clip_by_global_norm=False)
+    iteration = _Iteration(graph, ALIGNMENT)
     weights = [name for name, request in iteration.requests.items() if request.pool == "weights"]
     found = {name: sorted(request.ticks) for name, request in iteration.requests.items()}
     found |= {name: [t for t in found[name] if t < iteration.end] for name in weights}
@@ -97,10 +93,10 @@ class _Request:
 class _Iteration:
     """Collects the requests of one training iteration; lives for one call."""
 
-    def __init__(self, graph: Graph, alignment: int, clip_by_global_norm: bool) -> None:
+    def __init__(self, graph: Graph, alignment: int) -> None:
         self.graph = graph
         self.alignment = alignment
-        self.clips = clip_by_global_norm and bool(graph.trainable)
+        self.clips = graph.training.clip_global_norm is not None and bool(graph.trainable)
         self.layers = layers_of(graph)
         self.orders = execution_orders([layer.trainable for layer in self.layers])
         #: Ticks of the iteration; the norm of all gradients takes one more.

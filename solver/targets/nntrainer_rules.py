@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
-from solver.graph.types import DType, Graph, Operation, Role, TensorType
+from solver.graph.types import DType, Graph, Operation, Role, TensorType, TrainingRules
 
 __all__ = [
     "ACTIVATIONS",
@@ -64,6 +65,8 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
     """Raise OptionsError, naming the culprit, where nntrainer cannot train the graph."""
     if graph.optimizer.type not in _OPTIMIZERS:
         raise _refused(f"with the optimizer {graph.optimizer.type}")
+    if replace(graph.training, clip_global_norm=None) != TrainingRules():
+        raise _refused("with training rules other than clip_global_norm")
     losses = [op for op in graph.operations if op.type in LOSSES]
     if len(losses) != 1 or losses[0].outputs[0] != graph.loss:
         raise _refused(f"a graph with {len(losses)} loss operations; it needs one, whose output is the loss")

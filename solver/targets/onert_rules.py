@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
-from solver.graph.types import DType, Graph, Role, TensorType
+from solver.graph.types import DType, Graph, Role, TensorType, TrainingRules
 
 __all__ = [
     "DEPTHWISE_THREADS",
@@ -132,6 +132,8 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
     """Raise OptionsError, naming the culprit, where onert cannot train the graph."""
     if graph.optimizer.type not in _OPTIMIZERS:
         raise _refused(f"the optimizer {graph.optimizer.type}")
+    if graph.training != TrainingRules():
+        raise _refused("a graph with training rules")
     losses = [node.operation for node in nodes.values() if is_loss(node)]
     if len(losses) != 1 or losses[0].outputs[0] != graph.loss:
         raise _refused(f"a graph with {len(losses)} loss operations; it needs one, whose output is the loss")

@@ -1,6 +1,6 @@
 """The training program of a graph: explicit steps, each with what it reads and writes."""
 
-from solver.training.derive import ACCUMULATE, SEED, UPDATE, derive
+from solver.training.derive import ACCUMULATE, CLIP, SEED, UPDATE, derive
 from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
 from solver.training.program import (
     Binding,
@@ -17,6 +17,7 @@ from solver.training.program import (
 
 __all__ = [
     "ACCUMULATE",
+    "CLIP",
     "SEED",
     "UPDATE",
     "Binding",

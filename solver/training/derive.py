@@ -16,7 +16,8 @@ from dataclasses import replace
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, OperationType, ScratchRequest
-from solver.graph.types import Graph, Operation, Role, TensorType
+from solver.graph.types import DType, Graph, Operation, Role, TensorType
+from solver.training.optimizers import block as optimizer_block
 from solver.training.optimizers import scratch as optimizer_scratch
 from solver.training.optimizers import state_names
 from solver.training.program import (
@@ -31,10 +32,10 @@ from solver.training.program import (
     TrainingStep,
 )
 
-__all__ = ["ACCUMULATE", "SEED", "UPDATE", "derive"]
+__all__ = ["ACCUMULATE", "CLIP", "SEED", "UPDATE", "derive"]
 
 #: Kernels of steps that stem from no operation of the graph.
-SEED, ACCUMULATE, UPDATE = "Seed", "Accumulate", "Update"
+SEED, ACCUMULATE, CLIP, UPDATE = "Seed", "Accumulate", "ClipByGlobalNorm", "Update"
 
 _KIND_OF_ROLE = {
     Role.INPUT: OperandKind.INPUT,
@@ -71,11 +72,14 @@ class _Derivation:
         for operation in self.graph.operations:
             self._forward(operation)
         if self.graph.trainable:
+            if self.graph.training.accumulate > 1:
+                self._keep_gradients()
             self._seed()
             for operation in reversed(self.graph.operations):
                 self._backward(operation)
+            joint = self._clip() if self.graph.training.joins_gradients else ()
             for weight in self.graph.trainable:
-                self._update(weight)
+                self._update(weight, joint)
         self._drop_unread()
         return TrainingProgram(self.operands, tuple(self.steps))
 
@@ -110,6 +114,12 @@ class _Derivation:
                 del self.operands[binding.operand]
 
     # ------------------------------------------------------------------------ backward
+
+    def _keep_gradients(self) -> None:
+        """Gradients carry over, from zeros: whatever defines one is a partial that is added to it."""
+        for weight in self.graph.trainable:
+            self._derivative(weight, lifetime=Lifetime.MAX)
+        self.defined.update(self.graph.trainable)
 
     def _seed(self) -> None:
         """The derivative of the loss with respect to itself: where every chain begins."""
@@ -182,21 +192,49 @@ class _Derivation:
 
     # -------------------------------------------------------------------------- update
 
-    def _update(self, weight: str) -> None:
-        type_ = self.graph.operands[weight].type
+    def _clip(self) -> tuple[Binding, ...]:
+        """A step that reads all gradients and defines what every update reads, so none can come before it.
+
+        That is the factor of all gradients and, where updates may be left out, how many there were.
+        """
+        loss, rules = self.graph.loss, self.graph.training
+        gradients = [TrainingOperandIndex(weight, is_forward=False) for weight in self.graph.trainable]
+        factor = TrainingOperandIndex(f"{loss}@factor")
+        self._declare(factor, TensorType((), DType.FLOAT64), OperandKind.SAVED, Lifetime.ITERATION, loss)
+        joint, counts = [Binding("factor", factor)], list[Binding]()
+        if rules.skip_non_finite:
+            counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
+            counts.append(Binding("updates", counter))
+        largest = max(self.graph.operands[weight].type.elements for weight in self.graph.trainable)
+        square = optimizer_block("square", TensorType((largest,), DType.FLOAT64))
+        self.steps.append(
+            TrainingStep(
+                TrainingOperationIndex(loss, Phase.APPLY_GRADIENT, "clip"),
+                CLIP,
+                reads=(*(Binding(f"dx{i}", index) for i, index in enumerate(gradients)), *counts),
+                writes=(*joint, *counts),
+                scratch=self._scratch(loss, Phase.APPLY_GRADIENT, (square,)),
+            )
+        )
+        return (*joint, *counts)
+
+    def _update(self, weight: str, joint: tuple[Binding, ...]) -> None:
+        """The optimizer's step of one weight; a gradient that carries over is cleared by it."""
+        type_, rules = self.graph.operands[weight].type, self.graph.training
         states = [
             Binding(name, self._optimizer_variable(weight, name, type_))
             for name in state_names(self.graph.optimizer)
         ]
         value = Binding("x0", TrainingOperandIndex(weight))
         gradient = Binding("dx0", TrainingOperandIndex(weight, is_forward=False))
-        requests = optimizer_scratch(self.graph.optimizer, type_)
+        scaled = bool(joint) or rules.divisor != 1
+        requests = optimizer_scratch(self.graph.optimizer, type_, scaled=scaled)
         self.steps.append(
             TrainingStep(
                 TrainingOperationIndex(weight, Phase.APPLY_GRADIENT),
                 UPDATE,
-                reads=(value, gradient, *states),
-                writes=(value, *states),
+                reads=(value, gradient, *states, *joint),
+                writes=(value, *states, *((gradient,) if rules.accumulate > 1 else ())),
                 scratch=self._scratch(weight, Phase.APPLY_GRADIENT, requests),
             )
         )
@@ -222,12 +260,14 @@ class _Derivation:
             life = Lifetime.MAX
         return self._declare(TrainingOperandIndex(name), operand.type, kind, life, name)
 
-    def _derivative(self, name: str, partial: str = "") -> TrainingOperandIndex:
+    def _derivative(
+        self, name: str, partial: str = "", lifetime: Lifetime = Lifetime.ITERATION
+    ) -> TrainingOperandIndex:
         kind = OperandKind.GRADIENT if name in self.graph.trainable else OperandKind.DERIVATIVE
         index = TrainingOperandIndex(name, is_forward=False)
         if partial:
             kind, index = OperandKind.PARTIAL, TrainingOperandIndex(f"{name}@{partial}", is_forward=False)
-        return self._declare(index, self.graph.operands[name].type, kind, Lifetime.ITERATION, name)
+        return self._declare(index, self.graph.operands[name].type, kind, lifetime, name)
 
     def _optimizer_variable(self, weight: str, name: str, type_: TensorType) -> TrainingOperandIndex:
         index = TrainingOperandIndex(f"{weight}@{name}")

@@ -17,7 +17,7 @@ from solver.errors import AttributeRuleError, GraphError
 from solver.graph.ops.base import ScratchRequest
 from solver.graph.types import OptimizerSpec, TensorType
 
-__all__ = ["OPTIMIZER_NAMES", "UPDATE_BLOCK_ELEMENTS", "optimizer_rules", "scratch", "state_names"]
+__all__ = ["OPTIMIZER_NAMES", "UPDATE_BLOCK_ELEMENTS", "block", "optimizer_rules", "scratch", "state_names"]
 
 #: Elements updated at a time: weight, gradient, two moments and two blocks of scratch, 768 KiB of
 #: float32, stay in the second-level cache through the dozen passes over them.
@@ -136,10 +136,17 @@ def state_names(spec: OptimizerSpec) -> tuple[str, ...]:
     return (*names, "momentum") if rules["momentum"] else names
 
 
-def scratch(spec: OptimizerSpec, weight: TensorType) -> tuple[ScratchRequest, ...]:
-    """Blocks that the update of one weight needs beside its state: never more than two of them."""
-    names = ["update"]
+def scratch(spec: OptimizerSpec, weight: TensorType, *, scaled: bool = False) -> tuple[ScratchRequest, ...]:
+    """Blocks that the update of one weight needs beside its state: at most three of them.
+
+    With `scaled`, the gradient is multiplied by a factor before it is used.
+    """
+    names = ["update", "scaled_gradient"] if scaled else ["update"]
     if spec.type != "AdamW" and optimizer_rules(spec)["weight_decay"]:
         names.append("decayed_gradient")
-    block = TensorType((min(UPDATE_BLOCK_ELEMENTS, weight.elements),), weight.dtype)
-    return tuple(ScratchRequest(name, block) for name in names)
+    return tuple(block(name, weight) for name in names)
+
+
+def block(name: str, whole: TensorType) -> ScratchRequest:
+    """Scratch for what is treated at a time of a tensor."""
+    return ScratchRequest(name, TensorType((min(UPDATE_BLOCK_ELEMENTS, whole.elements),), whole.dtype))

@@ -126,7 +126,7 @@ class TrainingOperand:
     @property
     def is_defined_by_caller(self) -> bool:
         """True for what holds a value before the first step runs."""
-        return self.kind in CALLER_DEFINED
+        return self.kind in CALLER_DEFINED or self.lifetime is Lifetime.MAX
 
 
 #: What holds a value before the first step runs.
@@ -154,8 +154,8 @@ class Binding:
 class TrainingStep:
     """One kernel call. What is updated in place stands in `reads` and in `writes`.
 
-    `kernel` is the operator's name, or ``Seed``, ``Accumulate`` or ``Update``. `scratch` is
-    written and read inside the step and means nothing outside it.
+    `kernel` is the operator's name, or ``Seed``, ``Accumulate``, ``ClipByGlobalNorm`` or ``Update``.
+    `scratch` is written and read inside the step and means nothing outside it.
     """
 
     index: TrainingOperationIndex

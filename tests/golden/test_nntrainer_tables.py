@@ -7,12 +7,13 @@ trainable and with one of them frozen. Sizes are MiB; the lower bound is the lar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
 import pytest
 
-from solver.graph import Graph
+from solver.graph import Graph, TrainingRules
 from solver.layout import Proof, max_load
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -175,7 +176,8 @@ def load(pool: Pool) -> int:
 @pytest.mark.parametrize("case", CASES)
 def test_pool_sizes(case: str) -> None:
     build, clips, state, no_reuse, bound = CASES[case]
-    weights, tensors = nntrainer_target(build(), clip_by_global_norm=clips).pools
+    rules = TrainingRules(clip_global_norm=1.0 if clips else None)
+    weights, tensors = nntrainer_target(replace(build(), training=rules)).pools
     assert state is None or is_mebibytes(state, load(weights))
     assert is_mebibytes(no_reuse, sum(buffer.size for buffer in tensors.buffers))
     assert is_mebibytes(bound, load(tensors))

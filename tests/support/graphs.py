@@ -17,6 +17,7 @@ from solver.graph import (
     OptimizerSpec,
     Role,
     Trainable,
+    TrainingRules,
     build_graph,
 )
 
@@ -60,6 +61,7 @@ class Sketch:
         trainable: Trainable = "all",
         optimizer: str = "SGD",
         outputs: Sequence[str] = (),
+        training: TrainingRules | None = None,
         **hyper: Any,
     ) -> Graph:
         hyper.setdefault("learning_rate", 0.01)
@@ -72,6 +74,7 @@ class Sketch:
             optimizer=spec,
             trainable=trainable,
             outputs=outputs,
+            training=training,
         )
 
 
@@ -137,7 +140,7 @@ def batch_normalised(
     batch: int = 4,
     layout: str = "NCHW",
     *,
-    training: int = 1,
+    mode: int = 1,
     dtype: DType = DType.FLOAT32,
     **hyper: Any,
 ) -> Graph:
@@ -149,7 +152,7 @@ def batch_normalised(
     ones = Initializer("ones")
     inputs = [h, s.parameter("scale", 4, initializer=ones), s.parameter("shift", 4)]
     inputs += [s.state("mean", 4), s.state("variance", 4, initializer=ones)]
-    h = s.op("BatchNormalization", inputs, "b", "norm", training_mode=training, momentum=0.8, **common)
+    h = s.op("BatchNormalization", inputs, "b", "norm", training_mode=mode, momentum=0.8, **common)
     h = s.op("Relu", [h], "c", "relu")
     axes = (2, 3) if layout == "NCHW" else (1, 2)
     h = s.op("ReduceMean", [h], "d", "pool", axes=axes, keepdims=0)

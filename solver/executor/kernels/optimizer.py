@@ -1,4 +1,8 @@
-"""Weight updates, in place and by blocks. The gradient is read only."""
+"""What happens to gradients, by blocks: their joint norm, and the weight updates, in place.
+
+An update reads its gradient, scaled into scratch where a factor is due, and clears it only where gradients
+accumulate over several iterations.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,72 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, flat_blocks, run_all
-from solver.graph.types import Array, OptimizerSpec
+from solver.executor.kernels._blocks import Step, bound, flat_blocks, run_all, with_small_buffers
+from solver.graph.types import Array, Graph, OptimizerSpec, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, state_names
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "prepare_clip", "prepare_update"]
+
+#: Added to the norm before it divides, as PyTorch does.
+_NORM_EPSILON = 1e-6
+
+
+def prepare_clip(rules: TrainingRules, arrays: Mapping[str, Array]) -> Step:
+    """The step that defines ``factor``, by which every gradient ``dx<i>`` will be multiplied.
+
+    Squares are added in float64, weight after weight, so that the sum repeats bit for bit. A factor of 0
+    says that the update is left out; otherwise ``updates``, where it is there, goes up by one.
+    """
+    square, factor, updates = arrays["square"], arrays["factor"], arrays.get("updates")
+    blocks = [
+        (part, square[: part.size])
+        for i in range(sum(slot.startswith("dx") for slot in arrays))
+        for (part,) in flat_blocks(arrays[f"dx{i}"], size=square.size)
+    ]
+
+    def run() -> None:
+        total = 0.0
+        for part, work in blocks:
+            np.multiply(part, part, out=work, dtype=work.dtype)
+            total += float(np.add.reduce(work))
+        if rules.skip_non_finite and not math.isfinite(total):
+            factor.fill(0)
+            return
+        factor.fill(_clipping(rules, math.sqrt(total) / rules.divisor) / rules.divisor)
+        if updates is not None:
+            updates[...] += 1
+
+    return with_small_buffers(run)
+
+
+def _clipping(rules: TrainingRules, norm: float) -> float:
+    if rules.clip_global_norm is None:
+        return 1.0
+    return min(1.0, rules.clip_global_norm / (norm + _NORM_EPSILON))
+
+
+def prepare_update(graph: Graph, arrays: Mapping[str, Array], updates: Callable[[], int]) -> Step:
+    """The update of the weight ``x0`` under the rules of the graph, arrays by slot.
+
+    `updates` counts from 1; ``updates`` among the arrays takes its place.
+    """
+    rules, spec = graph.training, graph.optimizer
+    state = {name: arrays[name] for name in state_names(spec)}
+    factor, counter = arrays.get("factor"), arrays.get("updates")
+    count = updates if counter is None else counter.item
+    scale = (lambda: 1 / rules.divisor) if factor is None else factor.item
+    scales = scale if "scaled_gradient" in arrays else None
+    update = prepare(spec, arrays["x0"], arrays["dx0"], state, arrays, count, scales)
+    step = _unless_zero(update, scale) if rules.skip_non_finite else update
+    return run_all([step, bound(arrays["dx0"].fill, 0)]) if rules.accumulate > 1 else step
+
+
+def _unless_zero(step: Step, factor: Callable[[], float]) -> Step:
+    def run() -> None:
+        if factor():
+            step()
+
+    return run
 
 
 def prepare(
@@ -22,8 +87,9 @@ def prepare(
     state: Mapping[str, Array],
     scratch: Mapping[str, Array],
     iteration: Callable[[], int],
+    factor: Callable[[], float] | None = None,
 ) -> Step:
-    """The step that updates `weight` and `state` with the gradient of one iteration.
+    """The step that updates `weight` and `state` with the gradient of one iteration, times `factor`.
 
     Arrays are C-contiguous, those of `state` (`state_names`) of the weight's shape; `scratch` is what
     `solver.training.optimizers.scratch` asks for. `iteration` counts from 1. The formulas are PyTorch's.
@@ -35,9 +101,20 @@ def prepare(
     for parts in flat_blocks(weight, gradient, *variables, size=UPDATE_BLOCK_ELEMENTS):
         size = parts[0].size
         decayed = scratch["decayed_gradient"][:size] if "decayed_gradient" in scratch else None
-        block = _Block(parts[0], parts[1], parts[2:], scratch["update"][:size], decayed)
+        applied = parts[1]
+        if factor is not None:
+            applied = scratch["scaled_gradient"][:size]
+            steps.append(_scaling(parts[1], factor, applied))
+        block = _Block(parts[0], applied, parts[2:], scratch["update"][:size], decayed)
         steps.append(make(block, rules, iteration))
     return run_all(steps)
+
+
+def _scaling(gradient: Array, factor: Callable[[], float], scaled: Array) -> Step:
+    def run() -> None:
+        np.multiply(gradient, factor(), out=scaled)
+
+    return run
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ GRAPHS = [
     *(branched(), vision("NHWC"), vision("NCHW"), regression()),
     *(make(learning_rate=LEARNING_RATE) for make in (elementwise, attention, recurrent)),
     *(
-        batch_normalised(training=mode, dtype=DType.FLOAT64, optimizer="SGD", learning_rate=LEARNING_RATE)
+        batch_normalised(mode=mode, dtype=DType.FLOAT64, optimizer="SGD", learning_rate=LEARNING_RATE)
         for mode in (0, 1)
     ),
     *(convolved(layout, learning_rate=LEARNING_RATE) for layout in ("NCHW", "NHWC")),

@@ -36,7 +36,7 @@ GRAPHS = {
     "normalised-nchw": convolved("NCHW", DType.FLOAT32, optimizer="Adam"),
     "batch-normalised": batch_normalised(),
     "batch-normalised-nhwc": batch_normalised(layout="NHWC"),
-    "batch-frozen": batch_normalised(training=0),
+    "batch-frozen": batch_normalised(mode=0),
     "normalised-nhwc": convolved("NHWC", DType.FLOAT32, optimizer="Adagrad", learning_rate_decay=0.1),
 }
 

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver import pipeline
+from solver.graph import TrainingRules
 from solver.layout import Lifespan, Proof, Status
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
-from solver.plan.report import live_curve, memory_map, report
+from solver.plan.report import gradient_notes, live_curve, memory_map, report
 from solver.training.program import Lifetime, OperandKind
+from tests.support.graphs import chain
 
 A, D, G, W = OperandKind.ACTIVATION, OperandKind.DERIVATIVE, OperandKind.GRADIENT, OperandKind.PARAMETER
 
@@ -147,3 +150,11 @@ def test_one_buffer_on_the_map(steps: int, size: int, data: st.DataObject, colum
 
 def overlap(a: int, b: int, c: int, d: int) -> int:
     return max(0, min(b, d) - max(a, c))
+
+
+def test_what_keeps_gradients_alive_is_said() -> None:
+    assert gradient_notes(pipeline.plan(chain())) == ()
+    rules = TrainingRules(clip_global_norm=1.0, accumulate=2)
+    clipped, kept = gradient_notes(pipeline.plan(chain(training=rules)))
+    assert "ClipByGlobalNorm" in clipped
+    assert kept.startswith("4 gradients carry over")

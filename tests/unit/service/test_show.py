@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.show import _LETTERS, curve_line, facts, map_lines, render
+from solver import pipeline
+from solver.graph import TrainingRules
 from solver.plan.report import MemoryMap, memory_map
 from solver.training.program import OperandKind
+from tests.support.graphs import chain
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
 
 
@@ -106,3 +109,10 @@ def test_facts_say_when_memory_is_taken_and_given_back() -> None:
     assert [step["live_bytes"] for step in found["steps"]] == [8, 10, 10, 8]
     assert set(found) == {"before", "kept", "steps"}
     assert set(found["steps"][0]) == {"id", "allocated", "freed", "live_bytes"}
+
+
+def test_what_keeps_gradients_alive_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    made = pipeline.plan(chain(training=TrainingRules(clip_global_norm=1.0)))
+    render(made, 100)
+    assert "All gradients live until ClipByGlobalNorm" in capsys.readouterr().out
+    assert len(facts(made)["gradients"]) == 1

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from solver.errors import OptionsError
-from solver.graph import DType, Graph
+from solver.graph import DType, Graph, TrainingRules
 from solver.layout import Lifespan
 from solver.pipeline import plan
 from solver.plan import PlanOptions, verify
 from solver.targets import TargetBuffer
-from solver.targets.nntrainer import CLIP, nntrainer_orders, nntrainer_target
+from solver.targets.nntrainer import nntrainer_orders, nntrainer_target
 from solver.targets.nntrainer_layers import InPlace, Layer, LayerKind, layers_of
-from solver.training import Lifetime, OperandKind
+from solver.training import CLIP, Lifetime, OperandKind
 from tests.support.graphs import Sketch, chain
 
 
@@ -48,8 +48,11 @@ def layers(graph: Graph) -> dict[str, Layer]:
     return {layer.id: layer for layer in layers_of(graph)}
 
 
-def tensors(graph: Graph, *, clip: bool = False) -> dict[str, TargetBuffer]:
-    return {b.id: b for b in nntrainer_target(graph, clip_by_global_norm=clip).pools[1].buffers}
+CLIPPED = TrainingRules(clip_global_norm=1.0)
+
+
+def tensors(graph: Graph) -> dict[str, TargetBuffer]:
+    return {b.id: b for b in nntrainer_target(graph).pools[1].buffers}
 
 
 def weights(graph: Graph) -> dict[str, TargetBuffer]:
@@ -190,17 +193,17 @@ def test_a_frozen_trunk_gets_no_derivatives_behind_the_earliest_trained_layer() 
 
 
 def test_nothing_to_train_leaves_the_forward_pass() -> None:
-    target = nntrainer_target(chain(trainable=0), clip_by_global_norm=True)
+    target = nntrainer_target(chain(trainable=0, training=CLIPPED))
     assert [step.id.split(":")[1] for step in target.steps] == ["forward"] * 5
 
 
 def test_clipping_keeps_all_gradients_for_one_more_step() -> None:
-    graph = chain((6, 5, 4), optimizer="Adam")
-    target = nntrainer_target(graph, clip_by_global_norm=True)
+    graph = chain((6, 5, 4), optimizer="Adam", training=CLIPPED)
+    target = nntrainer_target(graph)
     end = len(target.steps)
     assert target.steps[-1].kernel == CLIP
     assert {n for n in target.steps[-1].uses if n.endswith("@grad")} == {f"{w}@grad" for w in graph.trainable}
-    assert {tensors(graph, clip=True)[f"{w}@grad"].lifespan.end for w in graph.trainable} == {end}
+    assert {tensors(graph)[f"{w}@grad"].lifespan.end for w in graph.trainable} == {end}
     assert {t for t, step in enumerate(target.steps) if "w2" in step.defs} == {end - 1}
 
 
@@ -315,6 +318,8 @@ REFUSED: dict[str, tuple[Callable[[], Graph], str]] = {
         lambda: attributed("Conv", (2, 1, 4, 4, 4), (2, 3, 4, 4, 4), (1, 3, 1, 1, 1)),
         "two-dim",
     ),
+    "loss scale": (lambda: chain(training=TrainingRules(loss_scale=2.0)), "other than clip_global_norm"),
+    "micro-batches": (lambda: chain(training=TrainingRules(accumulate=2)), "other than clip_global_norm"),
     "transposed": (lambda: attributed("Gemm", (6, 5), (4, 6), (4, 5), transA=1), "transposed"),
     "factor": (lambda: attributed("Gemm", (4, 5), (4, 6), (6, 5), alpha=2.0), "alpha or beta"),
     "parameter as data": (lambda: attributed("Add", (4, 6), (4, 6), (4, 6)), "not the output of a layer"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from solver.errors import OptionsError
-from solver.graph import DType, Graph, TensorType
+from solver.graph import DType, Graph, TensorType, TrainingRules
 from solver.graph.nodes import graph_nodes
 from solver.targets.onert import onert_target
 from solver.targets.onert_rules import DEPTHWISE_THREADS, backward_reads, extra_tensors, runtime_type
@@ -119,6 +119,13 @@ def test_refuses_other_optimizers() -> None:
     h = s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h", "fc", transB=1)
     s.op("MeanSquaredError", [h, s.label("t", 4, 6)], "loss", "mse")
     assert "AdamW" in refusal(s.graph(optimizer="AdamW"))
+
+
+@pytest.mark.parametrize(
+    "rules", [TrainingRules(clip_global_norm=1.0), TrainingRules(loss_scale=2.0), TrainingRules(accumulate=2)]
+)
+def test_refuses_training_rules(rules: TrainingRules) -> None:
+    assert "training rules" in refusal(convolutional(training=rules))
 
 
 def test_refuses_a_loss_that_no_loss_operation_defines() -> None:

@@ -174,7 +174,7 @@ def test_what_an_operation_updates_stands_in_reads_and_writes() -> None:
 
 
 def test_a_frozen_normalisation_reads_its_states_on_both_passes() -> None:
-    program = derive(batch_normalised(training=0))
+    program = derive(batch_normalised(mode=0))
     assert not {"mean", "variance"} & {str(i) for s in program.steps for i in s.defs}
     assert {"mean", "variance"} <= set(map(str, step(program, "norm:calc_gradient").uses))
     assert "variance" in set(map(str, step(program, "norm:calc_derivative").uses))
