@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.executor import validate
@@ -110,7 +110,6 @@ def _tenants(made: Plan) -> int:
     return sum(len(buffer.tenants) for _, buffer in made.buffers())
 
 
-@settings(max_examples=120, deadline=None)
 @given(graphs(), st.sampled_from([1, 1, 1, 3]), st.sampled_from(["immediate", "end"]))
 def test_training_in_place_is_bit_identical_and_takes_no_more_memory(
     graph: Graph, workers: int, update: str
@@ -121,7 +120,6 @@ def test_training_in_place_is_bit_identical_and_takes_no_more_memory(
     assert made.lower_bound <= plan(graph, PlanOptions(workers=workers, update=update)).lower_bound
 
 
-@settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_most_graphs_have_something_to_share(graph: Graph) -> None:
     """Otherwise the property above would hold for want of anything to go wrong."""
@@ -130,7 +128,6 @@ def test_most_graphs_have_something_to_share(graph: Graph) -> None:
         assert _tenants(plan(graph, PlanOptions(in_place=True)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(graphs(), st.booleans())
 def test_every_graph_can_be_planned_for_singa(graph: Graph, in_place: bool) -> None:
     made = plan(graph, PlanOptions(target="singa", in_place=in_place))
