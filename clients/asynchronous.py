@@ -17,6 +17,7 @@ from clients.requests import (
     layout_body,
     options_document,
     plan_body,
+    program_body,
     read_answer,
     validate_body,
 )
@@ -69,6 +70,14 @@ class AsyncClient:
         Raises `CapacityExceeded` when a capacity was given and the arena does not fit it.
         """
         response = await self._send("POST", "/v1/plan", plan_body(graph, options_document(options, more)))
+        return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+
+    async def plan_program(
+        self, program: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
+    ) -> PlanResult:
+        """Plan explicit operations; options as for `plan`, and the plan is kept where plans are."""
+        body = program_body(program, options_document(options, more))
+        response = await self._send("POST", "/v1/program", body)
         return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
 
     async def stored_plan(self, digest: str) -> PlanResult:

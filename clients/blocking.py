@@ -17,6 +17,7 @@ from clients.requests import (
     layout_body,
     options_document,
     plan_body,
+    program_body,
     read_answer,
     validate_body,
 )
@@ -67,6 +68,14 @@ class Client:
         Raises `CapacityExceeded` when a capacity was given and the arena does not fit it.
         """
         response = self._send("POST", "/v1/plan", plan_body(graph, options_document(options, more)))
+        return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+
+    def plan_program(
+        self, program: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
+    ) -> PlanResult:
+        """Plan explicit operations; options as for `plan`, and the plan is kept where plans are."""
+        body = program_body(program, options_document(options, more))
+        response = self._send("POST", "/v1/program", body)
         return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
 
     def stored_plan(self, digest: str) -> PlanResult:

@@ -19,11 +19,12 @@ __all__ = [
     "layout_body",
     "options_document",
     "plan_body",
+    "program_body",
     "read_answer",
     "validate_body",
 ]
 
-#: A document (a graph, a plan, buffers) as JSON values, as the bytes of its file, or the path of that file.
+#: A document (a graph, program, plan, buffers) as JSON values, as the bytes of its file, or that file's path.
 GraphLike = Mapping[str, Any] | bytes | PathLike[str]
 
 #: Connecting is quick or hopeless; a solve may use the service's whole time limit of a minute, and wait
@@ -49,6 +50,10 @@ def options_document(options: Mapping[str, Any] | None, more: Mapping[str, Any])
 
 def plan_body(graph: GraphLike, options: Mapping[str, Any]) -> bytes:
     return b'{"graph":%b,"options":%b}' % (_json(graph), _json(options))
+
+
+def program_body(program: GraphLike, options: Mapping[str, Any]) -> bytes:
+    return b'{"program":%b,"options":%b}' % (_json(program), _json(options))
 
 
 def layout_body(problem: GraphLike, options: Mapping[str, Any]) -> bytes:

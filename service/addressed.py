@@ -28,7 +28,8 @@ INLINE_BYTES: Final = 1 << 18
 class Addressed:
     """One kind of answer: the task that makes it, and the collection that serves it again.
 
-    All kinds share one cache, in which the collection is part of every name.
+    All kinds share one cache, in which the collection is part of every answer's name, and the task of
+    every request's key: two tasks may fill one collection.
     """
 
     task: str
@@ -38,7 +39,7 @@ class Addressed:
         """The kept answer to the same request, or a new one from a worker."""
         state = state_of(request)
         body = await read_json_body(request, state.settings.body_limit_bytes)
-        key = self._name(await _digest(body))
+        key = self._key(await _digest(body))
         cached = state.cache.by_key(key)
         if cached is not None:
             return self._from_cache(request, cached)
@@ -66,12 +67,15 @@ class Addressed:
     def _name(self, digest: str) -> str:
         return f"{self.collection}/{digest}"
 
+    def _key(self, digest: str) -> str:
+        return f"{self.task}:{digest}"
+
     async def _solve(self, state: State, body: bytes) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
         found: list[CachedPlan] = []
 
         def known(key: str) -> bool:
-            cached = state.cache.by_key(self._name(key))
+            cached = state.cache.by_key(self._key(key))
             found.extend([cached] if cached else [])
             return cached is not None
 
@@ -86,7 +90,7 @@ class Addressed:
         name = self._name(head["digest"])
         note(request.scope, digest=head["digest"], arena_bytes=head["arena_bytes"], claim=head["status"])
         if head["deterministic"]:
-            state.cache.put(name, frame.body, raw_key, self._name(head["key"]))
+            state.cache.put(name, frame.body, raw_key, self._key(head["key"]))
         kept = state.cache.by_digest(name) is not None
         return addressed_response(request, name, frame.body, kept=kept)
 

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
 from service.problems import CATALOGUE, MEDIA_TYPE
-from service.schemas import LayoutRequest, PlanRequest, ProblemDocument, ValidateRequest
+from service.schemas import LayoutRequest, PlanRequest, ProblemDocument, ProgramRequest, ValidateRequest
 from solver import documents, pipeline
 from solver.documents import LayoutDocument, PlanDocument, ReportDocument
 
 __all__ = [
     "LAYOUT_ROUTE",
     "PLAN_ROUTE",
+    "PROGRAM_ROUTE",
     "STORED_LAYOUT_ROUTE",
     "STORED_PLAN_ROUTE",
     "VALIDATE_ROUTE",
@@ -27,7 +28,7 @@ __all__ = [
 
 _REFERENCES: Final = "#/components/schemas/{model}"
 _MODELS: Final = (
-    PlanRequest, LayoutRequest, ValidateRequest, PlanDocument, LayoutDocument, ReportDocument,
+    PlanRequest, ProgramRequest, LayoutRequest, ValidateRequest, PlanDocument, LayoutDocument, ReportDocument,
     ProblemDocument,
 )  # fmt: skip
 
@@ -91,6 +92,39 @@ PLAN_ROUTE: Final[dict[str, Any]] = {
         {
             "tiny": {"summary": "A two-layer perceptron", "value": example("tiny")},
             "mnist": {"summary": "mnist: four convolutions, batch 32, Adam", "value": example("mnist")},
+        },
+    ),
+}
+
+PROGRAM_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Plan explicit operations",
+    "responses": {
+        200: _document("PlanDocument", "The plan; its digest is the entity tag."),
+        304: _NOT_MODIFIED,
+        **_problems(
+            *_ANY,
+            "invalid-graph",
+            "use-before-def",
+            "duplicate-name",
+            "dangling-operand",
+            "invalid-dimension",
+            "too-many-operations",
+            "invalid-options",
+            "invalid-problem",
+            "capacity-exceeded",
+        ),
+    },
+    "openapi_extra": _body(
+        "ProgramRequest",
+        {
+            "momentum": {
+                "summary": "A linear layer with momentum: two blocks carry over",
+                "value": example("momentum"),
+            },
+            "parallel": {
+                "summary": "Two independent pairs of operations on two workers",
+                "value": example("parallel"),
+            },
         },
     ),
 }

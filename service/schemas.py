@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from solver.documents import BuffersDocument, GraphDocument, PlanDocument
+from solver.documents import BuffersDocument, GraphDocument, PlanDocument, ProgramDocument
 from solver.documents.layout_options import LayoutOptionFields
 from solver.documents.options import OptionFields
 
@@ -21,6 +21,7 @@ __all__ = [
     "PlanRequest",
     "PlanRequestOptions",
     "ProblemDocument",
+    "ProgramRequest",
     "ValidateRequest",
 ]
 
@@ -41,6 +42,15 @@ class PlanRequest(BaseModel):
     options: Annotated[
         PlanRequestOptions | None, Field(description="Defaults of the target if left out.")
     ] = None
+
+
+class ProgramRequest(BaseModel):
+    """What to plan, and how; options that only graphs have stay out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    program: ProgramDocument
+    options: Annotated[PlanRequestOptions | None, Field(description="Defaults if left out.")] = None
 
 
 class LayoutRequestOptions(LayoutOptionFields):

@@ -1,4 +1,4 @@
-"""What a worker can do: plan a graph, place buffers, validate a plan. All that is heavy is imported here."""
+"""What a worker can do: plan graphs and programs, place buffers, validate. All heavy imports are here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from service.jobs.worker import Channel, Task
@@ -14,12 +15,12 @@ from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline, placement
 from solver.errors import ArenaplanError, CapacityError, DocumentError
 from solver.layout import Problem as Buffers
-from solver.pipeline import Graph
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
 
 Options = TypeVar("Options", PlanOptions, LayoutOptions)
+Planner = Callable[[PlanOptions], Plan]
 
 
 @contextlib.contextmanager
@@ -66,9 +67,9 @@ def _limited(options: Options, limits: Mapping[str, Any]) -> Options:
     return options
 
 
-def _key(graph: Graph, options: PlanOptions) -> str:
+def _key(digest: str, name: str, options: PlanOptions) -> str:
     """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
-    parts = (documents.graph_digest(graph).encode(), documents.dump_options(options), graph.name.encode())
+    parts = (digest.encode(), documents.dump_options(options), name.encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
@@ -91,7 +92,7 @@ def _status(plan: Plan) -> str:
 
 
 def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
+    """Plan a graph."""
     request = _request(body, ("graph",), ("options",))
     with _inside("options"):
         options = _limited(documents.load_options(request.get("options", {})), limits)
@@ -99,22 +100,39 @@ def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         graph = documents.load_graph(
             request["graph"], batch=options.batch, max_operations=limits["max_operations"]
         )
-    key = _key(graph, options)
+    key = _key(documents.graph_digest(graph), graph.name, options)
+    with _inside("graph"):
+        _answer(partial(pipeline.plan, graph), options, channel, key)
+
+
+def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Plan an explicit program."""
+    request = _request(body, ("program",), ("options",))
+    with _inside("options"):
+        options = _limited(documents.load_options(request.get("options", {})), limits)
+    with _inside("program"):
+        program = documents.load_program(request["program"], max_operations=limits["max_operations"])
+    key = _key(documents.program_digest(program), program.name, options)
+    with _inside("program"):
+        _answer(partial(pipeline.plan_program, program), options, channel, key)
+
+
+def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
+    """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
     if options.deadline_seconds is None and not channel.offer(key):
         channel.send("result", {})
         return
-    with _inside("graph"):
-        if options.deadline_seconds is not None:
-            _send_fallback(graph, options, channel, key)
-        _send_plan("result", pipeline.plan(graph, options), channel, key)
+    if options.deadline_seconds is not None:
+        _send_fallback(make, options, channel, key)
+    _send_plan("result", make(options), channel, key)
 
 
-def _send_fallback(graph: Graph, options: PlanOptions, channel: Channel, key: str) -> None:
+def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
     """Time decides whether this plan is ever used, so it says that it is not deterministic."""
-    greedy = dataclasses.replace(options, solver="greedy", deadline_seconds=None, capacity=None)
-    plan = pipeline.plan(graph, greedy)
+    plan = make(dataclasses.replace(options, solver="greedy", deadline_seconds=None, capacity=None))
     if options.capacity is None or plan.arena_bytes <= options.capacity:
-        late = dataclasses.replace(plan, options=options, deterministic=False)
+        asked = dataclasses.replace(options, target=plan.options.target)
+        late = dataclasses.replace(plan, options=asked, deterministic=False)
         _send_plan("fallback", documents.seal(late), channel, key)
 
 
@@ -225,4 +243,9 @@ def warm() -> None:
         importlib.import_module(name)
 
 
-TASKS: Final[Mapping[str, Task]] = {"plan": _plan, "layout": _layout, "validate": _validate}
+TASKS: Final[Mapping[str, Task]] = {
+    "plan": _plan,
+    "program": _program,
+    "layout": _layout,
+    "validate": _validate,
+}

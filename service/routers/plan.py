@@ -1,4 +1,4 @@
-"""Planning: a graph in, a proven plan out; plans again by their digest."""
+"""Planning: a graph or a program in, a proven plan out; plans again by their digest."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from service.addressed import Addressed
-from service.openapi import PLAN_ROUTE, STORED_PLAN_ROUTE
+from service.openapi import PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["plans"])
 
 _PLANS: Final = Addressed("plan", "plans")
+_PROGRAMS: Final = Addressed("program", "plans")
 
 
 @router.post("/v1/plan", **PLAN_ROUTE)
@@ -27,6 +28,18 @@ async def plan(request: Request) -> Response:
     again under their digest. With `deadline_seconds`, the best plan found by then is the answer.
     """
     return await _PLANS.answer(request)
+
+
+@router.post("/v1/program", **PROGRAM_ROUTE)
+@router.post("/program", include_in_schema=False)
+async def program(request: Request) -> Response:
+    """Plan the memory of explicit operations, each with the blocks that it reads and writes.
+
+    Blocks that are read before they are written carry over from one iteration to the next and keep
+    their bytes; all others take them at their first touch and give them back after their last. The
+    promises are those of `/v1/plan`, and the plan is kept beside the plans of graphs.
+    """
+    return await _PROGRAMS.answer(request)
 
 
 @router.get("/v1/plans/{digest}", **STORED_PLAN_ROUTE)

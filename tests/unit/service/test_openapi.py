@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from service.openapi import example
 from service.problems import CATALOGUE
-from service.schemas import LayoutRequest, PlanRequest, ValidateRequest
+from service.schemas import LayoutRequest, PlanRequest, ProgramRequest, ValidateRequest
 from solver import documents, executor, pipeline, placement
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,12 +49,12 @@ def test_made_once(app: FastAPI) -> None:
 
 def test_paths(document: dict[str, Any]) -> None:
     assert set(document["paths"]) == {
-        "/v1/plan", "/v1/plans/{digest}", "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
+        "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
         "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/v1/plan", "/v1/layout", "/v1/validate"])
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/program", "/v1/layout", "/v1/validate"])
 def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
     responses = document["paths"][path]["post"]["responses"]
     assert {"200", "400", "413", "415", "422", "503"} <= set(responses)
@@ -77,6 +77,21 @@ def test_plan_examples_run(document: dict[str, Any], name: str) -> None:
     request = body["examples"][name]["value"]
     PlanRequest.model_validate(request)
     plan = pipeline.plan(documents.load_graph(request["graph"]))
+    assert plan.arena_bytes == plan.lower_bound
+
+
+def test_the_momentum_example_is_that_of_the_project() -> None:
+    path = ROOT / "examples/programs/momentum.json"
+    assert example("momentum")["program"] == json.loads(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["momentum", "parallel"])
+def test_program_examples_run(document: dict[str, Any], name: str) -> None:
+    body = document["paths"]["/v1/program"]["post"]["requestBody"]["content"]["application/json"]
+    request = body["examples"][name]["value"]
+    ProgramRequest.model_validate(request)
+    options = documents.load_options(request["options"])
+    plan = pipeline.plan_program(documents.load_program(request["program"]), options)
     assert plan.arena_bytes == plan.lower_bound
 
 

@@ -55,6 +55,27 @@ def plan(known: bool = False, settings: Mapping[str, Any] | None = None, **optio
     return run("plan", {"graph": TINY, "options": options}, known=known, **(settings or {}))
 
 
+def test_a_program() -> None:
+    """Planned in its own task; with a deadline the greedy plan goes ahead, under the target of programs."""
+    request = {"program": example("parallel")["program"], "options": {"workers": 2}}
+    (kind, head, body), *rest = run("program", request).sent
+    made = documents.load_plan(body)
+    assert (kind, rest, head["digest"]) == ("result", [], made.digest)
+    assert made.times == (0, 0, 1, 1)
+    assert run("program", request, known=True).sent == [("result", {}, b"")]
+    late = run("program", {**request, "options": {"deadline_seconds": 0.0}})
+    assert late.kinds == ["fallback", "result"]
+    fallback = documents.load_plan(late.sent[0][2])
+    assert (fallback.options.target, fallback.deterministic) == ("program", False)
+
+
+def test_keys_tell_graphs_and_programs_and_titles_apart() -> None:
+    parallel = example("parallel")["program"]
+    renamed = {**parallel, "name": "another"}
+    channels = [run("program", {"program": p}) for p in (parallel, renamed)] + [plan()]
+    assert len({channel.offered[0] for channel in channels}) == 3
+
+
 def test_a_plan() -> None:
     (kind, head, body), *rest = plan().sent
     made = documents.load_plan(body)
