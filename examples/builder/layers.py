@@ -107,14 +107,17 @@ def layer_norm(x: Tensor, *, name: str | None = None) -> Tensor:
     return tape.apply("LayerNormalization", x, scale, shift, name=name)
 
 
-def batch_norm(x: Tensor, *, name: str | None = None) -> Tensor:
-    """Over everything but channels, with statistics of the batch; running ones are kept for later use."""
+def batch_norm(x: Tensor, *, scale: str = "ones", name: str | None = None) -> Tensor:
+    """Over everything but channels, with statistics of the batch; running ones are kept for later use.
+
+    With a `scale` that starts at zeros, a block begins as what goes round it.
+    """
     tape, channels = x.tape, x.shape[-1:]
     name = tape.name("norm", name)
     return tape.apply(
         "BatchNormalization",
         x,
-        tape.parameter(f"{name}.scale", channels, "ones"),
+        tape.parameter(f"{name}.scale", channels, scale),
         tape.parameter(f"{name}.shift", channels, "zeros"),
         tape.parameter(f"{name}.mean", channels, "zeros", role=Role.STATE),
         tape.parameter(f"{name}.variance", channels, "ones", role=Role.STATE),

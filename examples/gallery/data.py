@@ -16,7 +16,7 @@ __all__ = ["GESTURES", "SHAPES", "digit_batches", "gesture_batches", "shape_batc
 Float = npt.NDArray[np.float32]
 
 #: Kinds of shapes, and of gestures.
-SHAPES = ("disc", "square", "diamond", "cross")
+SHAPES = ("disc", "frame", "cross", "stripes")
 GESTURES = ("shake", "swing", "circle", "tap")
 
 
@@ -45,12 +45,13 @@ def _shapes(kinds: npt.NDArray[np.int64], rng: np.random.Generator, side: int) -
         rng.uniform(0.25, 0.4, (len(kinds), 1, 1)),
         rng.uniform(0.4, 0.6, (2, len(kinds), 1, 1)),
     )
-    x, y = np.abs(grid[None, None, :] - centre[0]), np.abs(grid[None, :, None] - centre[1])
+    x, y = (grid[None, None, :] - centre[0]) / radius, (grid[None, :, None] - centre[1]) / radius
+    longer, shorter = np.maximum(abs(x), abs(y)), np.minimum(abs(x), abs(y))
     inside = (
-        np.hypot(x, y) < radius,
-        np.maximum(x, y) < 0.85 * radius,
-        x + y < 1.2 * radius,
-        (np.minimum(x, y) < 0.3 * radius) & (np.maximum(x, y) < 1.1 * radius),
+        np.hypot(x, y) < 1,
+        (longer > 0.7) & (longer < 1),
+        (longer < 1) & (shorter < 0.25),
+        (longer < 1) & (np.sin(3 * np.pi * (x - y)) > 0),
     )
     return np.choose(kinds[:, None, None], inside)
 
