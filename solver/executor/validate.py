@@ -38,7 +38,8 @@ def validate(
 
     A plan with violations is not run unless `run_wrong_plans` (its buffers still have to lie
     inside their arena). Raises PlanError when graph and plan do not belong together. Memory: the
-    arena, plus every tensor once more for the reference run.
+    arena, plus every tensor once more for the reference run. Where gradients accumulate a step is a
+    micro-batch, and they are numbered so that the last one applies them, however few there are.
     """
     violations = verify(plan)
     if violations and not run_wrong_plans:
@@ -48,6 +49,7 @@ def validate(
     planned = Runner(subject, program, in_arenas(plan.arenas), scratch_budget=budget, poison=True)
     alone = on_their_own(buffer for _, buffer in plan.buffers())
     reference = Runner(subject, sequential_program(subject, plan), alone, scratch_budget=budget)
+    planned.iteration = reference.iteration = -steps % graph.training.accumulate
     reports = []
     with closing(planned):
         for step in range(1, steps + 1):

@@ -14,11 +14,13 @@ from solver.errors import (
     DuplicateDefError,
     DuplicateNameError,
     GraphError,
+    StateError,
     TrainableError,
     UseBeforeDefError,
 )
 from solver.training.program import (
     OperandKind,
+    Phase,
     TrainingOperandIndex,
     TrainingOperationIndex,
     TrainingProgram,
@@ -57,7 +59,8 @@ def verify_program(program: TrainingProgram) -> None:
     """Check what every later stage relies on. Linear.
 
     No undeclared operand, no step twice, no use before def, no second def except in place (which is
-    how derivatives accumulate), scratch private to its step, and every gradient applied.
+    how derivatives accumulate), scratch private to its step, every gradient applied to its weight, and no
+    state touched by a step beside the one that updates it.
     Because each use follows a def in the order given, the dependencies are acyclic over forward
     and backward. Raises the GraphError that names step and operand.
     """
@@ -70,6 +73,7 @@ def verify_program(program: TrainingProgram) -> None:
         defined.update(step.defs)
     _check_scratch(program)
     _check_gradients(program)
+    _check_states(program)
 
 
 def _check_steps_unique(program: TrainingProgram) -> None:
@@ -123,13 +127,34 @@ def _check_scratch(program: TrainingProgram) -> None:
 
 
 def _check_gradients(program: TrainingProgram) -> None:
-    used = {operand for step in program.steps for operand in step.uses}
+    applied = {
+        (operand, step.index.operation)
+        for step in program.steps
+        if step.index.phase is Phase.APPLY_GRADIENT
+        for operand in step.uses
+    }
     for index, operand in program.operands.items():
-        if operand.kind is OperandKind.GRADIENT and index not in used:
+        if operand.kind is OperandKind.GRADIENT and (index, operand.origin) not in applied:
             raise TrainableError(
                 f"The gradient of {operand.origin!r} is never applied.",
                 remedy="Add its update, or leave it out of the trainable set.",
             )
+
+
+def _check_states(program: TrainingProgram) -> None:
+    """What one step updates, another would find old or new, as the order has it."""
+    touching: dict[TrainingOperandIndex, TrainingOperationIndex] = {}
+    updated = {
+        i for step in program.steps for i in step.defs if program.operands[i].kind is OperandKind.STATE
+    }
+    for step in program.steps:
+        for operand in updated.intersection(step.touched()):
+            first = touching.setdefault(operand, step.index)
+            if first != step.index:
+                raise StateError(
+                    f"State {str(operand)!r} is touched by {first} and by {step.index}, and one updates it.",
+                    remedy="Save what later steps need of it.",
+                )
 
 
 def verify_reordering(before: TrainingProgram, after: TrainingProgram) -> None:

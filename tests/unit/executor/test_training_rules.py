@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.kernels.optimizer import prepare_clip
+from solver.executor.run import Runner
 from solver.graph import Array, DType, Graph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -201,6 +203,23 @@ def test_weights_change_in_the_last_micro_batch_only() -> None:
         seen.append(trainer.read("w1"))
     changed = [not np.array_equal(a, b) for a, b in pairwise(seen)]
     assert changed == [False, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize(("steps", "updates"), [(1, 1), (2, 1), (5, 1), (6, 2), (11, 3)])
+def test_a_validation_ends_with_an_update(monkeypatch: pytest.MonkeyPatch, steps: int, updates: int) -> None:
+    """Otherwise a few steps would prove nothing about the memory of updates."""
+    counted: list[int] = []
+
+    class Counting(Runner):
+        def run(self) -> None:
+            super().run()
+            counted.append(self.iteration)
+
+    monkeypatch.setattr(import_module("solver.executor.validate"), "Runner", Counting)
+    graph = chain(optimizer="Adam", training=TrainingRules(accumulate=5))
+    assert validate(graph, plan(graph), steps=steps).identical
+    assert counted[-1] % 5 == 0
+    assert sum(iteration % 5 == 0 for iteration in counted) == 2 * updates, "in both runs"
 
 
 def test_gradients_are_cleared_by_their_update() -> None:

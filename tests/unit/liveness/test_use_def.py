@@ -11,12 +11,14 @@ from solver.errors import (
     DuplicateDefError,
     DuplicateNameError,
     GraphError,
+    StateError,
     TrainableError,
     UseBeforeDefError,
 )
+from solver.graph import TrainingRules
 from solver.liveness import use_def_chains, verify_program, verify_reordering
 from solver.training import UPDATE, Binding, TrainingOperandIndex, TrainingProgram, TrainingStep, derive
-from tests.support.graphs import chain, convolutional, residual
+from tests.support.graphs import batch_normalised, chain, convolutional, residual
 
 
 @pytest.fixture
@@ -105,6 +107,26 @@ def test_a_gradient_that_nobody_applies_is_rejected(program: TrainingProgram) ->
     steps = tuple(s for s in program.steps if not (s.kernel == UPDATE and s.index.operation == "w3"))
     with pytest.raises(TrainableError, match="'w3' is never applied"):
         verify_program(replace(program, steps=steps))
+
+
+@pytest.mark.parametrize(
+    "rules", [TrainingRules(accumulate=2), TrainingRules(clip_global_norm=1.0), TrainingRules(loss_scale=2.0)]
+)
+def test_a_gradient_that_is_only_added_to_or_measured_is_not_applied(rules: TrainingRules) -> None:
+    program = derive(residual(training=rules))
+    steps = tuple(s for s in program.steps if not (s.kernel == UPDATE and s.index.operation == "w3"))
+    with pytest.raises(TrainableError, match="'w3' is never applied"):
+        verify_program(replace(program, steps=steps))
+
+
+def test_a_state_is_touched_by_the_step_alone_that_updates_it() -> None:
+    program = derive(batch_normalised())
+    t = at(program, "norm:calc_gradient")
+    reader = program.steps[t]
+    curious = replace(reader, reads=(*reader.reads, Binding("x3", TrainingOperandIndex("mean"))))
+    with pytest.raises(StateError, match="'mean' is touched by norm:forward and by norm:calc_gradient"):
+        verify_program(swapped(program, curious, t))
+    verify_program(derive(batch_normalised(mode=0)))
 
 
 def test_a_reordering_that_reads_another_definition_is_caught(program: TrainingProgram) -> None:
