@@ -15,6 +15,7 @@ from service.problems import CATALOGUE, MEDIA_TYPE
 from tests.support.server import ROOT
 
 TINY: dict[str, Any] = json.loads((ROOT / "service/web/examples/tiny.json").read_bytes())
+PARALLEL: dict[str, Any] = json.loads((ROOT / "service/web/examples/parallel.json").read_bytes())
 
 #: What a careless or hostile writer might put anywhere.
 NUMBERS = [0, 1, -1, 3, 0.5, 2**31, 2**63, -(2**64), 10**40, 1e308]
@@ -92,6 +93,14 @@ def test_plan(http: httpx.Client, request: dict[str, Any]) -> None:
 def test_validate(http: httpx.Client, data: st.DataObject) -> None:
     plan = http.post("/plan", json=TINY).json()
     check(http.post("/validate", json=data.draw(damaged({**TINY, "plan": plan, "steps": 1, "seed": 0}))))
+
+
+@FIXTURE
+@given(
+    damaged({**PARALLEL, "options": {"workers": 2, "alignment": 16, "solver": "greedy", "capacity": 10**6}})
+)
+def test_program(http: httpx.Client, request: dict[str, Any]) -> None:
+    check(http.post("/program", json=request))
 
 
 @FIXTURE
