@@ -8,8 +8,8 @@ larger for it; else its halves are tried, so one bad place costs a logarithm of 
                    {c d}     -> 910      refused, halves
                    {c} -> 840 taken      {d} -> 910 refused
 
-Rules are taken in turn until none finds a place that it may keep. The order of rules and of
-operations is fixed, hence so is the result.
+Rules are taken in turn until none finds a place that it may keep; a place refused by itself is not
+tried again. The order of rules and of operations is fixed, hence so is the result.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from solver.rewrite.surroundings import Arithmetic, Surroundings
 
 __all__ = ["Footprint", "Replacement", "Rewriting", "replay", "rewrite"]
 
-#: Trials times operations: a graph of 150 operations may try 1,300 groups, one of 20,000 ten. A trial
-#: derives and orders the whole program, which takes a few microseconds an operation.
-_WORK = 200_000
+#: Trials times operations: a graph of 150 operations may try 200 groups, one of 3,000 ten. A trial derives
+#: and orders the whole program, which takes about a tenth of a millisecond an operation.
+_WORK = 30_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,6 +88,7 @@ class _Rewriting:
         self.rules = rules
         self.applied: list[Replacement] = []
         self.groups = 0
+        self.refused: set[tuple[str, str]] = set()
         self.trials = max(len(rules), _WORK // len(graph.operations))
         self.footprint: Footprint | None = None
 
@@ -96,7 +97,8 @@ class _Rewriting:
         while progress:
             progress = False
             for rule in self.rules:
-                progress |= self._try(rule, edits_of(rule, self.around))
+                found = edits_of(rule, self.around)
+                progress |= self._try(rule, [e for e in found if (rule.name, e.anchor) not in self.refused])
         return Rewriting(self.graph, tuple(self.applied))
 
     def _try(self, rule: Rule, edits: Sequence[Edit]) -> bool:
@@ -106,6 +108,7 @@ class _Rewriting:
         if self._keep(rule, edits):
             return True
         if len(edits) == 1:
+            self.refused.add((rule.name, edits[0].anchor))
             return False
         places, half = [edit.anchor for edit in edits], len(edits) // 2
         kept = False
