@@ -8,7 +8,7 @@ import numpy as np
 
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.ops import signature
-from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, Signature
 from solver.graph.types import Graph, Operand, Operation, Role, TensorType
 
 __all__ = ["graph_nodes", "output_types", "resolve"]
@@ -44,7 +44,19 @@ def resolve(
         ),
         attributes=kind.normalise(operation),
         scratch_budget=scratch_budget,
+        floats={k: _floats(operands[operation.inputs[k]]) for k in _floating(operation, operands, kind)},
     )
+
+
+def _floating(operation: Operation, operands: Mapping[str, Operand], kind: Signature) -> list[int]:
+    """Inputs that are constant by rule and floating."""
+    names = enumerate(operation.inputs)
+    return [k for k, name in names if name and k in kind.constant_inputs and operands[name].dtype.is_floating]
+
+
+def _floats(operand: Operand) -> tuple[float, ...]:
+    data = operand.initializer.data if operand.initializer else None
+    return tuple(float(v) for v in np.frombuffer(data or b"", operand.dtype.numpy))
 
 
 def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple[TensorType, ...]:
@@ -67,13 +79,13 @@ def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple
 
 def _constant(operation: Operation, position: int, operand: Operand, *, must: bool) -> tuple[int, ...] | None:
     values = operand.initializer.data if operand.initializer else None
-    known = operand.role is Role.CONSTANT and values is not None and not operand.dtype.is_floating
-    if known and values is not None:
+    known = operand.role is Role.CONSTANT and values is not None
+    if known and values is not None and not operand.dtype.is_floating:
         return tuple(int(v) for v in np.frombuffer(values, operand.dtype.numpy))
-    if must:
+    if must and not known:
         raise ShapeMismatchError(
-            f"Input {position} of operation {operation.id!r} ({operation.type}), {operand.id!r}, must be an"
-            " integer constant with inline values.",
+            f"Input {position} of operation {operation.id!r} ({operation.type}), {operand.id!r}, must be a"
+            " constant with inline values.",
             remedy="Shapes are static here: give the values in the document.",
             path=("inputs", position),
         )

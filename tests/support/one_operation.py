@@ -63,8 +63,8 @@ class OneOperation:
         defined = tuple(f"y{i}" for i in range(self.kind.outputs or outputs))
         operation = Operation("op", type_, names, defined, attributes)
         operands = {
-            name: _operand(name, value)
-            for name, value in zip(names, self.values, strict=True)
+            name: _operand(name, value, is_constant=i in self.kind.constant_inputs)
+            for i, (name, value) in enumerate(zip(names, self.values, strict=True))
             if value is not None
         }
         self.types = self.kind.infer(resolve(operation, operands, scratch_budget))
@@ -191,9 +191,9 @@ def _subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(positions, size)
 
 
-def _operand(name: str, value: Array) -> Operand:
+def _operand(name: str, value: Array, *, is_constant: bool) -> Operand:
     type_ = TensorType(value.shape, DType(value.dtype.name))
-    if type_.dtype.is_floating:
+    if type_.dtype.is_floating and not is_constant:
         return Operand(name, type_, Role.INPUT)
     return Operand(name, type_, Role.CONSTANT, Initializer("values", value.tobytes()))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
@@ -106,8 +106,9 @@ class Node:
     """An operation with the types of its operands resolved: all that a family needs to know.
 
     `inputs[i]` is ``None`` where an optional input is left out; `constants[i]` holds the elements,
-    in C order, of a constant integer input (shape, axes, pads), else ``None``. `outputs` is empty
-    while they are being inferred. `attributes` has every default filled in.
+    in C order, of a constant integer input (shape, axes, pads), else ``None``; `floats` those of
+    floating inputs that are constant by rule, by position. `outputs` is empty while they are being
+    inferred. `attributes` has every default filled in.
     """
 
     operation: Operation
@@ -116,6 +117,7 @@ class Node:
     constants: tuple[tuple[int, ...] | None, ...]
     attributes: Mapping[str, Any]
     scratch_budget: int = DEFAULT_SCRATCH_BUDGET
+    floats: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
     def input(self, position: int) -> TensorType:
         """Type of an input that must be there."""
@@ -158,7 +160,7 @@ class Signature(ABC):
     is_loss: ClassVar[bool] = False
     #: What of `saved` the forward kernel does without where no backward step reads it.
     optional_saved: ClassVar[frozenset[str]] = frozenset()
-    #: Inputs that must be integer constants known when the graph is built.
+    #: Inputs that must be constants known when the graph is built.
     constant_inputs: ClassVar[frozenset[int]] = frozenset()
 
     @abstractmethod

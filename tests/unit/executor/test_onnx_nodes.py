@@ -21,6 +21,7 @@ _MODE = "Pad fills with a constant; other modes have no derivative that only mov
 _EMPTY = "an operand has at least one element"
 _INFERENCE = "Dropout has no mode of inference, its ratio is an attribute and its mask is never stored"
 _INDICES = "MaxPool has one output; where the maxima are is scratch of its own, not ONNX's indices"
+_CROP = "Resize resizes whole images; a region of interest is a Slice before it"
 
 #: Operators that ONNX tests with every element type there is.
 _OF_ANY_TYPE = ("Cast", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -51,6 +52,10 @@ EXCLUDED = {
     "test_edge_pad": _MODE,
     "test_reflect_pad": _MODE,
     "test_wrap_pad": _MODE,
+    **{
+        f"test_resize_tf_crop_and_resize{more}": _CROP
+        for more in ("", "_axes_2_3", "_axes_3_2", "_extrapolation_value")
+    },
     "test_reshape_allowzero_reordered": _EMPTY,
     "test_reduce_sum_empty_set": _EMPTY,
     "test_slice_start_out_of_bounds": _EMPTY,
@@ -111,6 +116,7 @@ PASSING = {
     "ReduceSum": 10,
     "Relu": 1,
     "Reshape": 9,
+    "Resize": 35,
     "Sigmoid": 2,
     "Slice": 7,
     "Softmax": 7,
@@ -152,4 +158,4 @@ def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
 
 def test_how_many_pass() -> None:
     ours = [case for case in node_cases().values() if case.name not in EXCLUDED]
-    assert len(ours) >= sum(PASSING.values()) == 305
+    assert len(ours) >= sum(PASSING.values()) == 340

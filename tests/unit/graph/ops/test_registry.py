@@ -28,6 +28,7 @@ HERE = {
     "normalization": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
     "recurrent": ("LSTMCell", "GRUCell", "RNNCell"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
+    "resizing": ("Resize",),
     "selection": ("Where", "Gather"),
     "slicing": ("Concat", "Split", "Slice"),
     "upsampling": ("ConvTranspose",),

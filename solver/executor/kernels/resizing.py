@@ -1,0 +1,89 @@
+"""Kernels of Resize: a pass along each axis, tap by tap, over a block of examples at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from solver.executor.kernels._blocks import Step, bound, present, run_all, staging, with_small_buffers
+from solver.executor.kernels._interpolation import Table, interpolation
+from solver.executor.kernels.base import Call, Kernels
+from solver.graph.ops.resizing import Passes, passes
+from solver.graph.types import Array
+
+__all__ = ["KERNELS"]
+
+
+def _forward(call: Call) -> Step:
+    return _prepare(call, *present(call.x[0], call.y[0]), backward=False)
+
+
+def _backward(call: Call) -> Step:
+    return _prepare(call, *present(call.dy[0], call.dx[0]), backward=True)
+
+
+def _prepare(call: Call, source: Array, target: Array, *, backward: bool) -> Step:
+    plan = passes(call.node, backward=backward)
+    if not plan.axes:
+        return bound(np.copyto, target, source)
+    tables = [interpolation(axis, call.attributes, source.dtype) for axis in plan.axes]
+    if backward:
+        tables = [table.transposed() for table in tables]
+    inputs = source.reshape(plan.examples, *plan.shapes[0])
+    outputs = target.reshape(plan.examples, *plan.shapes[-1])
+    steps: list[Step] = []
+    for start in range(0, plan.examples, plan.step):
+        block = slice(start, start + plan.step)
+        chain = _chain(call, plan, inputs[block], outputs[block])
+        for axis, table, (before, after) in zip(plan.axes, tables, chain, strict=True):
+            steps += _pass(table, _matrices(before, axis.axis + 1), _matrices(after, axis.axis + 1), call)
+    return with_small_buffers(run_all(steps))
+
+
+def _chain(call: Call, plan: Passes, first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
+    """(what each pass reads, what it writes) of a block."""
+    before = first
+    for number, shape in enumerate(plan.shapes[1:], 1):
+        after = last
+        if number < len(plan.axes):
+            memory = call.scratch["between" if number % 2 else "beside"]
+            after = staging(memory, (len(first), *shape))
+        yield before, after
+        before = after
+
+
+def _matrices(array: Array, axis: int) -> Array:
+    """[outer, the axis, inner]."""
+    return array.reshape(math.prod(array.shape[:axis]), array.shape[axis], -1)
+
+
+def _pass(table: Table, source: Array, target: Array, call: Call) -> Iterator[Step]:
+    """The first tap writes, the others are added by way of scratch."""
+    memory = call.scratch["tap"]
+    for outer, rows in _parts(target, memory.size):
+        into, given = target[outer, rows], source[outer]
+        for k, (index, weights) in enumerate(table.taps):
+            part = staging(memory, into.shape) if k else into
+            # No index lies outside: "clip" never clips, and unlike "raise" writes straight to its output.
+            yield bound(np.take, given, index[rows], axis=1, out=part, mode="clip")
+            if weights is not None:
+                yield bound(np.multiply, part, weights[rows], out=part)
+            if k:
+                yield bound(np.add, into, part, out=into)
+
+
+def _parts(target: Array, room: int) -> Iterator[tuple[slice, slice]]:
+    """Blocks of a target [outer, rows, inner] without gaps: several outer ones, or some rows of one."""
+    outer, rows, inner = target.shape
+    if rows * inner <= room:
+        step = room // (rows * inner)
+        yield from ((slice(start, start + step), slice(None)) for start in range(0, outer, step))
+        return
+    step = max(1, room // inner)
+    for start in range(outer):
+        yield from ((slice(start, start + 1), slice(row, row + step)) for row in range(0, rows, step))
+
+
+KERNELS: Mapping[str, Kernels] = {"Resize": Kernels(_forward, _backward)}

@@ -1,0 +1,172 @@
+"""Resize: derivatives, adjointness, axes and blocks, coordinates by hand, PyTorch, memory."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.executor.kernels._interpolation import interpolation
+from solver.graph.ops.resizing import ResizedAxis
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def normal(*shape: int, dtype: str = "float64") -> Array:
+    return np.asarray(np.random.default_rng((9, *shape)).standard_normal(shape), dtype)
+
+
+def sized(x: Array, sizes: tuple[int, ...], **attributes: Any) -> OneOperation:
+    return OneOperation("Resize", [x, None, None, np.array(sizes)], **attributes)
+
+
+def scaled(x: Array, scales: tuple[float, ...], **attributes: Any) -> OneOperation:
+    return OneOperation("Resize", [x, None, np.array(scales, np.float32)], **attributes)
+
+
+SIZES = [((2, 1, 3, 4), (2, 1, 6, 6)), ((1, 2, 5, 4), (1, 2, 2, 7)), ((3, 5), (3, 3)), ((2, 4), (2, 1))]
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_nearest(coordinates: str, rounding: str) -> None:
+    attributes = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    for shape, sizes in SIZES:
+        operation = sized(normal(*shape), sizes, **attributes)
+        given = [normal(*shape), None, None, np.array(sizes)]
+        expected = onnx_reference("Resize", given, {"mode": "nearest", **attributes}, opset=19)
+        np.testing.assert_array_equal(operation.forward(), expected)
+        operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("more", [{}, {"antialias": 1}, {"exclude_outside": 1}])
+def test_interpolation(coordinates: str, mode: str, more: dict[str, int]) -> None:
+    """But for one element by pytorch_half_pixel: ONNX's text has it at 0, its evaluator at -0.5."""
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
+    for shape, sizes in SIZES[: -1 if coordinates == "pytorch_half_pixel" else None]:
+        operation = sized(normal(*shape), sizes, **attributes)
+        given = [normal(*shape), None, None, np.array(sizes)]
+        expected = onnx_reference("Resize", given, attributes, opset=19)
+        np.testing.assert_allclose(operation.forward(), expected, rtol=1e-5, atol=1e-5)
+        operation.assert_derivatives()
+
+
+@pytest.mark.parametrize(
+    "scales", [(1, 1, 2, 3), (1, 1, 0.6, 1.7), (2, 1, 1, 0.3), (1, 1, 1, 1), (1.5, 2, 2, 2)]
+)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_scales(scales: tuple[float, ...], mode: str) -> None:
+    """Also those whose products with the sizes are not whole, and of all axes."""
+    x = normal(2, 3, 4, 5)
+    operation = scaled(x, scales, mode=mode)
+    expected = onnx_reference("Resize", [x, None, np.array(scales, np.float32)], {"mode": mode}, opset=19)
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-6, atol=1e-9)
+    operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_channels_may_come_last(mode: str) -> None:
+    x = normal(2, 3, 4, 5)
+    first = sized(x, (6, 9), mode=mode, axes=(2, 3))
+    last = sized(np.ascontiguousarray(np.moveaxis(x, 1, -1)), (6, 9), mode=mode, axes=(1, 2))
+    np.testing.assert_allclose(last.forward(), np.moveaxis(first.forward(), 1, -1), rtol=1e-12, atol=1e-14)
+    dy = normal(2, 3, 6, 9)
+    found = last.backward(np.ascontiguousarray(np.moveaxis(dy, 1, -1)), 0)[0]
+    np.testing.assert_allclose(found, np.moveaxis(first.backward(dy, 0)[0], 1, -1), rtol=1e-12, atol=1e-14)
+
+
+def test_axes_in_any_order() -> None:
+    x = normal(1, 2, 3, 4)
+    one, other = sized(x, (6, 5), mode="linear", axes=(2, 3)), sized(x, (5, 6), mode="linear", axes=(-1, -2))
+    np.testing.assert_array_equal(one.forward(), other.forward())
+
+
+@pytest.mark.parametrize(
+    ("x", "sizes"),
+    [
+        ((700, 9, 7), (700, 18, 21)),  # several examples at a time
+        ((2, 300, 200), (2, 150, 400)),  # rows of one example
+        ((2, 3, 40_000), (2, 5, 40_000)),  # one row at a time
+        ((3, 2, 2, 2), (6, 4, 1, 6)),  # four passes
+    ],
+)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_blocks(x: tuple[int, ...], sizes: tuple[int, ...], mode: str) -> None:
+    """Matrices axis by axis are the same; and <y, resize(x)> = <adjoint(y), x>."""
+    operation = sized(normal(*x), sizes, mode=mode)
+    expected = normal(*x)
+    for axis, (size, out) in enumerate(zip(x, sizes, strict=True)):
+        if size != out:
+            table = interpolation(
+                ResizedAxis(axis, size, out, out / size), operation.node.attributes, expected.dtype
+            )
+            matrix = np.zeros((out, size))
+            for index, weights in zip(table.index, table.weights, strict=True):
+                np.add.at(matrix, (np.arange(out), index), weights)
+            expected = np.moveaxis(np.tensordot(matrix, expected, (1, axis)), 0, axis)
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-9, atol=1e-10)
+    dy = normal(*sizes)
+    product_of_both = np.sum(operation.backward(dy, 0)[0] * normal(*x))
+    assert product_of_both == pytest.approx(np.sum(dy * expected), rel=1e-9)
+
+
+def test_coordinates_by_hand() -> None:
+    """Two elements become four: each lies a quarter beside one, three quarters from the other."""
+    found = sized(np.array([0.0, 1.0]), (4,), mode="linear").forward()
+    np.testing.assert_allclose(found, [0, 0.25, 0.75, 1])
+    corners = sized(np.array([0.0, 3.0]), (4,), mode="linear", coordinate_transformation_mode="align_corners")
+    np.testing.assert_allclose(corners.forward(), [0, 1, 2, 3])
+    plain = sized(np.array([0.0, 1.0]), (4,), mode="linear", coordinate_transformation_mode="asymmetric")
+    np.testing.assert_allclose(plain.forward(), [0, 0.5, 1, 1])
+    assert sized(np.array([0.0, 1.0]), (3,)).forward().tolist() == [0, 0, 1]
+
+
+def test_what_nothing_looks_at_gets_zeros() -> None:
+    found = sized(normal(1, 6), (1, 2), nearest_mode="floor").backward(np.ones((1, 2)), 0)[0]
+    assert found.tolist() == [[0, 1, 0, 0, 1, 0]]
+
+
+def test_the_derivative_of_repeated_elements_is_their_sum() -> None:
+    found = scaled(normal(1, 2), (1, 3)).backward(np.arange(6.0)[None], 0)[0]
+    assert found.tolist() == [[3, 12]]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("x", "sizes"), [((4, 8, 40, 50), (4, 8, 80, 75)), ((2, 90, 80, 16), (2, 40, 200, 16))]
+)
+def test_nothing_of_tensor_size_is_allocated(mode: str, x: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    operation = sized(normal(*x, dtype="float32"), sizes, mode=mode)
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+    dy = normal(*sizes, dtype="float32")
+    assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("mode", "corners", "sizes"),
+    list(product(["bilinear", "nearest", "bicubic"], [False, True], [(6, 9), (2, 5)])),
+)
+def test_pytorch_agrees(mode: str, corners: bool, sizes: tuple[int, int]) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    x = normal(2, 3, 4, 7)
+    ours = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
+    attributes = {"coordinate_transformation_mode": "align_corners" if corners else "half_pixel"}
+    options: dict[str, Any] = {"align_corners": corners}
+    if mode == "nearest":
+        attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        options = {}
+    operation = sized(x, sizes, mode=ours, axes=(2, 3), **attributes)
+    tensor = torch.tensor(x, requires_grad=True)
+    y = torch.nn.functional.interpolate(tensor, size=sizes, mode=mode, **options)
+    dy = normal(*y.shape)
+    y.backward(torch.tensor(dy))
+    np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(operation.backward(dy, 0)[0], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)
