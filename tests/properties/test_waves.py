@@ -26,9 +26,11 @@ WORKERS = st.sampled_from([2, 3, 4])
 
 
 @settings(max_examples=40)
-@given(random_graphs(), WORKERS, st.sampled_from(["immediate", "end"]), st.booleans())
-def test_graphs_train_to_the_same_bits(graph: Graph, workers: int, update: str, in_place: bool) -> None:
-    made = plan(graph, PlanOptions(workers=workers, update=update, in_place=in_place))
+@given(random_graphs(), WORKERS, st.sampled_from(["immediate", "end"]), st.booleans(), st.booleans())
+def test_graphs_train_to_the_same_bits(
+    graph: Graph, workers: int, update: str, in_place: bool, rewrite: bool
+) -> None:
+    made = plan(graph, PlanOptions(workers=workers, update=update, in_place=in_place, rewrite=rewrite))
     assert verify(made) == ()
     assert load_plan(dump_plan(made)) == made
     assert validate(graph, made, steps=2).identical

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from solver.graph import Graph
+from solver.graph import Graph, TrainingRules
 from tests.support.graphs import Sketch
 
 __all__ = ["random_graphs"]
@@ -16,6 +16,8 @@ _OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"optimizer": "SGD", "momentum": 0.9},
     {"optimizer": "Adam"},
 )
+
+_RULES = (None, TrainingRules(clip_global_norm=0.1, loss_scale=8.0), TrainingRules(accumulate=2))
 
 
 @st.composite
@@ -43,4 +45,5 @@ def random_graphs(draw: st.DrawFn, most_operations: int = 8) -> Graph:
     for k, name in enumerate(rest):
         total = s.op("Add", [total, name], f"sum{k}")
     s.op("MeanSquaredError", [total, s.label("t", batch, width)], "loss")
-    return s.graph(trainable=tuple(dict.fromkeys(weights)), **draw(st.sampled_from(_OPTIMIZERS)))
+    rules = draw(st.sampled_from(_RULES))
+    return s.graph(trainable=[*dict.fromkeys(weights)], training=rules, **draw(st.sampled_from(_OPTIMIZERS)))
