@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from solver import documents
+from tests.support.rewritable import mobile_block
 from tests.support.server import PATIENCE, ROOT, running_server
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -99,6 +100,17 @@ def test_options(run: Run, graph: Path, tmp_path: Path) -> None:
     made = documents.load_plan((tmp_path / "plan.json").read_bytes()).options
     assert (made.batch, made.alignment, made.capacity, made.deadline_seconds) == (4, 16, 2**20, 30.0)
     assert (made.scratch_budget, made.update, made.solver) == (2**16, "end", "greedy")
+
+
+def test_rewriting(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "block.json").write_bytes(documents.dump_graph(mobile_block()))
+    assert run("plan", "block.json", "-o", "plan.json", "--rewrite").returncode == 0
+    shown = run("show", "plan.json")
+    assert "Rewritten: bound" in shown.stdout
+    assert "fold-normalization" in shown.stdout
+    facts = json.loads(run("show", "plan.json", "--json").stdout)
+    assert facts["replacements"][-1]["bytes_after"] == facts["lower_bound"]
+    assert run("validate", "block.json", "plan.json", "--steps", "2").returncode == 0
 
 
 def test_another_target(run: Run, graph: Path, tmp_path: Path) -> None:

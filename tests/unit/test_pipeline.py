@@ -19,6 +19,7 @@ from solver.layout import Status
 from solver.pipeline import TARGETS, plan
 from solver.plan import PlanOptions, verify
 from tests.support.graphs import chain, convolutional, residual
+from tests.support.rewritable import mobile_block
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -152,6 +153,25 @@ def test_random_chains_train_bit_identically(
 def test_training_less_needs_no_more() -> None:
     sizes = [plan(chain((9, 9, 9, 9), trainable=n, optimizer="Adam")).arena_bytes for n in (0, 1, 2, 3)]
     assert sizes == sorted(sizes)
+
+
+def test_rewriting_is_a_stage_of_its_own_and_judged_under_the_same_options() -> None:
+    seen: list[str] = []
+    graph = mobile_block(stride=2, trained=True)
+    options = PlanOptions(update="end", scratch_budget=4096, alignment=256, rewrite=True)
+    made = plan(graph, options, observe=lambda stage, _: seen.append(stage))
+    assert seen == ["rewrite", "derive", "liveness", "solve", "verify", "seal"]
+    first, last = made.replacements[0], made.replacements[-1]
+    assert first.bytes_before == plan(graph, replace(options, rewrite=False)).lower_bound
+    assert last.bytes_after == made.lower_bound <= first.bytes_before
+    assert dump_plan(made) == dump_plan(plan(graph, options))
+    assert made.graph_digest == plan(graph).graph_digest
+
+
+def test_nothing_to_rewrite_gives_the_same_arena() -> None:
+    made = plan(chain(), PlanOptions(rewrite=True))
+    assert made.replacements == ()
+    assert (made.steps, made.arenas) == (plan(chain()).steps, plan(chain()).arenas)
 
 
 def test_options_are_kept_in_the_plan() -> None:

@@ -16,6 +16,7 @@ from solver.errors import DocumentError, PlanError
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, verify
 from tests.support.graphs import chain
+from tests.support.rewritable import mobile_block
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,22 @@ def test_waves_are_written_for_several_workers_only(made: Plan, document: dict[s
     again = load_plan(dump_plan(several))
     assert again == several
     assert [step.wave for step in again.steps] == list(several.times)
+
+
+def test_replacements_are_written_where_there_are_any(made: Plan, document: dict[str, Any]) -> None:
+    """A plan from before there was rewriting reads, and has the digest that it had."""
+    assert "replacements" not in document
+    assert load_plan(document).replacements == ()
+    rewritten = plan(mobile_block(), PlanOptions(rewrite=True))
+    again = load_plan(dump_plan(rewritten))
+    assert again == rewritten
+    assert again.replacements[0].rule == "fuse-bias"
+    written = parse_json(dump_plan(rewritten))["replacements"]
+    assert written[0] == {
+        "rule": "fuse-bias", "operations": ["expand", "expand.sum.op"], "into": ["expand"], "group": 0,
+        "bytes_before": rewritten.replacements[0].bytes_before,
+        "bytes_after": rewritten.replacements[0].bytes_after,
+    }  # fmt: skip
 
 
 def test_document_says_what_it_sums_up(made: Plan, document: dict[str, Any]) -> None:

@@ -198,6 +198,7 @@ def test_digest_sees_every_value() -> None:
         PlanOptions("onert", "greedy", 3, 64, 10**12, 2.5, 0, "end"),
         PlanOptions(deadline_seconds=5, capacity=0),
         PlanOptions(workers=64),
+        PlanOptions(rewrite=True),
     ],
 )
 def test_options(options: PlanOptions) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from service.show import _LETTERS, curve_line, facts, map_lines, render
 from solver import pipeline
 from solver.graph import TrainingRules
 from solver.plan.report import MemoryMap, memory_map
+from solver.rewrite import Replacement
 from solver.training.program import OperandKind
 from tests.support.graphs import chain
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
@@ -116,3 +119,21 @@ def test_what_keeps_gradients_alive_is_shown(capsys: pytest.CaptureFixture[str])
     render(made, 100)
     assert "All gradients live until ClipByGlobalNorm" in capsys.readouterr().out
     assert len(facts(made)["gradients"]) == 1
+
+
+@pytest.mark.parametrize("width", [40, 80, 132])
+def test_what_was_rewritten(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    one = Replacement("drop-dead-code", tuple(f"[red]operation{n}" for n in range(20)), (), 0, 9000, 8000)
+    rest = [
+        replace(one, rule="fuse-bias", into=("product",), group=n, bytes_after=7000) for n in range(1, 60)
+    ]
+    made = replace(SMALL, replacements=(one, *rest))
+    render(made, width)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    assert "Rewritten: bound 9,000 -> 7,000" in " ".join(out.split())
+    assert len(facts(made)["replacements"]) == 60
+    if width == 132:
+        assert "[red]operation0" in out
+        assert "12 more" in out
+        assert "20 more" in out
