@@ -1,4 +1,10 @@
-"""Kernels of BatchNormalization: sums over channels, in blocks of X seen as [outer, channels, positions]."""
+"""Kernels of BatchNormalization: sums over channels, in blocks of X seen as [outer, columns, positions].
+
+Where the channels come last, several rows lie side by side in one row of a block, so that NumPy's inner loop
+is long. A value of each channel is then written once for each of these lanes, and a sum has one for each:
+
+    columns    c0 c1 c2  c0 c1 c2  c0 c1 c2  c0 c1 c2       3 channels, 4 lanes
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ __all__ = ["KERNELS"]
 
 
 class _View:
-    """The operands of one step: tensors as [outer, channels, positions], all else as [1, channels, 1]."""
+    """The operands of one step, tensors as [outer, columns, positions] and all else as [1, channels, 1]."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -44,50 +50,76 @@ class _View:
     def scratch(self, name: str) -> Array:
         return self.of_channels(self.call.scratch[name])
 
+    def statistics(self) -> tuple[Array, Array]:
+        return self.of_channels(self.call.saved[MEAN]), self.of_channels(self.call.saved[INVERSE_DEVIATION])
+
     def blocks(self, *arrays: Array) -> Iterator[tuple[Array, ...]]:
         return block_views(self.channels.shape, arrays)
 
-    def sums(self, source: Array, target: Array) -> list[Step]:
-        return sum_steps(source, target, self.call.scratch["partial"])
+    def staged(self, name: str, like: Array) -> Array:
+        return staging(self.call.scratch[name], like.shape)
+
+    def by_column(self, name: str, values: Array, steps: list[Step]) -> Array:
+        """A value of each channel as [1, columns, 1]; `steps` get what writes it there."""
+        if self.channels.lanes == 1:
+            return values
+        wide = self.scratch(f"{name}_by_column")
+        shape = (self.channels.lanes, self.channels.channels)
+        steps.append(bound(np.copyto, wide.reshape(shape), values.reshape(1, -1)))
+        return wide
+
+    def sum_of(self, source: Array, target: Array) -> list[Step]:
+        total, last = self.collecting(target)
+        return [*sum_steps(source, total, self.call.scratch["partial"]), *last]
+
+    def collecting(self, target: Array) -> tuple[Array, list[Step]]:
+        """Where sums of columns go, and the steps that make sums of channels of them."""
+        if self.channels.lanes == 1:
+            return target, []
+        total = self.scratch("sums")
+        lanes = total.reshape(self.channels.lanes, self.channels.channels)
+        return total, [bound(np.add.reduce, lanes, axis=0, out=target.reshape(-1))]
 
 
 # ------------------------------------------------------------------------------------------- forward
 
 
 def _forward(call: Call) -> Step:
-    view = _View(call)
+    view, steps = _View(call), list[Step]()
     x, y = view.tensor(call.x[0]), view.tensor(call.y[0])
     scale, shift, running_mean, running_variance = (view.of_channels(array) for array in call.x[1:])
     factor, epsilon = view.scratch("factor"), float(call.attributes["epsilon"])
     if view.trains:
-        mean, inverse = (view.of_channels(call.saved[name]) for name in (MEAN, INVERSE_DEVIATION))
-        steps = _statistic_steps(view, x, mean, inverse, (running_mean, running_variance), factor)
+        mean, inverse = view.statistics()
+        steps += _statistic_steps(view, x, (running_mean, running_variance))
     else:
-        mean, inverse, steps = running_mean, factor, [bound(np.copyto, factor, running_variance)]
+        mean, inverse = running_mean, factor
+        steps.append(bound(np.copyto, factor, running_variance))
     steps.append(bound(_inverse_deviation, inverse, epsilon))
     steps.append(bound(np.multiply, inverse, scale, out=factor))
-    for part, into, m, f, b in view.blocks(x, y, mean, factor, shift):
-        steps.append(bound(_affine, part, into, m, f, b))
+    terms = {"mean": mean, "factor": factor, "shift": shift}
+    columns = [view.by_column(name, values, steps) for name, values in terms.items()]
+    steps += [bound(_affine, *parts) for parts in view.blocks(x, y, *columns)]
     return with_small_buffers(run_all(steps))
 
 
-def _statistic_steps(
-    view: _View, x: Array, mean: Array, variance: Array, running: tuple[Array, Array], work: Array
-) -> list[Step]:
+def _statistic_steps(view: _View, x: Array, running: tuple[Array, Array]) -> list[Step]:
     """Mean and biased variance of the batch, and what becomes of the running ones.
 
     The mean first and the deviations from it squared then: no difference of large sums.
     """
     count, momentum, seen = view.channels.count, float(view.call.attributes["momentum"]), set[int]()
-    steps = [*view.sums(x, mean), bound(np.divide, mean, count, out=mean)]
-    for part, m, total in view.blocks(x, mean, variance):
-        square = staging(view.call.scratch["square"], part.shape)
+    mean, variance = view.statistics()
+    steps = [*view.sum_of(x, mean), bound(np.divide, mean, count, out=mean)]
+    columns = view.by_column("mean", mean, steps)
+    total, last = view.collecting(variance)
+    for part, m, into in view.blocks(x, columns, total):
+        square = view.staged("square", part)
         steps += [bound(np.subtract, part, m, out=square), bound(np.multiply, square, square, out=square)]
-        partial = view.call.scratch["partial"]
-        steps.append(sum_into(square, total, partial, first=is_new(seen, total)))
-    steps.append(bound(np.divide, variance, count, out=variance))
+        steps.append(sum_into(square, into, view.call.scratch["partial"], first=is_new(seen, into)))
+    steps += [*last, bound(np.divide, variance, count, out=variance)]
     for kept, batch in zip(running, (mean, variance), strict=True):
-        steps.append(bound(_average, kept, batch, momentum, work))
+        steps.append(bound(_average, kept, batch, momentum, view.scratch("factor")))
     return steps
 
 
@@ -124,29 +156,26 @@ def _of_batch(view: _View) -> list[Step]:
     """dX = scale / deviation (dY - sum(dY) / count - n sum(dY n) / count)."""
     call, steps = view.call, list[Step]()
     dy, count = view.tensor(call.dy[0]), view.channels.count
-    wants_x = call.dx[0] is not None
     shift_sum, scale_sum = _target(view, 2, "first"), _target(view, 1, "second")
     if shift_sum is not None:
-        steps += view.sums(dy, shift_sum)
+        steps += view.sum_of(dy, shift_sum)
     if scale_sum is None:
         return steps
-    x = view.tensor(call.x[0])
-    mean, inverse = (view.of_channels(call.saved[name]) for name in (MEAN, INVERSE_DEVIATION))
-    steps += _scale_sum_steps(view, (x, dy), mean, inverse, scale_sum)
-    if not wants_x or shift_sum is None:
+    x, (mean, inverse) = view.tensor(call.x[0]), view.statistics()
+    mean_by_column = view.by_column("mean", mean, steps)
+    steps += _scale_sum_steps(view, (x, dy), mean_by_column, inverse, scale_sum)
+    if call.dx[0] is None or shift_sum is None:
         return steps
-    first, second = view.scratch("first"), view.scratch("second")
-    factor = view.scratch("partial")  # no sum needs it any more
+    terms = {name: view.scratch(name) for name in ("first", "second", "factor")}
     steps += [
-        bound(np.divide, shift_sum, count, out=first),
-        bound(np.divide, scale_sum, count, out=second),
-        bound(np.multiply, second, inverse, out=second),
-        bound(np.multiply, view.of_channels(call.x[1]), inverse, out=factor),
+        bound(np.divide, shift_sum, count, out=terms["first"]),
+        bound(np.divide, scale_sum, count, out=terms["second"]),
+        bound(np.multiply, terms["second"], inverse, out=terms["second"]),
+        bound(np.multiply, view.of_channels(call.x[1]), inverse, out=terms["factor"]),
     ]
-    arrays = (x, dy, view.tensor(call.dx[0]), mean, first, second, factor)
-    for part, d, into, m, a, b, f in view.blocks(*arrays):
-        product = staging(call.scratch["product"], part.shape)
-        steps.append(bound(_through_statistics, part, d, into, product, (m, a, b, f)))
+    columns = [view.by_column(name, values, steps) for name, values in terms.items()]
+    for part, d, into, *rest in view.blocks(x, dy, view.tensor(call.dx[0]), mean_by_column, *columns):
+        steps.append(bound(_through_statistics, part, d, into, view.staged("product", part), *rest))
     return steps
 
 
@@ -158,9 +187,8 @@ def _target(view: _View, position: int, name: str) -> Array | None:
 
 
 def _through_statistics(
-    x: Array, dy: Array, dx: Array, product: Array, terms: tuple[Array, Array, Array, Array]
+    x: Array, dy: Array, dx: Array, product: Array, mean: Array, first: Array, second: Array, factor: Array
 ) -> None:
-    mean, first, second, factor = terms
     np.subtract(x, mean, out=product)
     np.multiply(product, second, out=product)
     np.subtract(dy, product, out=dx)
@@ -173,19 +201,21 @@ def _frozen(view: _View) -> list[Step]:
     call, steps = view.call, list[Step]()
     dy = view.tensor(call.dy[0])
     if call.dx[2] is not None:
-        steps += view.sums(dy, view.of_channels(call.dx[2]))
+        steps += view.sum_of(dy, view.of_channels(call.dx[2]))
     if call.dx[0] is None and call.dx[1] is None:
         return steps
     inverse = view.scratch(INVERSE_DEVIATION)
     steps.append(bound(np.copyto, inverse, view.of_channels(call.x[4])))
     steps.append(bound(_inverse_deviation, inverse, float(call.attributes["epsilon"])))
     if call.dx[1] is not None:
-        pair, mean = (view.tensor(call.x[0]), dy), view.of_channels(call.x[3])
+        mean = view.by_column("mean", view.of_channels(call.x[3]), steps)
+        pair = (view.tensor(call.x[0]), dy)
         steps += _scale_sum_steps(view, pair, mean, inverse, view.of_channels(call.dx[1]))
     if call.dx[0] is not None:
         factor = view.scratch("factor")
         steps.append(bound(np.multiply, inverse, view.of_channels(call.x[1]), out=factor))
-        for part, into, f in view.blocks(dy, view.tensor(call.dx[0]), factor):
+        columns = view.by_column("factor", factor, steps)
+        for part, into, f in view.blocks(dy, view.tensor(call.dx[0]), columns):
             steps.append(bound(np.multiply, part, f, out=into))
     return steps
 
@@ -195,12 +225,12 @@ def _scale_sum_steps(
 ) -> list[Step]:
     """target = sum(dY (X - mean)) inverse: the inverse deviation once a channel, not once an element."""
     seen, steps = set[int](), list[Step]()
-    for part, d, m, total in view.blocks(*pair, mean, target):
-        product = staging(view.call.scratch["product"], part.shape)
+    total, last = view.collecting(target)
+    for part, d, m, into in view.blocks(*pair, mean, total):
+        product = view.staged("product", part)
         steps += [bound(np.subtract, part, m, out=product), bound(np.multiply, product, d, out=product)]
-        partial = view.call.scratch["partial"]
-        steps.append(sum_into(product, total, partial, first=is_new(seen, total)))
-    return [*steps, bound(np.multiply, target, inverse, out=target)]
+        steps.append(sum_into(product, into, view.call.scratch["partial"], first=is_new(seen, into)))
+    return [*steps, *last, bound(np.multiply, target, inverse, out=target)]
 
 
 KERNELS: Mapping[str, Kernels] = {"BatchNormalization": Kernels(_forward, _backward)}

@@ -1,6 +1,6 @@
 """BatchNormalization: each channel loses its mean and is divided by its deviation (Ioffe and Szegedy, 2015).
 
-X is seen as [outer, channels, positions], of which positions is 1 where the channels come last.
+X is seen as [outer, columns, positions]: the channels, or where these come last several rows of them.
 
     training_mode=1   statistics of the batch; forward also updates the running mean and variance, two states,
                       running = momentum * running + (1 - momentum) * batch, with the biased variance
@@ -37,32 +37,52 @@ MEAN, INVERSE_DEVIATION = "mean", "inverse_deviation"
 _SCALE, _SHIFT, _RUNNING_MEAN, _RUNNING_VARIANCE = 1, 2, 3, 4
 
 
+#: Columns of a block that are worth several rows side by side: enough for a long inner loop.
+_LONG_ROW = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """X as [outer, channels, positions] in its own memory order."""
+    """X as [outer, columns, positions] in its own memory order, each column being of one channel.
+
+    `lanes` rows of channels lie side by side; 1 where a channel has positions of its own.
+    """
 
     outer: int
     channels: int
     positions: int
+    lanes: int = 1
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.channels
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return self.outer, self.channels, self.positions
+        return self.outer, self.columns, self.positions
 
     @property
     def count(self) -> int:
         """Elements of a channel."""
-        return self.outer * self.positions
+        return self.outer * self.lanes * self.positions
 
 
 def channels_of(node: Node) -> Channels:
-    """X as channels. Raises ShapeMismatchError."""
+    """X as columns. Raises ShapeMismatchError."""
     shape = node.input(0).shape
     if len(shape) < 2:
         raise node.mismatch("expected an input with a batch and channels")
     if node.attributes["data_layout"] == "NHWC":
-        return Channels(math.prod(shape[:-1]), shape[-1], 1)
-    return Channels(shape[0], shape[1], math.prod(shape[2:]))
+        return _rows(math.prod(shape[:-1]), shape[-1])
+    positions = math.prod(shape[2:])
+    return Channels(shape[0], shape[1], positions) if positions > 1 else _rows(*shape[:2])
+
+
+def _rows(rows: int, channels: int) -> Channels:
+    """As many lanes as a power of two that divides the rows allows, up to a long row."""
+    wanted = max(1, _LONG_ROW // channels)
+    lanes = min(rows & -rows, 1 << (wanted.bit_length() - 1))
+    return Channels(rows // lanes, channels, 1, lanes)
 
 
 class _BatchNormalization(OperationType):
@@ -99,29 +119,38 @@ class _BatchNormalization(OperationType):
         return tuple(_of_channels(node, name) for name in (MEAN, INVERSE_DEVIATION)) if _trains(node) else ()
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        factor = _of_channels(node, "factor")
-        return (factor, _block(node, "square"), _of_channels(node, "partial")) if _trains(node) else (factor,)
+        own = (_of_channels(node, "factor"), *_by_column(node, "mean", "factor", "shift"))
+        return (*own, _block(node, "square"), *_sums(node)) if _trains(node) else own
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
         """The derivative of X takes two sums over each channel in training, and is affine when frozen."""
         if wanted == {_SHIFT}:
-            return BackwardNeeds(scratch=(_of_channels(node, "partial"),))
-        if _trains(node):
-            names = ("partial", "first", "second") if 0 in wanted else ("partial",)
-            return BackwardNeeds(
-                inputs=frozenset({0, _SCALE} if 0 in wanted else {0}),
-                saved=frozenset({MEAN, INVERSE_DEVIATION}),
-                scratch=(_block(node, "product"), *(_of_channels(node, name) for name in names)),
-            )
+            return BackwardNeeds(scratch=_sums(node))
+        return self._of_batch(node, wanted) if _trains(node) else self._frozen(node, wanted)
+
+    def _of_batch(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        names = ("first", "second", "factor") if 0 in wanted else ()
+        return BackwardNeeds(
+            inputs=frozenset({0, _SCALE} if 0 in wanted else {0}),
+            saved=frozenset({MEAN, INVERSE_DEVIATION}),
+            scratch=(
+                _block(node, "product"),
+                *_sums(node),
+                *(_of_channels(node, name) for name in names),
+                *_by_column(node, "mean", *names),
+            ),
+        )
+
+    def _frozen(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
         inputs, requests = {_RUNNING_VARIANCE}, [_of_channels(node, INVERSE_DEVIATION)]
         if wanted & {_SCALE, _SHIFT}:
-            requests.append(_of_channels(node, "partial"))
+            requests += _sums(node)
         if _SCALE in wanted:
             inputs |= {0, _RUNNING_MEAN}
-            requests.append(_block(node, "product"))
+            requests += [_block(node, "product"), *_by_column(node, "mean")]
         if 0 in wanted:
             inputs |= {_SCALE}
-            requests.append(_of_channels(node, "factor"))
+            requests += [_of_channels(node, "factor"), *_by_column(node, "factor")]
         return BackwardNeeds(inputs=frozenset(inputs), scratch=tuple(requests))
 
 
@@ -131,6 +160,20 @@ def _trains(node: Node) -> bool:
 
 def _of_channels(node: Node, name: str) -> ScratchRequest:
     return scratch(name, (channels_of(node).channels,), node.input(0).dtype)
+
+
+def _by_column(node: Node, *names: str) -> tuple[ScratchRequest, ...]:
+    """Values of each channel, written once for each lane."""
+    found, dtype = channels_of(node), node.input(0).dtype
+    wide = names if found.lanes > 1 else ()
+    return tuple(scratch(f"{name}_by_column", (found.columns,), dtype) for name in wide)
+
+
+def _sums(node: Node) -> tuple[ScratchRequest, ...]:
+    """For sums in several parts, and of several lanes."""
+    found, dtype = channels_of(node), node.input(0).dtype
+    names = ("partial", "sums") if found.lanes > 1 else ("partial",)
+    return tuple(scratch(name, (found.columns,), dtype) for name in names)
 
 
 def _block(node: Node, name: str) -> ScratchRequest:

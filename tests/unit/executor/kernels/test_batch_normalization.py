@@ -21,6 +21,8 @@ CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 1, 2, 2, 3), {}),
     ((1, 2, 5), {"momentum": 0.0}),
     ((3, 1), {}),
+    ((1, 4), {"epsilon": 0.1}),
+    ((16, 2, 1), {}),
 ]
 
 #: Larger than a block along each axis.
@@ -30,6 +32,9 @@ BLOCKS: list[tuple[tuple[int, ...], str]] = [
     ((2, 3, 200, 200), "NCHW"),
     ((600, 300), "NCHW"),
     ((3, 40_000), "NCHW"),
+    ((7, 50, 60, 12), "NHWC"),
+    ((5, 71, 300), "NHWC"),
+    ((40_000, 2), "NCHW"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -23,19 +24,25 @@ def inputs(*shape: int, channels: int = 3) -> list[Input]:
 @pytest.mark.parametrize(
     ("shape", "attributes", "channels"),
     [
-        ((2, 3), {}, Channels(2, 3, 1)),
+        ((2, 3), {}, Channels(1, 3, 1, 2)),
+        ((7, 3), {}, Channels(7, 3, 1)),
+        ((12, 3, 1, 1), {}, Channels(3, 3, 1, 4)),
+        ((2**20, 3), {}, Channels(2**12, 3, 1, 256)),
+        ((8, 1024), {}, Channels(8, 1024, 1)),
+        ((8, 512), {}, Channels(4, 512, 1, 2)),
         ((2, 3, 4), {}, Channels(2, 3, 4)),
         ((2, 3, 4, 5), {}, Channels(2, 3, 20)),
         ((2, 3, 4, 5, 6), {}, Channels(2, 3, 120)),
-        ((2, 4, 5, 3), {"data_layout": "NHWC"}, Channels(40, 3, 1)),
-        ((2, 3), {"data_layout": "NHWC"}, Channels(2, 3, 1)),
+        ((2, 4, 5, 3), {"data_layout": "NHWC"}, Channels(5, 3, 1, 8)),
+        ((2, 3), {"data_layout": "NHWC"}, Channels(1, 3, 1, 2)),
     ],
 )
 def test_channels(shape: tuple[int, ...], attributes: dict[str, Any], channels: Channels) -> None:
-    assert output_of(TYPE, inputs(*shape), **attributes) == shape
-    found = channels_of(node_of(TYPE, inputs(*shape), **attributes))
+    given = inputs(*shape, channels=channels.channels)
+    assert output_of(TYPE, given, **attributes) == shape
+    found = channels_of(node_of(TYPE, given, **attributes))
     assert found == channels
-    assert found.count * found.channels == found.outer * found.channels * found.positions
+    assert found.count * found.channels == math.prod(shape) == math.prod(found.shape)
 
 
 @pytest.mark.parametrize(
