@@ -58,7 +58,9 @@ def fits(
     which priority comes first.
     """
     rules, everyone = rules or Rules(), np.arange(len(instance))
-    core, peeled = peel(instance, capacity) if rules.peel else (everyone, everyone[:0])
+    core, peeled = (
+        peel(instance, capacity, lambda: budget.deadline.expired) if rules.peel else (everyone, everyone[:0])
+    )
     part = instance.subset(core)
     search, priorities = SkylineSearch(part, capacity, rules), _priorities(part)
     for attempt in count():

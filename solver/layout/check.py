@@ -159,9 +159,10 @@ def _plainly_sound(problem: Problem, layout: Layout) -> bool:
         return False
     try:
         from solver.layout.sweep import disjoint
-    except ImportError:
+
+        return disjoint(columns.start, columns.end, bottom, top)
+    except (ImportError, OSError, RuntimeError):  # nothing compiles here, whatever the reason
         return False
-    return disjoint(columns.start, columns.end, bottom, top)
 
 
 def _violations(problem: Problem, layout: Layout) -> Iterator[Violation]:

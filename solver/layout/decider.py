@@ -9,7 +9,6 @@ of threads. What a loser has learnt depends on when it was stopped, so it is for
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +19,7 @@ import numpy as np
 
 from solver.layout.instance import Instance, Integers
 from solver.layout.options import Rules, SolveOptions
+from solver.layout.plain import warn_uncompiled
 from solver.layout.priorities import priorities
 from solver.layout.problem import Deadline
 from solver.layout.skyline_board import (
@@ -116,7 +116,7 @@ def compiled_search() -> Callable[[Board, Integers, int, float], int] | None:
         reason: object = "a trial went wrong"
     except Exception as error:  # noqa: BLE001 - numba, LLVM and the file system fail in ways of their own
         reason = error
-    logging.getLogger(__name__).warning("The search runs without compiled code, which is slow: %s", reason)
+    warn_uncompiled(reason)
     return None
 
 

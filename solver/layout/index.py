@@ -5,7 +5,6 @@ Compiled code is loaded at its first use, so that small problems do not wait for
 
 from __future__ import annotations
 
-import logging
 import threading
 from types import ModuleType
 from typing import Any, Final
@@ -13,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from solver.layout.instance import FREE, Instance, Integers
+from solver.layout.plain import UNCOMPILED, warn_uncompiled
 
 __all__ = ["COMPILED_FROM", "Walk", "kernel"]
 
@@ -45,12 +45,8 @@ class _Kernel:
 
             one = np.ones(1, np.int64)
             index_strips.grow_tree(one, np.zeros((3, 6), np.int64), np.empty((3, 3), np.int64))
-        except (
-            ImportError,
-            OSError,
-            RuntimeError,
-        ) as error:  # numba's own errors are RuntimeErrors or ImportErrors
-            logging.getLogger(__name__).warning("Placing without compiled code, which is slow: %s", error)
+        except UNCOMPILED as error:
+            warn_uncompiled(error)
             return None
         return index_kernel
 

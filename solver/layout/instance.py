@@ -10,7 +10,10 @@ one section see the same conflicts, so a section stands for the set of all buffe
     sections   |-----0-----|-----1-----|
 
 Two buffers conflict over steps exactly when they conflict over sections, and the load of a section
-is the largest load of its steps. There are at most as many sections as buffers.
+is the largest load of its steps. Proof: inside a section no birth follows a death, so between its last
+birth and its first death all that touch it live at once; and who shares a step shares its section. Dead
+time, in which nobody lives, belongs to no section of anybody. Inverse: none is needed, offsets stay what they
+are. There are at most as many sections as buffers.
 """
 
 from __future__ import annotations
@@ -79,7 +82,12 @@ class Instance:
 
     @property
     def unit(self) -> int:
-        """The greatest common divisor of all sizes, in bytes; 1 without buffers."""
+        """The greatest common divisor of all sizes, in bytes; 1 without buffers.
+
+        Without pins and `misaligning` sizes, search may count in units of it. Proof: move every buffer of a
+        layout down as far as it goes; nothing ends higher than before, and each bottom is the ground or the
+        top of another, hence a sum of sizes. Inverse: times the unit.
+        """
         return int(np.gcd.reduce(self.size)) if len(self) else 1
 
     def load(self) -> Integers:

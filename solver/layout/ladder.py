@@ -121,7 +121,9 @@ class Ladder:
     def _ask(self, capacity: int, work: int) -> tuple[Answer, Integers | None]:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""
         instance, everyone = self._instance, np.arange(len(self._instance))
-        core, peeled = peel(instance, capacity) if self._options.rules.peel else (everyone, everyone[:0])
+        core, peeled = (
+            peel(instance, capacity, self._watch) if self._options.rules.peel else (everyone, everyone[:0])
+        )
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
         for members in _stretches(instance, core):

@@ -1,6 +1,13 @@
-"""What can be decided before any search: buffers that always fit last, parts that never meet."""
+"""What can be decided before any search: buffers that always fit last, parts that never meet.
+
+The other reductions stand where they are made: dead time in `solver.layout.instance`, common divisors and
+identical buffers in `solver.layout.decider` and `solver.layout.skyline_board`, gaps and spans that may be
+forced in `solver.layout.skyline_survey`. Each says why it changes no answer, and how to get back.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,14 +16,21 @@ from solver.layout.instance import Instance, Integers
 __all__ = ["components", "peel"]
 
 
-def peel(instance: Instance, capacity: int) -> tuple[Integers, Integers]:
+def peel(
+    instance: Instance, capacity: int, stop: Callable[[], bool] = lambda: False
+) -> tuple[Integers, Integers]:
     """Split into a core and those that fit under `capacity` wherever the core ends up.
 
-    A buffer i placed last among live neighbours j, in units of the common divisor of all sizes,
-    finds at most ``size_j + size_i - 1`` of its positions blocked by each j. If these and its own
-    size together stay within the capacity, a position is left, whatever the neighbours do. So it
-    can be set aside, and the same asked of the others without it. First fit in the order returned
-    (last set aside, first placed) never fails. No pins, no `misaligning`. O(n) per buffer peeled.
+    Proof. Count in units of the common divisor of all sizes; i has size z_i and ends at or below the room
+    C_i, so it has C_i - z_i + 1 positions. A live neighbour j at p blocks those from p - z_i + 1 to
+    p + z_j - 1: at most z_j + z_i - 1 of them, wherever p is. Where the sum over all neighbours stays
+    below C_i - z_i + 1, a position is left whatever the neighbours do. So a layout of the others under the
+    capacity extends to i, and one with i restricts to the others: the answer is the same without i. The same
+    argument then holds among those that remain.
+
+    Inverse: first fit, in the order returned (last set aside, first placed): when i is placed, all its
+    neighbours that were there when it was set aside, and no others, are in place. No pins, no `misaligning`.
+    O(n) per buffer peeled; once `stop` says so, the rest stays in the core, which is no less true.
     """
     unit = instance.unit
     size = instance.size // unit
@@ -27,9 +41,11 @@ def peel(instance: Instance, capacity: int) -> tuple[Integers, Integers]:
     while True:
         need = crowd.astype(np.float64) + neighbours * (size - 1.0) + size
         loose = np.flatnonzero(left & (need < room * (1 - 1e-9)))
-        if not len(loose):
+        if not len(loose) or stop():
             break
         for i in loose.tolist():
+            if stop():
+                break
             met = (instance.start < instance.end[i]) & (instance.end > instance.start[i])
             left[i] = False
             crowd[met] -= size[i]
@@ -53,6 +69,11 @@ def components(start: list[int], end: list[int], items: list[int]) -> list[tuple
     """Maximal stretches of sections that items, sorted by start, cover without a break.
 
     Each as (first section, past the last, its items in the given order). O(items).
+
+    Proof that parts may be solved alone: items of two parts share no section, so they may share bytes.
+    Layouts of the parts under C are together one of all under C, and a layout of all restricts to each part;
+    hence the optimum of all is the largest among the parts, and a part that cannot fit refutes the whole.
+    Inverse: the union of the offsets.
     """
     parts: list[tuple[int, int, list[int]]] = []
     members: list[int] = []

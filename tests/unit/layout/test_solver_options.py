@@ -1,0 +1,101 @@
+"""Options of the solvers behind the portfolio: each is honoured, or refused by name."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+
+import pytest
+
+from solver.errors import OptionsError
+from solver.layout import (
+    Buffer,
+    Lifespan,
+    Problem,
+    Progress,
+    Proof,
+    Rules,
+    SolveOptions,
+    Status,
+    max_load,
+    solve,
+)
+from solver.layout.branch_and_bound import BranchAndBound
+from solver.layout.options import DEFAULT_WORK
+from tests.support.buffers import best_peak, random_problem
+from tests.support.oracle import sample
+from tests.support.training_shaped import training_shaped
+
+RULES = [field.name for field in fields(Rules)]
+ABOVE = next(p for p in map(sample, range(100)) if 9 < len(p.buffers) < 14 and solve(p).proof is Proof.SOLVER)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "decomposition"])
+def test_branch_and_bound_finds_the_optimum_without_any_one_rule(rule: str) -> None:
+    options = SolveOptions(rules=replace(Rules(), **{rule: False}))
+    for seed in range(15):
+        p = random_problem(random.Random(seed), 6, 6, 9, (1, 4)[seed % 2 :][:1])
+        outcome = solve(p, solver="branch-and-bound", options=options)
+        assert outcome.layout is not None
+        assert (outcome.status, outcome.layout.peak) == (Status.OPTIMAL, best_peak(p)), seed
+    refuted = solve(ABOVE, solver="branch-and-bound", options=options)
+    assert refuted.lower_bound == solve(ABOVE).lower_bound > max_load(ABOVE).bytes
+
+
+def test_branch_and_bound_names_the_rule_it_cannot_leave_out() -> None:
+    options = SolveOptions(rules=Rules(decomposition=False))
+    with pytest.raises(OptionsError, match=r"'branch-and-bound' cannot leave out decomposition"):
+        solve(ABOVE, solver="branch-and-bound", options=options)
+    assert solve(ABOVE, options=options).status is Status.OPTIMAL
+
+
+def test_branch_and_bound_spends_the_work_it_is_given() -> None:
+    poor = solve(ABOVE, solver="branch-and-bound", options=SolveOptions(work=3))
+    assert poor.status is Status.FEASIBLE
+    assert poor.deterministic
+    assert BranchAndBound().configured(SolveOptions()) == BranchAndBound(SolveOptions())
+    assert replace(BranchAndBound(), work=DEFAULT_WORK) != BranchAndBound()
+
+
+def test_branch_and_bound_tells_of_progress() -> None:
+    heard: list[Progress] = []
+    outcome = solve(ABOVE, solver="branch-and-bound", options=SolveOptions(progress=heard.append))
+    assert heard[-1].bound == outcome.lower_bound
+    assert heard[-1].incumbent == outcome.lower_bound
+    assert {news.stage for news in heard} == {"branch-and-bound"}
+
+
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_capacity_that_is_met_is_enough(name: str) -> None:
+    best = solve(ABOVE).lower_bound
+    wide = replace(ABOVE, capacity=best + 2)
+    fitted = solve(wide, solver=name, options=SolveOptions(fit=True))
+    assert fitted.layout is not None
+    assert fitted.layout.peak <= best + 2
+    assert fitted.lower_bound <= best
+
+
+@pytest.mark.parametrize("name", ["portfolio", "branch-and-bound"])
+def test_a_capacity_below_the_optimum_is_refuted(name: str) -> None:
+    best = solve(ABOVE).lower_bound
+    tight = replace(ABOVE, capacity=best - 1)
+    outcome = solve(tight, solver=name, options=SolveOptions(fit=True))
+    assert (outcome.status, outcome.proof) == (Status.INFEASIBLE, Proof.SOLVER)
+    assert outcome.lower_bound == best
+
+
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_target_gap_ends_the_search_and_claims_nothing(name: str) -> None:
+    p = Problem((*ABOVE.buffers, Buffer("apart", 1, Lifespan(90, 91))))
+    outcome = solve(p, solver=name, options=SolveOptions(target_gap=1.0))
+    assert outcome.layout is not None
+    assert outcome.layout.peak <= 2 * outcome.lower_bound
+    assert outcome.lower_bound <= solve(ABOVE).lower_bound
+
+
+@pytest.mark.parametrize("name", ["search", "branch-and-bound", "cp-sat"])
+def test_a_seed_repeats_itself(name: str) -> None:
+    p = training_shaped(20, buffers=60)
+    for seed in (0, 7):
+        options = SolveOptions(seed=seed)
+        assert solve(p, solver=name, options=options).layout == solve(p, solver=name, options=options).layout
