@@ -168,6 +168,28 @@ def validate(
 
 
 @app.command(epilog=_EXIT_CODES)
+def rewritten(
+    graph: Graph,
+    plan: PlanFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the graph goes; - is standard output.")
+    ] = Path("-"),
+    as_json: Json = False,
+) -> None:
+    """Write the graph that a plan made with --rewrite is for, as a runtime elsewhere needs it."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service import training
+        from solver import documents, executor
+
+        made = training.read_plan(plan)
+    with reporting(as_json=as_json, document=str(graph)):
+        network = training.read_graph(graph, made)
+    with reporting(as_json=as_json, document=str(plan)):
+        found = executor.rewritten(network, made)
+        write_document(output, documents.dump_graph(found, indent=2) + b"\n")
+
+
+@app.command(epilog=_EXIT_CODES)
 def show(
     plan: PlanFile,
     as_json: Json = False,

@@ -2,6 +2,7 @@
 
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
+from solver.executor.replayed import rewritten
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate
 
@@ -11,6 +12,7 @@ __all__ = [
     "StepReport",
     "Trainer",
     "ValidationReport",
+    "rewritten",
     "synthetic_batch",
     "validate",
 ]

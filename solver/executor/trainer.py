@@ -12,7 +12,7 @@ import numpy as np
 from solver.errors import PlanError
 from solver.executor.initial import initial_value
 from solver.executor.memory import Memory, in_arenas
-from solver.executor.rewritten import rewritten
+from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Graph, Role
 from solver.plan import Plan, PlanOptions, verify
@@ -23,7 +23,10 @@ __all__ = ["Trainer", "feed", "program_of", "sequential_program"]
 
 
 def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
-    """The program of a graph, rewritten as `plan` says. Raises PlanError when the two do not belong together."""
+    """The program of a graph, rewritten as `plan` says.
+
+    Raises PlanError when graph and plan do not belong together.
+    """
     if plan.options.target != "reference":
         raise PlanError(
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",

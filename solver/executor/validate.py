@@ -16,7 +16,7 @@ import numpy as np
 
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import in_arenas, on_their_own
-from solver.executor.rewritten import rewritten
+from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of, sequential_program
 from solver.graph.types import Graph

@@ -113,6 +113,19 @@ def test_rewriting(run: Run, tmp_path: Path) -> None:
     assert run("validate", "block.json", "plan.json", "--steps", "2").returncode == 0
 
 
+def test_a_rewritten_graph_has_the_plan_without_rewriting(run: Run, tmp_path: Path) -> None:
+    """What a device needs beside the plan."""
+    (tmp_path / "block.json").write_bytes(documents.dump_graph(mobile_block()))
+    assert run("plan", "block.json", "-o", "plan.json", "--rewrite").returncode == 0
+    assert run("rewritten", "block.json", "plan.json", "-o", "smaller.json").returncode == 0
+    assert run("plan", "smaller.json", "-o", "other.json").returncode == 0
+    made, other = (
+        documents.load_plan((tmp_path / name).read_bytes()) for name in ("plan.json", "other.json")
+    )
+    assert (made.steps, made.arenas) == (other.steps, other.arenas)
+    assert run("rewritten", "smaller.json", "plan.json").returncode == 2
+
+
 def test_another_target(run: Run, graph: Path, tmp_path: Path) -> None:
     result = run("plan", graph, "-o", "plan.json", "--target", "onert")
     assert result.returncode == 0

@@ -17,8 +17,8 @@ class FoldNormalization(Rule):
     """(Conv(X, W, b) - mean) f + shift = Conv(X, f W, f (b - mean) + shift), f = scale / sqrt(var + epsilon).
 
     f is a factor for each filter, and a convolution is linear in its filters. dX = Conv'(f dY, W)
-    = Conv'(dY, f W). All of W, b, scale, shift, mean and var have to be constants. Were W trained, f W in
-    its place would have f times the gradient's share and move by f^2 times as much: another training.
+    = Conv'(dY, f W). All of W, b, scale, shift, mean and var have to be constants. Were W trained,
+    a step of gradient descent on f W would move it by 1 / f^2 of what one on W does: another training.
     Parameters, even frozen ones, keep their memory for checkpoints, and running statistics are states.
     Normalisation in training mode never folds: its statistics depend on X.
     """

@@ -9,7 +9,7 @@ import pytest
 
 from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.executor.rewritten import rewritten
+from solver.executor.replayed import rewritten
 from solver.graph import Graph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
