@@ -43,9 +43,8 @@ def _segments(strokes: str) -> npt.NDArray[np.float64]:
 
 
 _DIGITS = tuple(map(_segments, _STROKES))
-_GRID = (
-    np.stack(np.meshgrid(np.arange(SIDE), np.arange(SIDE), indexing="xy"), axis=-1).reshape(-1, 1, 2) + 0.5
-)
+#: Centres of the pixels of one row or column.
+_CENTRES = np.arange(SIDE) + 0.5
 
 
 def digits(count: int, seed: int, among: Sequence[int] = range(CLASSES)) -> tuple[Float, Float]:
@@ -87,8 +86,10 @@ def _placed(segments: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.
 
 def _distance(segments: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """From each pixel's centre to the nearest piece, in pixels: [28 * 28]."""
-    start, along = segments[:, 0], segments[:, 1] - segments[:, 0]
-    offset = _GRID - start
-    share = np.clip((offset * along).sum(-1) / (along * along).sum(-1), 0.0, 1.0)
-    nearest: npt.NDArray[np.float64] = np.linalg.norm(offset - share[..., None] * along, axis=-1).min(axis=1)
+    (start_x, start_y), (end_x, end_y) = segments.transpose(1, 2, 0)[..., None, None]
+    along_x, along_y = end_x - start_x, end_y - start_y
+    x, y = _CENTRES - start_x, _CENTRES[:, None] - start_y
+    share = np.clip((x * along_x + y * along_y) / (along_x**2 + along_y**2), 0.0, 1.0)
+    squares = (x - share * along_x) ** 2 + (y - share * along_y) ** 2
+    nearest: npt.NDArray[np.float64] = np.sqrt(squares.min(axis=0)).ravel()
     return nearest

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,18 +23,22 @@ Document = dict[str, Any]
 Batch = Mapping[str, Array]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Model:
-    """A graph document and what can be done with it. Nothing is computed before it is asked for."""
+    """A graph document, the verified graph that it describes, and what can be done with it.
+
+    Nothing is planned or computed before it is asked for.
+    """
 
     document: Document
+    graph: Graph
 
-    @cached_property
-    def graph(self) -> Graph:
-        """The verified graph. Raises GraphError with the place of the culprit."""
-        return load_graph(self.document)
+    @classmethod
+    def of(cls, document: Document) -> Model:
+        """Raises GraphError with the place of the culprit."""
+        return cls(document, load_graph(document))
 
-    @cached_property
+    @property
     def parameters(self) -> int:
         """Numbers in parameters, trained or not."""
         return sum(x.type.elements for x in self.graph.operands.values() if x.role is Role.PARAMETER)
@@ -64,7 +67,7 @@ class Model:
             row | {"initializer": inline(values[row["name"]])} if row["name"] in values else row
             for row in self.document["operands"]
         ]
-        return Model(self.document | {"operands": operands})
+        return Model.of(self.document | {"operands": operands})
 
 
 def inline(values: Array) -> Document:

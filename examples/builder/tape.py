@@ -224,8 +224,8 @@ class Tape:
             "version": 1,
             "name": self.title,
             "batch": self.batch,
-            "operands": self._declared,
-            "operations": self._operations,
+            "operands": list(self._declared),
+            "operations": list(self._operations),
             "loss": loss.name,
             "outputs": [output.name for output in outputs],
             "optimizer": optimizer,
@@ -241,4 +241,4 @@ class Tape:
         outputs: Sequence[Tensor] = (),
     ) -> Model:
         """What was recorded as a model that can be planned and trained. Raises GraphError."""
-        return Model(self.document(loss, optimizer, trainable=trainable, outputs=outputs))
+        return Model.of(self.document(loss, optimizer, trainable=trainable, outputs=outputs))

@@ -35,5 +35,5 @@ def batches(seed: int, size: int) -> Iterator[Batch]:
 
 
 EXAMPLE = Example(
-    "autoencoder", f"Digits through {CODE} numbers and back", build, batches, batch=32, steps=100, goal=0.045
+    "autoencoder", f"Digits through {CODE} numbers and back", build, batches, batch=32, steps=100, goal=0.05
 )

@@ -16,7 +16,7 @@ from examples.gallery.example import Example
 
 __all__ = ["BIASES", "LAST", "batches", "build_biases", "build_last", "everybody", "prepare"]
 
-_EVERYBODY_STEPS = 120
+_EVERYBODY_STEPS = 80
 
 
 def _model(name: str, batch: int, trainable: Trainable) -> Model:
@@ -59,10 +59,10 @@ def batches(seed: int, size: int) -> Iterator[Batch]:
 
 BIASES = Example(
     "bias_only", "Only biases adapt to one person", build_biases, batches,
-    batch=16, steps=100, goal=1.0, prepare=prepare,
+    batch=16, steps=80, goal=0.8, prepare=prepare,
 )  # fmt: skip
 
 LAST = Example(
     "last_layers", "The last two layers adapt to one person", build_last, batches,
-    batch=16, steps=100, goal=0.8, prepare=prepare,
+    batch=16, steps=60, goal=0.5, prepare=prepare,
 )  # fmt: skip

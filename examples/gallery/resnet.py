@@ -21,16 +21,17 @@ SIDE = 64
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 
-def build(batch: int, *, depth: int, side: int = SIDE, classes: int = len(SHAPES)) -> Model:
+def build(batch: int, *, depth: int, side: int = SIDE, classes: int = len(SHAPES), width: int = 64) -> Model:
+    """`width` is the number of filters of the stem and of the first stage; each stage doubles it."""
     tape = Tape(f"resnet{depth}", batch=batch)
     x, label = tape.input("image", side, side, 3), tape.label("label", classes)
-    x = _unit(x, 64, 7, stride=2, name="stem")
+    x = _unit(x, width, 7, stride=2, name="stem")
     x = ops.pool(x, 3, stride=2, padding="SAME_UPPER")
     for stage, blocks in enumerate(STAGES[depth]):
         for block in range(blocks):
             with tape.scope(f"stage{stage}.block{block}"):
                 stride = 2 if stage > 0 and block == 0 else 1
-                x = (_bottleneck if depth >= 50 else _basic)(x, 64 * 2**stage, stride)
+                x = (_bottleneck if depth >= 50 else _basic)(x, width * 2**stage, stride)
     loss = ops.cross_entropy(layers.dense(x.mean(1, 2), classes, name="classifier"), label)
     return tape.minimise(loss, adam(0.001))
 

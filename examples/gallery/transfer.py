@@ -60,5 +60,5 @@ def batches(seed: int, size: int) -> Iterator[Batch]:
 
 
 EXAMPLE = Example(
-    "transfer", "A new head on a frozen trunk", build, batches, batch=16, steps=60, goal=0.3, prepare=prepare
+    "transfer", "A new head on a frozen trunk", build, batches, batch=16, steps=60, goal=0.4, prepare=prepare
 )

@@ -68,5 +68,5 @@ def batches(seed: int, size: int) -> Iterator[Batch]:
 #: The second half costs nothing at best, the first half the logarithm of the number of tokens.
 EXAMPLE = Example(
     "transformer", "A transformer that learns to look back", build, batches,
-    batch=16, steps=200, goal=0.62 * math.log(TOKENS),
+    batch=16, steps=120, goal=0.62 * math.log(TOKENS),
 )  # fmt: skip
