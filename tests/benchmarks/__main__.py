@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from tests.benchmarks import layout, layout_large, main_job
+from tests.benchmarks import gallery, layout, layout_large, main_job, waves
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
     "main": main_job.run,
+    "examples": gallery.run,
     "layout": layout.run,
     "layout-large": layout_large.run,
+    "waves": waves.run,
 }
 
 

@@ -8,10 +8,11 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,12 +68,15 @@ def paired(a: Callable[[], Any], b: Callable[[], Any], runs: int) -> tuple[Sprea
     )
 
 
-def in_new_process(code: str, *arguments: str) -> dict[str, Any]:
+def in_new_process(
+    code: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Run `code` in a fresh interpreter; it prints one JSON object. Adds ``seconds`` of the process."""
     started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )  # fmt: skip
     seconds = time.perf_counter() - started
     return {**json.loads(done.stdout.splitlines()[-1]), "process_seconds": seconds}

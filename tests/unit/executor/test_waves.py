@@ -16,13 +16,28 @@ from solver.executor import BlockRunner, BlockViews, Trainer, synthetic_batch, v
 from solver.executor.memory import in_arenas
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of
-from solver.graph import DType
+from solver.graph import DType, Graph, TrainingRules
 from solver.pipeline import plan, plan_program
 from solver.plan import Plan, PlanOptions
 from solver.training import TrainingOperandIndex
-from tests.support.graphs import chain, convolutional, residual
+from tests.support.branching import heads, inception
+from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.programs import program
+
+
+def dropped() -> Graph:
+    """Two branches that drop elements: what is dropped must not depend on who comes first."""
+    s = Sketch("dropped")
+    x = s.input("x", 4, 6)
+    sides = []
+    for k in range(2):
+        h = s.op("Gemm", [x, s.parameter(f"w{k}", 6, 6)], f"h{k}")
+        sides.append(s.op("Dropout", [h], f"d{k}", ratio=0.5, seed=k))
+    s.op("Add", sides, "y")
+    s.op("MeanSquaredError", ["y", s.label("t", 4, 6)], "loss")
+    return s.graph()
+
 
 GRAPHS = {
     "chain": chain((7, 6, 5), optimizer="SGD", momentum=0.9, nesterov=True),
@@ -33,6 +48,13 @@ GRAPHS = {
     "attention": attention(DType.FLOAT32, optimizer="RMSProp", centered=True, momentum=0.5),
     "recurrent": recurrent(DType.FLOAT32, optimizer="RMSProp"),
     "normalised": convolved("NCHW", DType.FLOAT32, optimizer="Adam"),
+    "statistics": batch_normalised(),
+    "rules": residual(
+        training=TrainingRules(clip_global_norm=0.1, loss_scale=8.0, accumulate=2, skip_non_finite=True)
+    ),
+    "inception": inception(batch=2, side=6, width=2),
+    "heads": heads(batch=2, length=3, width=4, count=2),
+    "dropout": dropped(),
 }
 
 
