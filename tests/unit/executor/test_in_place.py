@@ -29,7 +29,7 @@ GRAPHS = {
     "recurrent": recurrent(DType.FLOAT32),
     "normalised": convolved("NCHW", DType.FLOAT32),
     "batch-normalised": batch_normalised(),
-    "batch-frozen": batch_normalised(training=0),
+    "batch-frozen": batch_normalised(mode=0),
 }
 
 
