@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.main import get_command
 
 from service.cli import app
 from service.settings import Settings
+from solver.plan import PlanOptions
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,11 @@ def test_no_setting_is_made_up(root: Path, readme: str) -> None:
 def test_commands(readme: str) -> None:
     commands = vars(get_command(app))["commands"]
     assert {name for name in commands if f"arenaplan {name}" not in readme} == set()
+
+
+def test_plan_options(readme: str) -> None:
+    rows = set(re.findall(r"^\| `([a-z_]+)`", readme, re.MULTILINE))
+    assert {field.name for field in fields(PlanOptions)} - rows == set()
 
 
 def test_run(root: Path, readme: str) -> None:
