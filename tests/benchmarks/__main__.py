@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, layout_large, main_job, waves
+from tests.benchmarks import gallery, layout, layout_large, main_job, resnet50, waves
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
@@ -16,6 +16,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "layout": layout.run,
     "layout-large": layout_large.run,
     "waves": waves.run,
+    "resnet50": resnet50.run,
 }
 
 

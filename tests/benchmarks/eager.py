@@ -77,6 +77,7 @@ def _max_pool(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
 
 
 def _gemm(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
+    assert op.attributes.get("transB"), "the weight of a linear layer is [outputs, inputs]"
     return _activated(torch, op, torch.nn.functional.linear(*(run[name] for name in op.inputs)))
 
 
@@ -92,8 +93,21 @@ def _mean(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
     return run[op.inputs[0]].mean(tuple(axes), keepdim=bool(op.attributes.get("keepdims", 1)))
 
 
+def _reshape(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
+    x, shape = run[op.inputs[0]], [int(d) for d in run[op.inputs[1]]]
+    return x.reshape([d or x.shape[k] for k, d in enumerate(shape)])
+
+
+def _layer_norm(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
+    x, scale, shift = (run[name] for name in op.inputs)
+    return torch.nn.functional.layer_norm(x, scale.shape, scale, shift, op.attributes.get("epsilon", 1e-5))
+
+
 def _entropy(torch: Any, op: Operation, run: Mapping[str, Any]) -> Any:
     p, t = (run[name] for name in op.inputs)
+    if op.attributes.get("from_logits"):
+        target = t.flatten() if op.attributes.get("sparse") else t.flatten(0, -2)
+        return torch.nn.functional.cross_entropy(p.flatten(0, -2), target)
     held = p + (p.clamp_min(PROBABILITY_EPSILON) - p).detach()  # below the bound, the slope at the bound
     return -(t * torch.log(held)).sum(-1).mean()
 
@@ -105,7 +119,15 @@ _OPERATORS: Mapping[str, Callable[[Any, Operation, Mapping[str, Any]], Any]] = {
     "Pad": _pad,
     "ReduceMean": _mean,
     "Add": lambda torch, op, run: _activated(torch, op, run[op.inputs[0]] + run[op.inputs[1]]),
-    "Reshape": lambda torch, op, run: run[op.inputs[0]].reshape([int(d) for d in run[op.inputs[1]]]),
+    "Mul": lambda torch, op, run: _activated(torch, op, run[op.inputs[0]] * run[op.inputs[1]]),
+    "MatMul": lambda torch, op, run: _activated(torch, op, run[op.inputs[0]] @ run[op.inputs[1]]),
+    "Reshape": _reshape,
+    "Transpose": lambda torch, op, run: run[op.inputs[0]].permute(op.attributes["perm"]),
+    "Gather": lambda torch, op, run: torch.nn.functional.embedding(run[op.inputs[1]], run[op.inputs[0]]),
+    "LayerNormalization": _layer_norm,
+    "Gelu": lambda torch, op, run: torch.nn.functional.gelu(
+        run[op.inputs[0]], approximate=op.attributes.get("approximate", "none")
+    ),
     "Flatten": lambda torch, op, run: run[op.inputs[0]].flatten(1),
     "Softmax": lambda torch, op, run: torch.softmax(run[op.inputs[0]], -1),
     "CategoricalCrossEntropy": _entropy,

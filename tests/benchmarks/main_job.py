@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -12,15 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from solver.documents import load_graph
-from solver.executor import Trainer, synthetic_batch
-from solver.executor.memory import on_their_own
-from solver.executor.run import Runner
-from solver.executor.trainer import feed, program_of
+from solver.executor import synthetic_batch
 from solver.graph import Graph
 from solver.pipeline import plan
 from solver.plan import Plan
 from tests.benchmarks.eager import eager_step
 from tests.benchmarks.measure import ROOT, in_new_process, paired, repeated
+from tests.benchmarks.steps import arena_step, fresh_bytes, own_memory_step
 
 #: Document, seed's seven pools with the planned extras, what the released runtime holds (FIELD figures
 #: of onert 0.1.0, reproduced by the golden tests), and the bytes this project promises to stay under.
@@ -106,39 +102,12 @@ def _steps(graphs: dict[str, Graph], plans: dict[str, Plan]) -> Table:
 
 def _step_row(graph: Graph, made: Plan, runs: int) -> list[str]:
     batch = synthetic_batch(graph, 0, 1)
-    inside, outside = _arena_step(graph, made), _own_memory_step(graph, made)
+    inside, outside = arena_step(graph, made), own_memory_step(graph, made)
     a, b, ratio = paired(inside, outside, runs)
-    fresh = _fresh_bytes(inside)
+    fresh = fresh_bytes(inside)
     eager = eager_step(graph, batch)
     against = ["not installed", "-"]
     if eager is not None:
         _, e, against_ratio = paired(inside, eager, max(3, runs // 3))
         against = [str(e), f"{against_ratio:.2f}"]
     return [str(a), str(b), f"{ratio:.3f}", f"{fresh / 1024:.1f}", *against]
-
-
-def _arena_step(graph: Graph, made: Plan) -> Callable[[], float]:
-    trainer, batch = Trainer(graph, made), synthetic_batch(graph, 0, 1)
-    return lambda: trainer.step(batch)
-
-
-def _own_memory_step(graph: Graph, made: Plan) -> Callable[[], None]:
-    budget = made.options.scratch_budget
-    memory = on_their_own(b for _, b in made.buffers())
-    runner = Runner(graph, program_of(graph, made), memory, scratch_budget=budget)
-    batch = synthetic_batch(graph, 0, 1)
-
-    def step() -> None:
-        feed(runner, batch)
-        runner.run()
-
-    return step
-
-
-def _fresh_bytes(step: Callable[[], object]) -> int:
-    tracemalloc.start()
-    try:
-        step()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
