@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all, staging, with_small_buffers
+from solver.executor.kernels._blocks import Step, bound, present, staging
 from solver.executor.kernels._inner import bias_steps, finish, inner, inner_source, optional
 from solver.executor.kernels._windows import carve, channels_last, chunk, chunk_source, windows
 from solver.executor.kernels.base import Call
@@ -67,7 +67,7 @@ def _accumulate(pairs: Iterator[tuple[Array, Array]], product: Array, target: Ar
     return run
 
 
-def forward(call: Call, conv: Convolution) -> Step:
+def forward(call: Call, conv: Convolution) -> list[Step]:
     window, spread = conv.window, conv.spread(conv.window)
     x, y = (channels_last(array, window.layout) for array in present(call.x[X], call.y[0]))
     weights, write = _tap_weights(call, conv, spread)
@@ -77,8 +77,8 @@ def forward(call: Call, conv: Convolution) -> Step:
         out = chunk(y, part)
         product = _split(_product(call, "product", window, part, conv.filters), conv, spread)
         pairs = zip(_taps(window, source, part, conv, spread), weights, strict=True)
-        steps += [*fill, _accumulate(pairs, product, _split(out, conv, spread)), *finish(call, out)]
-    return with_small_buffers(run_all(steps))
+        steps += [*fill, _accumulate(pairs, product, _split(out, conv, spread)), *finish(call, conv, out)]
+    return steps
 
 
 def correlate_back(call: Call, conv: Convolution) -> list[Step]:

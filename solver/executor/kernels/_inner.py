@@ -33,9 +33,9 @@ def optional(arrays: tuple[Array | None, ...], position: int) -> Array | None:
     return arrays[position] if position < len(arrays) else None
 
 
-def finish(call: Call, y: Array) -> list[Step]:
+def finish(call: Call, conv: Convolution, y: Array) -> list[Step]:
     """Steps that add the bias to a chunk of Y seen channels last and apply the activation."""
-    bias, name = optional(call.x, _BIAS), call.attributes["activation"]
+    bias, name = optional(call.x, _BIAS), conv.activation
     steps = [] if bias is None else [bound(np.add, y, bias, out=y)]
     return steps if name == "None" else [*steps, bound(apply_activation, name, y)]
 

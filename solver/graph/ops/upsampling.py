@@ -1,7 +1,8 @@
 """Operators that make images larger.
 
 A transposed convolution is a convolution run backward: each position of X spreads a window of weights over
-Y. So its geometry is that of a window which slides over Y and whose outputs are the positions of X.
+Y. So its geometry is that of a window which slides over Y and whose outputs are the positions of X, its
+weights lie in memory as those of that convolution do, and its loops are that convolution's.
 
     stride 2, 3 taps         X   0     1     2
                                 /|\\   /|\\   /|\\
@@ -10,49 +11,28 @@ Y. So its geometry is that of a window which slides over Y and whose outputs are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.graph.ops._shared import bad_attribute, same_floating
-from solver.graph.ops._spatial import WINDOW_ATTRIBUTES, Axis, Spatial, image_of, in_order
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops._spatial import WINDOW_ATTRIBUTES, Axis, Spatial, image_of, requests
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
+from solver.graph.ops.convolution import Convolution
 from solver.graph.types import TensorType
 
-__all__ = ["OPERATORS", "Transposed", "transposed"]
+__all__ = ["OPERATORS", "transposed"]
+
+X, W, B = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Transposed:
-    """Sizes of a ConvTranspose: the window over Y, whose outputs are the positions of X, and its groups."""
+def transposed(node: Node) -> Convolution:
+    """The convolution from Y to X, whose filters are the channels of X.
 
-    window: Spatial
-    groups: int
-    channels: int
-    filters: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Spatial sizes of X."""
-        return self.window.outputs
-
-    @property
-    def positions(self) -> int:
-        return math.prod(self.sizes)
-
-    @property
-    def matrices(self) -> tuple[int, int, int, int]:
-        """Weights as [taps, groups, channels of a group, filters of a group]."""
-        groups = self.groups
-        return self.window.taps, groups, self.channels // groups, self.filters // groups
-
-
-def transposed(node: Node) -> Transposed:
-    """Sizes of a ConvTranspose. Raises ShapeMismatchError and AttributeRuleError."""
+    Raises ShapeMismatchError and AttributeRuleError.
+    """
     batch, channels, sizes = image_of(node)
     groups: int = node.attributes["group"]
-    weight, rank = node.input(1).shape, len(sizes)
+    weight, rank = node.input(W).shape, len(sizes)
     if len(weight) != rank + 2 or weight[0] != channels or channels % groups:
         raise node.mismatch(f"expected weights of {channels} channels in {groups} groups and {rank} axes")
     last = node.attributes["data_layout"] == "NHWC"
@@ -60,8 +40,8 @@ def transposed(node: Node) -> Transposed:
     if node.attributes["kernel_shape"] not in (None, kernel):
         raise bad_attribute(node, "kernel_shape", f"must be that of the weights, {list(kernel)}")
     axes = tuple(_axes(node, sizes, kernel))
-    layout = node.attributes["data_layout"]
-    return Transposed(Spatial(layout, batch, filters * groups, axes), groups, channels, filters * groups)
+    window = Spatial(node.attributes["data_layout"], batch, filters * groups, axes)
+    return Convolution(window, groups, channels, "None", node.input(X).dtype, node.scratch_budget)
 
 
 def _listed(node: Node, key: str, count: int, default: int) -> tuple[int, ...]:
@@ -112,31 +92,26 @@ class _ConvTranspose(OperationType):
     }
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        dtype, sizes = same_floating(node, range(3)), transposed(node)
-        if node.has_input(2) and node.input(2).shape != (sizes.filters,):
-            raise node.mismatch(f"expected a bias of shape [{sizes.filters}]")
-        window = sizes.window
-        shape = in_order(window.layout, window.batch, sizes.filters, [axis.size for axis in window.axes])
-        return (TensorType(shape, dtype),)
+        dtype, window = same_floating(node, (X, W, B)), transposed(node).window
+        if node.has_input(B) and node.input(B).shape != (window.channels,):
+            raise node.mismatch(f"expected a bias of shape [{window.channels}]")
+        return (TensorType(window.shaped(window.channels, [axis.size for axis in window.axes]), dtype),)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
-        sizes, dtype = transposed(node), node.input(0).dtype
-        product = scratch("product", (sizes.filters, sizes.positions), dtype)
-        return (scratch("weights", sizes.matrices, dtype), product)
+        conv = transposed(node)
+        loop = conv.scatter() if conv.window.strides_over else conv.correlate(backward=True)
+        return requests(conv.dtype, loop.sizes)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        """`gathered` holds what one tap sees of dY, `gradient` the derivative of the weights, tap by tap."""
-        sizes, dtype = transposed(node), node.input(0).dtype
-        requests = []
-        if wanted & {0, 1}:
-            requests.append(scratch("gathered", (sizes.filters, sizes.positions), dtype))
-        if 0 in wanted:
-            requests.append(scratch("weights", sizes.matrices, dtype))
-            requests.append(scratch("product", (sizes.channels, sizes.positions), dtype))
-        if 1 in wanted:
-            requests.append(scratch("gradient", sizes.matrices, dtype))
-            requests.append(scratch("partial", sizes.matrices[1:], dtype))
-        return BackwardNeeds(inputs=frozenset(1 - i for i in wanted if i < 2), scratch=tuple(requests))
+        conv = transposed(node)
+        loops = [conv.correlate(backward=False).sizes] if X in wanted else []
+        if W in wanted:
+            loops.append({**conv.weigh().sizes, "partial_bias": 0})
+        reads = {W: X, X: W}
+        return BackwardNeeds(
+            inputs=frozenset(reads[position] for position in wanted if position in reads),
+            scratch=requests(conv.dtype, *loops),
+        )
 
 
 OPERATORS: tuple[OperationType, ...] = (_ConvTranspose(),)

@@ -81,6 +81,20 @@ def test_it_is_the_transpose_of_the_convolution(attributes: dict[str, Any]) -> N
     assert np.sum(convolved * x) == pytest.approx(np.sum(y * spread), rel=1e-10)
 
 
+@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+@pytest.mark.parametrize("budget", [1, 300, 1500])
+def test_chunks(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], budget: int) -> None:
+    """Small budgets cut examples into rows: nothing else changes."""
+    given = values(x, w, attributes)
+    whole = OneOperation(TYPE, given, **attributes)
+    parts = OneOperation(TYPE, given, scratch_budget=budget, **attributes)
+    np.testing.assert_allclose(parts.forward(), whole.forward(), rtol=1e-10, atol=1e-12)
+    dy = normal(*whole.types[0].shape)
+    expected, found = whole.backward(dy, 0, 1, 2), parts.backward(dy, 0, 1, 2)
+    for position in range(3):
+        np.testing.assert_allclose(found[position], expected[position], rtol=1e-10, atol=1e-12)
+
+
 def test_a_transposed_convolution_without_bias() -> None:
     OneOperation(TYPE, [normal(2, 2, 3), normal(2, 2, 3)]).assert_derivatives()
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.graph.ops import lookup
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET
 from solver.graph.ops.upsampling import transposed
 from solver.graph.types import DType, TensorType
 from tests.support.one_node import Input, needs_of, node_of, output_of
@@ -36,7 +38,24 @@ def test_groups_ranks_and_memory_order() -> None:
     assert output_of(TYPE, [(2, 4, 5), (4, 3, 2), (6,)], group=2) == (2, 6, 6)
     assert output_of(TYPE, [(1, 1, 2, 3, 4), (1, 2, 2, 2, 2)]) == (1, 2, 3, 4, 5)
     assert output_of(TYPE, [(2, 5, 6, 4), (4, 3, 3, 3)], data_layout="NHWC") == (2, 7, 8, 3)
-    assert transposed(node_of(TYPE, [X, W], group=2)).matrices == (9, 2, 2, 3)
+
+
+def test_it_is_a_convolution_from_its_output_to_its_input() -> None:
+    conv = transposed(node_of(TYPE, [X, W], group=2, strides=(2, 2)))
+    assert (conv.filters, conv.window.channels, conv.groups) == (4, 6, 2)
+    assert (conv.group_filters, conv.group_channels, conv.weights) == (2, 3, 4 * 3 * 9)
+    assert [(axis.size, axis.out) for axis in conv.window.axes] == [(11, 5), (13, 6)]
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+def test_scratch_stays_within_the_budget(strides: tuple[int, int]) -> None:
+    node = node_of(TYPE, [(8, 64, 28, 28), (64, 32, 3, 3)], strides=strides)
+    kind = lookup(TYPE)
+    for requests in (
+        kind.forward_scratch(node),
+        *(kind.backward(node, frozenset({i})).scratch for i in (0, 1)),
+    ):
+        assert sum(request.type.nbytes for request in requests) <= DEFAULT_SCRATCH_BUDGET
 
 
 @pytest.mark.parametrize(("how", "before", "after"), [("SAME_UPPER", 0, 1), ("SAME_LOWER", 1, 0)])
