@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from service.show import render
+from solver.documents import dump_program, load_program
 from solver.errors import DanglingOperandError
 from solver.executor import BlockRunner, BlockViews
 from solver.graph import DType
-from solver.liveness import Hazard, block_classes, orderings, predecessors, value_edges
+from solver.liveness import Hazard, block_classes, carries, orderings, predecessors, value_edges
 from solver.liveness.blocks import BlockClass
 from solver.pipeline import plan_program
-from solver.plan import recycling, verify
+from solver.plan import PlanOptions, recycling, verify
 from tests.support.programs import AUTO_RECYCLE, RUN_GRAPH, independent_pairs, program
 
 FREED = ((), (), (), (5,), (3,), (2, 6), (8, 11), (7, 13), (9, 10), (12, 14))
@@ -42,6 +45,30 @@ class TestAutoRecycle:
             "mid1", "out", "mid2", "", "dy1 dy2", "dy3 dx1", "dx2 db1", "dx3 db2", "dx", "",
         ]  # fmt: skip
 
+    def test_blocks_beyond_two_gib_change_nothing(self) -> None:
+        """SINGA casts the size of a block to `int`; here it is exact, and so are the offsets."""
+        number = {name: k for k, name in enumerate(AUTO_RECYCLE_BLOCKS)}
+        made = plan_program(program(AUTO_RECYCLE, sizes=dict.fromkeys(AUTO_RECYCLE_BLOCKS, 3 * 2**30 + 1)))
+        freed = (sorted(number[name] for name in step.freed) for step in recycling(made).steps)
+        assert tuple(map(tuple, freed)) == FREED
+        assert made.arena_bytes == made.lower_bound > 2**34
+        assert verify(made) == ()
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_it_computes_value_and_derivatives_in_its_recycled_arena(self, workers: int) -> None:
+        """y = (in + b1) in + (in + b2), and SINGA's test starts the backward pass from y itself."""
+        made = program(AUTO_RECYCLE, dtype=DType.FLOAT32, kept=("dx", "db1", "db2"))
+        runner = BlockRunner(made, plan_program(made, PlanOptions(workers=workers)), AUTO_RECYCLE_FUNCTIONS)
+        x, b1, b2 = 3.0, -1.0, 2.0
+        for name, value in (("in", x), ("b1", b1), ("b2", b2)):
+            runner.block(name)[:] = value
+        y = (x + b1) * x + (x + b2)
+        for _ in range(3):
+            runner.run()
+            found = [float(runner.block(name)[0]) for name in ("dx", "db1", "db2")]
+            assert found == [y * (x + b1) + y * x + y, y * x, y]
+        runner.close()
+
     def test_plan_is_minimal_and_right(self) -> None:
         made = plan_program(program(AUTO_RECYCLE))
         assert made.arena_bytes == made.lower_bound
@@ -60,6 +87,14 @@ class TestRunGraph:
         assert of[BlockClass.INPUT] == ["in", "b1", "b2"]
         assert of[BlockClass.PARAM] == []
         assert of[BlockClass.END] == ["db2", "db1", "dx"]
+
+    def test_what_no_block_declares_is_refused_when_it_is_read(self) -> None:
+        document = json.loads(dump_program(program(RUN_GRAPH)))
+        document["blocks"] = [block for block in document["blocks"] if block["name"] != "mid"]
+        with pytest.raises(
+            DanglingOperandError, match="'op0' writes 'mid', which the program does not declare"
+        ):
+            load_program(document)
 
     def test_the_undeclared_reads_of_one_operation_are_refused(self) -> None:
         made = program(RUN_GRAPH, dtype=DType.FLOAT32)
@@ -92,6 +127,19 @@ class TestMultipleIndependentOps:
             (Hazard.RAW, 0, 1), (Hazard.WAR, 1, 2), (Hazard.WAW, 0, 2), (Hazard.RAW, 2, 3),
         }  # fmt: skip
 
+    @pytest.mark.parametrize(("workspaces", "waves"), [(1, 8), (2, 4), (4, 2)])
+    def test_as_many_pairs_run_side_by_side_as_there_are_workspaces(
+        self, workspaces: int, waves: int
+    ) -> None:
+        touches = [
+            touch
+            for k in range(4)
+            for touch in (("", f"ws{k % workspaces}"), (f"ws{k % workspaces} b{k}", f"b{k}"))
+        ]
+        made = plan_program(program(touches), PlanOptions(workers=4))
+        assert made.duration == waves
+        assert verify(made) == ()
+
     def test_the_workspace_is_held_from_the_first_to_the_last_pair(self) -> None:
         made = plan_program(program(independent_pairs(), sizes={"workspace": 1000}))
         found = recycling(made)
@@ -99,9 +147,48 @@ class TestMultipleIndependentOps:
         assert [step.id for step in made.steps] == [f"op{t}" for t in range(8)]
 
 
-def _multiply_backward(v: BlockViews) -> None:
-    v["dy2"][:] = v["dy1"] * v["in"]
-    v["dx1"][:] = v["dy1"] * v["mid"]
+class TestCyclesAcrossIterations:
+    """A block that is read before it is written: what it holds is from the iteration before."""
+
+    MOMENTUM = (("w x", "g"), ("m g", "m"), ("w m", "w"), ("x", "x2"), ("x2", "end"))
+
+    def test_edges_and_classes(self) -> None:
+        made = program(self.MOMENTUM, fed=("x",))
+        assert {c.block: (c.writer, c.readers) for c in carries(made)} == {"w": (2, (0, 2)), "m": (1, (1,))}
+        classes = block_classes(made)
+        assert [n for n, c in classes.items() if c is BlockClass.PARAM] == ["w", "m"]
+        assert [n for n, c in classes.items() if c is BlockClass.END] == ["end"]
+
+    def test_they_hold_their_bytes_throughout_and_are_never_freed(self) -> None:
+        made = plan_program(program(self.MOMENTUM, fed=("x",)))
+        found = recycling(made)
+        assert (found.before, found.kept) == (("w", "x", "m"), ("w", "m"))
+        spans = {b.id: (b.lifespan.start, b.lifespan.end) for _, b in made.buffers()}
+        assert (spans["w"], spans["m"], spans["g"], spans["x2"]) == ((0, 5), (0, 5), (0, 2), (3, 5))
+
+
+def test_show_lists_allocation_and_recycling(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line an operation: what it takes at its first touch, what is given back after it."""
+    render(plan_program(program(AUTO_RECYCLE)), 100)
+    lines = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith(("│ op", "│ (")) and line.count("│") == 5
+    ]
+    assert [line[:3] for line in lines] == [
+        ["(before)", "in b1 b2", ""],
+        ["op0", "mid1", ""],
+        ["op1", "out", ""],
+        ["op2", "mid2", ""],
+        ["op3", "", "mid2"],
+        ["op4", "dy1 dy2", "out"],
+        ["op5", "dy3 dx1", "mid1 dy1"],
+        ["op6", "dx2 db1", "dy3 db1"],
+        ["op7", "dx3 db2", "dy2 db2"],
+        ["op8", "dx", "dx1 dx2"],
+        ["op9", "", "dx3 dx"],
+        ["(kept)", "in b1 b2", ""],
+    ]
 
 
 def _copy(source: str, *targets: str) -> Callable[[BlockViews], None]:
@@ -119,16 +206,42 @@ def _add(a: str, b: str, out: str) -> Callable[[BlockViews], None]:
     return run
 
 
-def _multiply(v: BlockViews) -> None:
-    v["out"][:] = v["mid"] * v["in"]
+def _product(a: str, b: str, out: str) -> Callable[[BlockViews], None]:
+    def run(v: BlockViews) -> None:
+        v[out][:] = v[a] * v[b]
+
+    return run
+
+
+def _product_backward(dy: str, a: str, b: str, da: str, db: str) -> Callable[[BlockViews], None]:
+    first, second = _product(dy, a, da), _product(dy, b, db)
+
+    def run(v: BlockViews) -> None:
+        first(v)
+        second(v)
+
+    return run
 
 
 FUNCTIONS = {
     "op0": _add("in", "b1", "mid"),
-    "op1": _multiply,
+    "op1": _product("mid", "in", "out"),
     "op2": _add("out", "b2", "out"),
     "op3": _copy("out", "dy1", "db2"),
-    "op4": _multiply_backward,
+    "op4": _product_backward("dy1", "in", "mid", "dy2", "dx1"),
     "op5": _copy("dy2", "dx2", "db1"),
     "op6": _add("dx1", "dx2", "dx"),
+}
+
+AUTO_RECYCLE_FUNCTIONS = {
+    "op0": _add("in", "b1", "mid1"),
+    "op1": _product("mid1", "in", "out"),
+    "op2": _add("in", "b2", "mid2"),
+    "op3": _add("out", "mid2", "out"),
+    "op4": _copy("out", "dy1", "dy2"),
+    "op5": _product_backward("dy1", "in", "mid1", "dy3", "dx1"),
+    "op6": _copy("dy3", "dx2", "db1"),
+    "op7": _copy("dy2", "dx3", "db2"),
+    "op8": _add("dx1", "dx2", "dx"),
+    "op9": _add("dx", "dx3", "dx"),
 }
