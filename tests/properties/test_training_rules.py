@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.documents import dump_graph, load_graph
@@ -68,7 +68,6 @@ def proved(graph: Graph, options: PlanOptions) -> Plan:
     return made
 
 
-@settings(max_examples=40)
 @given(random_graphs(), RULES, OPTIONS)
 def test_rules_train_to_the_same_bits(graph: Graph, rules: TrainingRules, options: PlanOptions) -> None:
     ruled = replace(graph, training=rules)
@@ -78,7 +77,6 @@ def test_rules_train_to_the_same_bits(graph: Graph, rules: TrainingRules, option
     assert kernels.count(CLIP) == (rules.joins_gradients and bool(graph.trainable))
 
 
-@settings(max_examples=40)
 @given(layered(), RULES, OPTIONS)
 def test_states_and_masks_train_to_the_same_bits(
     graph: Graph, rules: TrainingRules, options: PlanOptions
@@ -88,7 +86,6 @@ def test_states_and_masks_train_to_the_same_bits(
     assert all((b.lifespan.start, b.lifespan.end) == (0, made.duration) for b in states)
 
 
-@settings(max_examples=20)
 @given(layered(), OPTIONS, st.integers(1, 3))
 def test_what_a_run_holds_does_not_depend_on_the_options(
     graph: Graph, options: PlanOptions, accumulate: int
