@@ -7,6 +7,7 @@ of a bottleneck sits on its 3x3 convolution, as it mostly does by now.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from examples.builder import Model, Tape, Tensor, adam, layers, ops
 from examples.gallery.data import SHAPES, shape_batches
@@ -21,7 +22,15 @@ SIDE = 64
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 
-def build(batch: int, *, depth: int, side: int = SIDE, classes: int = len(SHAPES), width: int = 64) -> Model:
+def build(
+    batch: int,
+    *,
+    depth: int,
+    side: int = SIDE,
+    classes: int = len(SHAPES),
+    width: int = 64,
+    optimizer: dict[str, Any] | None = None,
+) -> Model:
     """`width` is the number of filters of the stem and of the first stage; each stage doubles it."""
     tape = Tape(f"resnet{depth}", batch=batch)
     x, label = tape.input("image", side, side, 3), tape.label("label", classes)
@@ -33,7 +42,7 @@ def build(batch: int, *, depth: int, side: int = SIDE, classes: int = len(SHAPES
                 stride = 2 if stage > 0 and block == 0 else 1
                 x = (_bottleneck if depth >= 50 else _basic)(x, width * 2**stage, stride)
     loss = ops.cross_entropy(layers.dense(x.mean(1, 2), classes, name="classifier"), label)
-    return tape.minimise(loss, adam(0.001))
+    return tape.minimise(loss, optimizer or adam(0.001))
 
 
 def _unit(

@@ -25,12 +25,12 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[], help="default: all")
     parser.add_argument("--output", type=argparse.FileType("w"), help="also write the tables to this file")
     arguments = parser.parse_args()
-    consoles = [Console(width=200)]
-    if arguments.output:
-        consoles.append(Console(file=arguments.output, width=200))
-    consoles[0].print(f"{machine()}; commit {commit()}")
+    console = Console(width=200, record=arguments.output is not None)
+    console.print(f"{machine()}; commit {commit()}")
     for name in arguments.suites or SUITES:
-        SUITES[name](consoles[0])
+        SUITES[name](console)
+    if arguments.output:
+        arguments.output.write(console.export_text())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from examples.builder import sgd
 from examples.gallery import resnet
 from solver.graph import Graph
 from solver.liveness import analyze
@@ -27,7 +28,8 @@ BOUNDS = {Sharing.DERIVATIVES_OF_SUMS: (2074, 3953), Sharing.RELU: (1494, 2792),
 
 @pytest.fixture(scope="module", params=BATCHES)
 def network(request: pytest.FixtureRequest) -> Graph:
-    return resnet.build(request.param, depth=50, side=224, classes=1000).graph
+    optimizer = sgd(0.1, momentum=0.9)
+    return resnet.build(request.param, depth=50, side=224, classes=1000, optimizer=optimizer).graph
 
 
 def expected(figures: tuple[int, int], graph: Graph) -> float:
