@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from statistics import fmean
+
 import pytest
 
-from solver.layout import Deadline, max_load
+from solver.layout import Deadline, max_load, solve
 from solver.layout.baselines import ExecutorchGreedy, NntrainerV1, NntrainerV3
 from solver.layout.check import find_violations
-from tests.support.buffers import DATA, problem, read_csv
+from tests.support.buffers import DATA, problem, random_problem, read_csv
 
 #: ExecuTorch's own greedy on whole training steps (SGD with momentum), 16-byte alignment, and the bound.
 EXECUTORCH = {
@@ -53,3 +56,23 @@ def test_all_overlapping_and_all_disjoint(solver: NntrainerV1 | NntrainerV3) -> 
         layout = solver.solve(p, Deadline()).layout
         assert layout is not None
         assert layout.peak == peak
+
+
+def test_what_the_planners_waste_on_random_lifespans() -> None:
+    """Peak over bound: V1 reuses exact sizes only, V3 the first gap in order of start, size order is best.
+
+    Elsewhere, on 200 random instances of another make, V1 took 1.98 on average, V3 1.12, and greedy by
+    size 1.016.
+    """
+    rng = random.Random(1)
+    ratios: dict[str, list[float]] = {"nntrainer-v1": [], "nntrainer-v3": [], "greedy": []}
+    for _ in range(200):
+        p = random_problem(rng, buffers=40, steps=40, largest=100)
+        for name, found in ratios.items():
+            layout = solve(p, solver=name).layout
+            assert layout is not None
+            found.append(layout.peak / max_load(p).bytes)
+    v1, v3, greedy = (fmean(found) for found in ratios.values())
+    assert v1 == pytest.approx(1.98, abs=0.2)
+    assert v3 == pytest.approx(1.12, abs=0.02)
+    assert 1.0 <= greedy <= 1.016
