@@ -118,6 +118,15 @@ def _many(graph: Graph) -> None:
         _add_operation(f"relu{number}", "Relu", [source], [f"r{number}"])(graph)
 
 
+def _stateless(graph: Graph) -> None:
+    """Running statistics of role constant, which the operation would have to change."""
+    names = ("scale", "shift", "mean", "variance")
+    for name in names:
+        _add_operand(name=name, role="constant", shape=[32], initializer={"kind": "ones"})(graph)
+    _add_operation("norm", "BatchNormalization", ["h", *names], ["normal"])(graph)
+    graph["operations"][-1]["attributes"] = {"training_mode": 1}
+
+
 def _base64(data: bytes) -> dict[str, str]:
     return {"kind": "values", "base64": base64.b64encode(data).decode()}
 
@@ -249,6 +258,18 @@ GRAPHS: dict[str, tuple[Callable[[Graph], None], str, str, list[str]]] = {
         [],
     ),
     "unknown optimizer": (_set("optimizer", "type", value="Magic"), "", "/graph/optimizer", ["Magic"]),
+    "a constant that is updated": (
+        _stateless,
+        "invalid-state",
+        "/graph/operations/3/inputs/3",
+        ["norm", "mean", "constant"],
+    ),
+    "clipping to nothing": (
+        _set("training", value={"clip_global_norm": 0}),
+        "invalid-attribute",
+        "/graph/training/clip_global_norm",
+        ["clip_global_norm"],
+    ),
     "forbidden name": (_set("operands", 0, "name", value="x@grad"), "", "/graph/operands/0/name", []),
     "a name that is no word": (_set("operands", 0, "name", value=""), "", "/graph/operands/0/name", []),
 }
