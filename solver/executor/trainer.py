@@ -118,6 +118,7 @@ class Trainer:
     def step(self, batch: Mapping[str, Array]) -> float:
         """One training iteration on `batch` (an array for each input and label). Returns the loss.
 
+        Where gradients accumulate, `batch` is a micro-batch, and the last one of each update changes weights.
         Raises PlanError when an array is missing or has another shape or an incompatible dtype.
         """
         feed(self.runner, batch)
