@@ -15,7 +15,10 @@ from examples.gallery import GALLERY, Example, mobilenet_v2_bn, resnet, transfer
 from examples.gallery.__main__ import main
 from examples.gallery.data import shape_batches
 from solver.errors import PlanError
+from solver.executor import validate
 from solver.graph import Role
+from solver.pipeline import plan
+from solver.plan import PlanOptions
 
 #: Examples that take too long for a test, thinner and on smaller images; the benchmark trains them whole.
 LARGE: dict[str, Callable[[int], Model]] = {
@@ -55,6 +58,14 @@ def test_training_in_the_arena_is_bit_identical(name: str) -> None:
     assert report.identical
     assert not report.violations
     assert [step.loss for step in report.steps] == [step.reference_loss for step in report.steps]
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_all_options_together_change_no_bit(name: str) -> None:
+    graph = (LARGE[name](4) if name in LARGE else GALLERY[name].model()).graph
+    made = plan(graph, PlanOptions(in_place=True, rewrite=True, workers=2, update="end"))
+    assert made.arena_bytes == made.lower_bound
+    assert validate(graph, made, steps=2).identical
 
 
 @pytest.mark.parametrize("name", [name for name in GALLERY if name not in LARGE])
