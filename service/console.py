@@ -1,4 +1,7 @@
-"""The terminal side of the command line: reading, writing, and one clear line for each error."""
+"""The terminal side of the command line: reading, writing, and one clear line for each error.
+
+Needs no library: `service.quick` cannot wait for one.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import typer
-
 from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
 
-__all__ = ["Exit", "fail", "print_json", "read_document", "reporting", "write_document"]
+__all__ = ["Exit", "fail", "print_json", "print_line", "read_document", "reporting", "write_document"]
 
 
 #: Operands in a message about one line long.
@@ -35,17 +36,25 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+def print_line(line: str, *, to_errors: bool = False) -> None:
+    """On standard output, or standard error; seen at once."""
+    stream = sys.stderr if to_errors else sys.stdout
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
 def print_json(value: Mapping[str, Any]) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    print_line(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> NoReturn:
     """End with one line on standard error, or one JSON object for scripts."""
     if as_json:
-        typer.echo(json.dumps({"error": message, "exit": int(code), **facts}, ensure_ascii=False), err=True)
+        line = json.dumps({"error": message, "exit": int(code), **facts}, ensure_ascii=False)
     else:
-        typer.echo(f"arenaplan: {' '.join(message.split())}", err=True)
-    raise typer.Exit(code)
+        line = f"arenaplan: {' '.join(message.split())}"
+    print_line(line, to_errors=True)
+    raise SystemExit(int(code))
 
 
 def _exit_of(error: ArenaplanError) -> Exit:
@@ -66,11 +75,11 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
         facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
         fail(message, _exit_of(error), as_json=as_json, **facts)
     except KeyboardInterrupt:
-        raise typer.Exit(Exit.INTERRUPTED) from None
+        raise SystemExit(int(Exit.INTERRUPTED)) from None
     except BrokenPipeError:
         # Whoever read has seen enough. What is still buffered must not fail at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(Exit.OK) from None
+        raise SystemExit(int(Exit.OK)) from None
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)

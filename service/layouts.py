@@ -15,9 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from service.console import print_json, read_document, write_document
+from service.console import print_json, print_line, read_document, write_document
 from solver import exporters, importers
 from solver.errors import OptionsError
 from solver.layout import Layout, Outcome, Problem, Progress, Rules
@@ -124,7 +122,7 @@ def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, 
     if as_json and not beside:
         print_json(summary(placed))
     elif not as_json and (not beside or sys.stderr.isatty()):
-        typer.echo(_sentence(source, placed), err=beside)
+        print_line(_sentence(source, placed), to_errors=beside)
 
 
 def rules_without(names: Sequence[str]) -> Rules:

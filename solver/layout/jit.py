@@ -5,7 +5,7 @@ where that is set. A cache that cannot be written is still read, as in an image 
 is built (`python -m solver.layout.compile`). What is kept holds for one state of all compiled sources:
 numba by itself looks at the file of a function, not at what it calls.
 
-Import this module only where compiled code is about to run: it costs a quarter of a second.
+Import this module only where compiled code is about to run: it costs a seventh of a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
+from numba.core.caching import (
+    FunctionCache,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+)
 
 __all__ = ["compiled", "inlined"]
 
@@ -62,13 +67,25 @@ class Home(_Stamped, _Readable, UserWideCacheLocator):
     """The user's cache directory, where the sources cannot be written."""
 
 
+class _Kept(FunctionCache):
+    """Loads what is kept without making the compiler ready, which would take four times as long."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """None where nothing is kept; then the compiler is needed, and made ready."""
+        with self._guard_against_spurious_io_errors():
+            found = cast(Any, self)._load_overload(sig, target_context)
+        return cast(Any, super()).load_overload(sig, target_context) if found is None else found
+
+
 def _decorated(function: Function, **options: bool) -> Function:
     """No lock of the interpreter, and no reference counts: what runs here allocates nothing."""
     config, njit = cast(Any, numba.config), cast(Any, numba.njit)
     before = config.CACHE_LOCATOR_CLASSES
     config.CACHE_LOCATOR_CLASSES = ",".join(f"{__name__}.{kind.__name__}" for kind in (Given, Beside, Home))
     try:
-        return cast(Function, njit(cache=True, nogil=True, _nrt=False, **options)(function))
+        dispatcher = njit(nogil=True, _nrt=False, **options)(function)
+        dispatcher._cache = cast(Any, _Kept)(function)
+        return cast(Function, dispatcher)
     finally:
         config.CACHE_LOCATOR_CLASSES = before
 

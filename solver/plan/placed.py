@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from solver.layout.options import Rules
 from solver.layout.problem import Layout, Problem
-from solver.plan.plan import Certificate
+from solver.plan.certificate import Certificate
 
 __all__ = ["LayoutOptions", "PlacedBuffers"]
 

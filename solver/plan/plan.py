@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solver.layout.problem import Lifespan, Proof, Status
+from solver.layout.problem import Lifespan
+from solver.plan.certificate import Certificate
 from solver.rewrite import Replacement
 from solver.training.program import Lifetime, OperandKind
 
@@ -113,21 +114,6 @@ class PlannedStep:
     defs: tuple[str, ...]
     scratch: tuple[str, ...]
     wave: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """How good an arena is, and why that is known.
-
-    `lower_bound` bytes are needed by every layout; under the ``max-load`` proof they are live at
-    `witness_step`, which anyone can add up. ``solver`` means a complete search closed the gap.
-    """
-
-    status: Status
-    proof: Proof | None
-    lower_bound: int
-    witness_step: int | None
-    solver: str
 
 
 @dataclass(frozen=True, slots=True)

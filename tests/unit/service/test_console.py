@@ -9,7 +9,6 @@ import stat
 from pathlib import Path
 
 import pytest
-import typer
 
 from service.console import Exit, fail, read_document, reporting, write_document
 from solver.errors import ArenaplanError, CapacityError, InternalError, LossError, OptionsError
@@ -82,9 +81,9 @@ CASES = [
 
 @pytest.mark.parametrize(("error", "code"), CASES)
 def test_one_line(capsys: pytest.CaptureFixture[str], error: ArenaplanError, code: Exit) -> None:
-    with pytest.raises(typer.Exit) as caught, reporting(as_json=False, document="g.json"):
+    with pytest.raises(SystemExit) as caught, reporting(as_json=False, document="g.json"):
         raise error
-    assert caught.value.exit_code == code
+    assert caught.value.code == code
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert error.message in lines[0]
@@ -108,20 +107,20 @@ def test_one_line(capsys: pytest.CaptureFixture[str], error: ArenaplanError, cod
 def test_the_place_of_the_culprit(
     capsys: pytest.CaptureFixture[str], error: ArenaplanError, place: str
 ) -> None:
-    with pytest.raises(typer.Exit), reporting(as_json=False, document="g.json"):
+    with pytest.raises(SystemExit), reporting(as_json=False, document="g.json"):
         raise error
     assert capsys.readouterr().err == f"arenaplan: {place}\n"
 
 
 def test_interrupted() -> None:
-    with pytest.raises(typer.Exit) as caught, reporting(as_json=False):
+    with pytest.raises(SystemExit) as caught, reporting(as_json=False):
         raise KeyboardInterrupt
-    assert caught.value.exit_code == 130
+    assert caught.value.code == 130
 
 
 @pytest.mark.parametrize(("error", "code"), CASES)
 def test_json(capsys: pytest.CaptureFixture[str], error: ArenaplanError, code: Exit) -> None:
-    with pytest.raises(typer.Exit), reporting(as_json=True, document="g.json"):
+    with pytest.raises(SystemExit), reporting(as_json=True, document="g.json"):
         raise error
     facts = json.loads(capsys.readouterr().err)
     assert facts["exit"] == code
@@ -132,13 +131,13 @@ def test_json(capsys: pytest.CaptureFixture[str], error: ArenaplanError, code: E
 
 
 def test_missing_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(typer.Exit) as caught, reporting(as_json=False, document="x"):
+    with pytest.raises(SystemExit) as caught, reporting(as_json=False, document="x"):
         read_document(tmp_path / "missing.json")
-    assert caught.value.exit_code == Exit.USAGE
+    assert caught.value.code == Exit.USAGE
     assert capsys.readouterr().err == f"arenaplan: {tmp_path}/missing.json: No such file or directory.\n"
 
 
 def test_messages_of_many_lines_become_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         fail("two\nlines", Exit.USAGE)
     assert capsys.readouterr().err == "arenaplan: two lines\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import typer
 from pydantic import ValidationError
 
 from service import serving
@@ -65,9 +64,9 @@ def test_checked_at_start(
     monkeypatch.setenv(f"ARENAPLAN_{name.upper()}", value)
     with pytest.raises(ValidationError):
         Settings()
-    with pytest.raises(typer.Exit) as caught:
+    with pytest.raises(SystemExit) as caught:
         serving.settings({})
-    assert caught.value.exit_code == 2
+    assert caught.value.code == 2
     assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
 
 
