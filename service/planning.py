@@ -14,8 +14,7 @@ from rich.table import Table
 from service.console import print_json
 from service.models import read_model
 from solver import pipeline
-from solver.plan import Plan, PlanOptions
-from solver.plan.waves import wave_report
+from solver.plan import Plan, PlanOptions, wave_report
 
 __all__ = ["certificate_table", "make_plan", "print_summary", "print_waves", "summary"]
 
