@@ -325,3 +325,16 @@ def test_pytorch_agrees(clip: float | None) -> None:
             optimizer.zero_grad()
     for name, tensor in zip(("w1", "b1", "w2", "b2"), (w1, b1, w2, b2), strict=True):
         np.testing.assert_allclose(trainer.read(name), tensor.detach().numpy(), rtol=1e-8)
+
+
+# --------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_a_step_allocates_nothing_of_tensor_size(rules: str) -> None:
+    graph = chain((300, 400, 200), batch=16, optimizer="AdamW", training=RULES[rules])
+    trainer = Trainer(graph, plan(graph))
+    batch = synthetic_batch(graph, 0, 1)
+    trainer.step(batch)
+    for _ in range(2):  # with and without an update
+        assert allocated(trainer.runner.run) < 64 * 1024
