@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from solver.plan.validation import StepReport, ValidationReport
     from solver.plan.verify import live_at, verify
     from solver.plan.violation import Violation
-from solver.plan.waves import WaveReport, wave_report
+    from solver.plan.waves import WaveReport, wave_report
 
 __all__ = [
     "Arena",
@@ -48,6 +48,7 @@ _HOMES = {
     "validation": ("StepReport", "ValidationReport"),
     "verify": ("live_at", "verify"),
     "violation": ("Violation",),
+    "waves": ("WaveReport", "wave_report"),
 }
 
 
