@@ -17,6 +17,7 @@ from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
 from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
 from solver.liveness import analyze, analyze_blocks
+from solver.liveness.footprint import footprint
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant, verify
 from solver.rewrite import Footprint, Rewriting, rewrite
 from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, singa_program, training_program
@@ -167,15 +168,13 @@ def _check_of_program(options: PlanOptions) -> None:
 def _rewriting(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> Rewriting:
     """Replacements are judged by the bound of the whole program, under the same options."""
 
-    def footprint(candidate: Graph) -> Footprint:
-        problems = [pool.problem() for pool in _target(candidate, options, _Stopwatch(None)).pools]
-        total = sum(buffer.size for problem in problems for buffer in problem.buffers)
-        return Footprint(sum(max_load(problem).bytes for problem in problems), total)
+    def cost(candidate: Graph) -> Footprint:
+        return footprint(_target(candidate, options, _Stopwatch(None)))
 
     if not options.rewrite:
         return Rewriting(graph)
     with watch("rewrite"):
-        return rewrite(graph, KernelArithmetic(), footprint)
+        return rewrite(graph, KernelArithmetic(), cost)
 
 
 def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:

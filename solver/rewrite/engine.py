@@ -9,13 +9,15 @@ larger for it; else its halves are tried, so one bad place costs a logarithm of 
                    {c} -> 840 taken      {d} -> 910 refused
 
 Rules are taken in turn until none finds a place that it may keep; a place refused by itself is not
-tried again. The order of rules and of operations is fixed, hence so is the result.
+tried again. Then come the rules that add operations, at the operations that run while most bytes are
+live, and have to lower the bound; where one does, the others follow once more. The order of rules and of
+operations is fixed, hence so is the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from solver.errors import PlanError
@@ -34,10 +36,14 @@ _WORK = 30_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Footprint:
-    """What a graph costs: the bytes that every arena needs, then those of all buffers without reuse."""
+    """What a graph costs: the bytes that every arena needs, then those of all buffers without reuse.
+
+    `at_peak` names the operations that run while as many bytes as anywhere are live; it compares as equal.
+    """
 
     bound: int
     total: int
+    at_peak: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ def rewrite(
 ) -> Rewriting:
     """An equivalent graph whose footprint is no larger.
 
-    Greedy: a group that leaves the bound as it is is kept where it takes no more bytes in all. Names of
+    Greedy: a group that leaves the bound as it is stays where it takes no more bytes in all. Names of
     parameters that are read, of outputs and of the loss survive. `cost` is asked once a trial.
     """
     return _Rewriting(graph, arithmetic, cost, rules).run()
@@ -93,13 +99,33 @@ class _Rewriting:
         self.footprint: Footprint | None = None
 
     def run(self) -> Rewriting:
-        progress = True
-        while progress:
-            progress = False
-            for rule in self.rules:
-                found = edits_of(rule, self.around)
-                progress |= self._try(rule, [e for e in found if (rule.name, e.anchor) not in self.refused])
+        reducing = [rule for rule in self.rules if not rule.adds_operations]
+        adding = [rule for rule in self.rules if rule.adds_operations]
+        self._settle(reducing)
+        while self._add(adding):
+            self._settle(reducing)
         return Rewriting(self.graph, tuple(self.applied))
+
+    def _settle(self, rules: Sequence[Rule]) -> None:
+        while self._round(rules):
+            pass
+
+    def _add(self, rules: Sequence[Rule]) -> bool:
+        if not any(edits_of(rule, self.around) for rule in rules):
+            return False
+        return self._round(rules, self._measured().at_peak)
+
+    def _measured(self) -> Footprint:
+        self.footprint = self.footprint or self.cost(self.graph)
+        return self.footprint
+
+    def _round(self, rules: Sequence[Rule], places: Collection[str] | None = None) -> bool:
+        """Whether any rule found a place that it kept."""
+        kept = False
+        for rule in rules:
+            found = edits_of(rule, self.around, places)
+            kept |= self._try(rule, [e for e in found if (rule.name, e.anchor) not in self.refused])
+        return kept
 
     def _try(self, rule: Rule, edits: Sequence[Edit]) -> bool:
         """Whether any of `edits` was kept."""
@@ -118,11 +144,11 @@ class _Rewriting:
         return kept
 
     def _keep(self, rule: Rule, edits: Sequence[Edit]) -> bool:
-        before = self.footprint = self.footprint or self.cost(self.graph)
+        before = self._measured()
         self.trials -= 1
         candidate = apply(self.graph, edits)
         after = self.cost(candidate)
-        if after > before:
+        if after > before or (rule.adds_operations and after.bound == before.bound):
             return False
         for edit in edits:
             into = tuple(op.id for op in edit.operations)

@@ -47,14 +47,15 @@ class Edit:
 class Rule(ABC):
     """One equivalence. Stateless; its docstring has the algebra, also of the derivatives.
 
-    Each use lowers the weight of the graph, two for an operation and one for a Reshape, so that
-    rewriting ends. `value` says how everything computed forward compares, `gradient` how the
-    gradients of the parameters do.
+    Each use lowers the weight of the graph, two for an operation and one for a Reshape, or else the rule
+    `adds_operations` and each use lowers the bound of the arena: so rewriting ends. `value` says how
+    everything computed forward compares, `gradient` how the gradients of the parameters do.
     """
 
     name: ClassVar[str]
     value: ClassVar[Agreement]
     gradient: ClassVar[Agreement]
+    adds_operations: ClassVar[bool] = False
 
     @abstractmethod
     def edit(self, around: Surroundings, operation: Operation) -> Edit | None:

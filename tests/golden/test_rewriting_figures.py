@@ -19,21 +19,22 @@ WIDE = BATCH * SIZE * SIZE * 6 * CHANNELS * 4
 
 
 @pytest.mark.parametrize(
-    ("trained", "layout", "before", "after"),
+    ("trained", "layout", "arena"),
     [
-        (False, "NHWC", 3_166_400, 2_502_976),
-        (False, "NCHW", 3_166_400, 2_502_976),
-        (True, "NHWC", 5_259_904, 4_611_456),
-        (True, "NCHW", 5_259_904, 4_808_448),
+        (False, "NHWC", 2_502_976),
+        (False, "NCHW", 2_502_976),
+        (True, "NHWC", 4_224_384),
+        (True, "NCHW", 4_223_616),
     ],
 )
-def test_arenas(trained: bool, layout: str, before: int, after: int) -> None:
+def test_arenas(trained: bool, layout: str, arena: int) -> None:
+    """A fifth less, frozen or trained; before, at least two wide tensors live side by side."""
     graph = mobile_block(batch=BATCH, size=SIZE, channels=CHANNELS, stride=2, layout=layout, trained=trained)
     plain, rewritten = plan(graph), plan(graph, PlanOptions(rewrite=True))
-    assert (plain.arena_bytes, rewritten.arena_bytes) == (before, after)
-    assert rewritten.arena_bytes == rewritten.lower_bound == rewritten.replacements[-1].bytes_after
+    assert rewritten.arena_bytes == rewritten.lower_bound == rewritten.replacements[-1].bytes_after == arena
     assert plain.lower_bound == rewritten.replacements[0].bytes_before
-    assert plain.lower_bound > 2 * WIDE
+    assert 2 * WIDE < plain.arena_bytes
+    assert rewritten.arena_bytes < 0.81 * plain.arena_bytes
     assert validate(graph, rewritten, steps=2).identical
 
 

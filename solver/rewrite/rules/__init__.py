@@ -7,6 +7,7 @@ from solver.rewrite.rules.constants import FoldConstants
 from solver.rewrite.rules.dead import DropDeadCode
 from solver.rewrite.rules.identities import DropIdentities
 from solver.rewrite.rules.normalization import FoldNormalization
+from solver.rewrite.rules.splitting import SplitActivation
 from solver.rewrite.rules.transposes import JoinTransposes
 from solver.rewrite.rules.views import JoinViews
 
@@ -21,4 +22,5 @@ RULES: tuple[Rule, ...] = (
     FuseBias(),
     FoldNormalization(),
     FuseActivation(),
+    SplitActivation(),
 )

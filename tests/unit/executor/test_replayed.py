@@ -48,7 +48,7 @@ def test_it_is_validated_like_any_other() -> None:
 
 def test_a_plan_without_replacements_trains_the_graph_itself() -> None:
     assert rewritten(GRAPH, plan(GRAPH)) is GRAPH
-    graph = chain()
+    graph = chain((6, 4))
     assert rewritten(graph, plan(graph, PlanOptions(rewrite=True))) is graph
 
 
