@@ -95,7 +95,7 @@ def plan(
         Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
     ] = Path("-"),
     target: Annotated[
-        str, typer.Option(help="Whose memory is planned: reference, onert or nntrainer.")
+        str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer or singa.")
     ] = "reference",
     solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
     batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None,
@@ -244,7 +244,7 @@ def solve(
     """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
     with reporting(as_json=as_json, document=str(problem)):
         from service import layouts
-        from solver.plan import LayoutOptions
+        from solver.layout import LayoutOptions
 
         rules = layouts.rules_without(without or ())
         options = LayoutOptions(

@@ -12,9 +12,8 @@ from rich.table import Table
 
 from service.layouts import Source, described, painter, read_source
 from solver.errors import OptionsError
-from solver.layout import SOLVERS, Deadline, Outcome, Problem, SolveOptions, solve
+from solver.layout import SOLVERS, Deadline, LayoutOptions, Outcome, Problem, SolveOptions, solve
 from solver.placement import prepare
-from solver.plan import LayoutOptions
 
 __all__ = ["Contest", "Entry", "facts", "hold", "run", "table"]
 

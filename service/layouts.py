@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Any, Final
 from service.console import print_json, print_line, read_document, write_document
 from solver import exporters, importers
 from solver.errors import OptionsError
-from solver.layout import Layout, Outcome, Problem, Progress, Rules
+from solver.layout import (
+    Certificate,
+    Layout,
+    LayoutOptions,
+    Outcome,
+    PlacedBuffers,
+    Problem,
+    Progress,
+    Rules,
+)
 from solver.placement import place
-from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
 if TYPE_CHECKING:
     from solver.exporters.memory_map import Scene

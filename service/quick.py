@@ -44,7 +44,7 @@ class PlainSolve:
 
         with reporting(as_json=False, document=str(self.problem)):
             from service import layouts
-            from solver.plan import LayoutOptions
+            from solver.layout import LayoutOptions
 
             options = LayoutOptions(**self.numbers)  # type: ignore[arg-type] # deadlines alone are no ints
             layouts.run(self.problem, options, self.output, None, as_json=False)

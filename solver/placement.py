@@ -11,16 +11,18 @@ from typing import Final
 from solver.errors import CapacityError, OptionsError
 from solver.layout import (
     SOLVERS,
+    Certificate,
     Deadline,
     Layout,
+    LayoutOptions,
     Outcome,
+    PlacedBuffers,
     Problem,
     Progress,
     SolveOptions,
     live_at,
     solve,
 )
-from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
 __all__ = ["place", "prepare"]
 

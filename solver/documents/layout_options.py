@@ -14,7 +14,7 @@ from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import OptionsError
 from solver.layout.options import Rules
-from solver.plan.placed import LayoutOptions
+from solver.layout.placed import LayoutOptions
 
 __all__ = [
     "FORMAT",

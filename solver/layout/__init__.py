@@ -1,9 +1,11 @@
 """Buffers in, offsets out: `solve` is the one door, the rest are its types and tools."""
 
+from solver.layout.certificate import Certificate
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.door import SOLVERS, solve
 from solver.layout.load import LowerBound, live_at, max_load
 from solver.layout.options import Progress, Rules, SolveOptions
+from solver.layout.placed import LayoutOptions, PlacedBuffers
 from solver.layout.problem import (
     MAX_BYTES,
     Buffer,
@@ -21,12 +23,15 @@ __all__ = [
     "MAX_BYTES",
     "SOLVERS",
     "Buffer",
+    "Certificate",
     "Deadline",
     "Layout",
+    "LayoutOptions",
     "LayoutSolver",
     "Lifespan",
     "LowerBound",
     "Outcome",
+    "PlacedBuffers",
     "Problem",
     "Progress",
     "Proof",

@@ -38,13 +38,16 @@ TIGHT = next(
 def test_public_names() -> None:
     assert sorted(solver.layout.__all__) == [
         "Buffer",
+        "Certificate",
         "Deadline",
         "Layout",
+        "LayoutOptions",
         "LayoutSolver",
         "Lifespan",
         "LowerBound",
         "MAX_BYTES",
         "Outcome",
+        "PlacedBuffers",
         "Problem",
         "Progress",
         "Proof",

@@ -14,6 +14,7 @@ from solver.errors import CapacityError, OptionsError, ProblemError
 from solver.layout import (
     SOLVERS,
     Buffer,
+    LayoutOptions,
     Lifespan,
     Outcome,
     Problem,
@@ -26,7 +27,6 @@ from solver.layout import (
     solve,
 )
 from solver.placement import place
-from solver.plan import LayoutOptions
 from tests.support.buffers import layout, problem, random_problem, tight_problem
 
 PAIR = problem((4, 0, 3), (6, 2, 9))

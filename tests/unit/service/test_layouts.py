@@ -30,8 +30,7 @@ from service.layouts import (
 from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.importers import load_minimalloc
-from solver.layout import SOLVERS, Outcome, Problem, Progress, Rules, Status, find_violations
-from solver.plan import LayoutOptions
+from solver.layout import SOLVERS, LayoutOptions, Outcome, Problem, Progress, Rules, Status, find_violations
 from tests.support.buffers import layout, problem
 from tests.support.server import PATIENCE, ROOT
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from service import layouts, quick
 from service.cli import app
 from service.quick import PlainSolve, plain_solve
-from solver.plan import LayoutOptions
+from solver.layout import LayoutOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 120

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from solver.layout.certificate import Certificate
 from solver.layout.options import Rules
 from solver.layout.problem import Layout, Problem
-from solver.plan.certificate import Certificate
 
 __all__ = ["LayoutOptions", "PlacedBuffers"]
 
