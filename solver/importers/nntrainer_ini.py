@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.errors import BatchError, DocumentError, GraphError
-from solver.graph import Graph, OptimizerSpec, Role, build_graph
+from solver.graph import DType, Graph, OptimizerSpec, Role, TrainingRules, build_graph
 from solver.importers.ini import Section, read_sections
 from solver.importers.nntrainer_layers import LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
 from solver.importers.nntrainer_network import Network, Value
@@ -134,10 +134,15 @@ class _Import:
                 self.values[key] = add_layer(
                     self.network, layer.section, layer.type, inputs, fuses=key in self.read
                 )
-        loss = self._loss()
+        loss, rules = self._loss(), TrainingRules(clip_global_norm=self._clip())
         try:
             return build_graph(
-                self.name, self.network.operands, self.network.operations, loss=loss, optimizer=optimizer
+                self.name,
+                self.network.operands,
+                self.network.operations,
+                loss=loss,
+                optimizer=optimizer,
+                training=rules,
             )
         except GraphError as error:
             error.path = self._place(error.path)
@@ -148,6 +153,29 @@ class _Import:
         if len(path) > 1 and path[0] == "operations" and isinstance(path[1], int):
             return (self.network.owners[path[1]],)
         return tuple(path)
+
+    def _clip(self) -> float | None:
+        """The norm that the gradients of all trained layers together are clipped by.
+
+        Each layer may say its own; what is the same for all of them is the one rule that a graph has.
+        """
+        key = "clip_grad_by_norm"
+        trained = list(self.network.trained.values())
+        clipped = [section for section in trained if key in section]
+        if not clipped:
+            return None
+        norm = clipped[0].number(key)
+        if norm <= 0:
+            clipped[0].fail(key, f"is {norm}", "Choose a positive number.")
+        for section in clipped:
+            if section.number(key) != norm:
+                section.fail(key, f"is not that of {clipped[0].name}, {norm}", "Give all layers one number.")
+        if len(clipped) < len(trained):
+            other = next(section.name for section in trained if key not in section)
+            clipped[0].fail(
+                key, f"is not given for {other}", "Give it for all layers with weights, or for none."
+            )
+        return norm
 
     def _given(self, key: str, layer: _Layer) -> Value:
         """The caller's input of a layer without predecessors."""
@@ -161,7 +189,10 @@ class _Import:
         is_flat = channels == height == 1 and not readers & SPATIAL
         shape = (self.network.batch, *((width,) if is_flat else (channels, height, width)))
         name = section.name if layer.type == "input" else f"{section.name}.in"
-        return Value(self.network.declare(section, name, Role.INPUT, shape), shape)
+        is_index = is_flat and readers <= {"input", "embedding"} and "embedding" in readers
+        dtype = DType.INT32 if is_index else DType.FLOAT32
+        declared = self.network.declare(section, name, Role.INPUT, shape, dtype=dtype)
+        return Value(declared, shape, is_index=is_index)
 
     # --------------------------------------------------------------------------------------- loss
 

@@ -7,21 +7,44 @@ it. Weights have their outputs in front: [filters, channels, height, width] and 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from solver.graph import AttributeValue
+from solver.graph import AttributeValue, Role
 from solver.importers.ini import Section
-from solver.importers.nntrainer_network import WEIGHT_KEYS, Network, Value, weights
+from solver.importers.nntrainer_network import (
+    WEIGHT_KEYS,
+    Network,
+    Value,
+    check_penalties,
+    only_input,
+    parameter,
+    weights,
+)
+from solver.importers.nntrainer_sequences import (
+    EMBEDDING_KEYS,
+    RECURRENT_KEYS,
+    embedding,
+    recurrent,
+)
 
 __all__ = ["LAYER_TYPES", "LOSS_LAYERS", "SPATIAL", "add_layer"]
 
 
 _Builder = Callable[[Network, Section, Sequence[Value], str], Value]
 
-_COMMON: Final = frozenset({"type", "input_layers", "input_shape", "activation", "flatten", "trainable"})
+_COMMON: Final = frozenset(
+    {"type", "input_layers", "input_shape", "activation", "flatten", "trainable", "clip_grad_by_norm"}
+)
 _WINDOW: Final = frozenset({"stride", "padding"})
+#: Initial values of the running statistics, of scale and shift.
+_STATISTICS: Final = (
+    ("mean", "moving_mean_initializer", "zeros"),
+    ("variance", "moving_variance_initializer", "ones"),
+)
+_AFFINE: Final = (("gamma", "gamma_initializer", "ones"), ("beta", "beta_initializer", "zeros"))
 
 _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -30,6 +53,14 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "fully_connected": WEIGHT_KEYS | {"unit"},
         "conv2d": WEIGHT_KEYS | _WINDOW | {"filters", "kernel_size", "dilation"},
         "pooling2d": _WINDOW | {"pooling", "pool_size"},
+        "batch_normalization": frozenset(
+            {"epsilon", "momentum", "axis", "weight_decay", "bias_decay", "weight_regularizer_constant"}
+        ).union(key for _, key, _ in (*_STATISTICS, *_AFFINE)),
+        "lstm": RECURRENT_KEYS | {"recurrent_activation", "bidirectional"},
+        "gru": RECURRENT_KEYS | {"recurrent_activation", "reset_after"},
+        "rnn": RECURRENT_KEYS,
+        "embedding": EMBEDDING_KEYS,
+        "dropout": frozenset({"dropout_rate"}),
         "activation": frozenset(),
         "flatten": frozenset(),
         "addition": frozenset(),
@@ -65,14 +96,8 @@ def _activation(section: Section) -> str:
     return _ACTIVATIONS[section.choice("activation", _ACTIVATIONS, "none")]
 
 
-def _single(section: Section, inputs: Sequence[Value]) -> Value:
-    if len(inputs) != 1:
-        section.fail("input_layers", f"names {len(inputs)} layers", "This type has one input.")
-    return inputs[0]
-
-
 def _image(section: Section, inputs: Sequence[Value]) -> Value:
-    value = _single(section, inputs)
+    value = only_input(section, inputs)
     if len(value.shape) != 4:
         section.fail("type", "reads images, but its input is flat", "Put it before the flatten layer.")
     return value
@@ -82,7 +107,7 @@ def _image(section: Section, inputs: Sequence[Value]) -> Value:
 
 
 def _fully_connected(network: Network, section: Section, inputs: Sequence[Value], activation: str) -> Value:
-    value = _single(section, inputs)
+    value = only_input(section, inputs)
     if len(value.shape) != 2:
         section.fail("type", "reads an image", "Put a flatten layer before it.")
     units = section.integer("unit", least=1)
@@ -164,11 +189,46 @@ def _input(network: Network, section: Section, inputs: Sequence[Value], _: str) 
     for key in ("normalization", "standardization"):
         if section.flag(key, default=False):
             section.fail(key, "is not done here", "Prepare the data before training.")
-    return _single(section, inputs)
+    return only_input(section, inputs)
+
+
+def _batch_normalization(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    """Over the channels of images, the columns of matrices, with statistics of the batch, also where frozen.
+
+    Where nothing is said nntrainer takes images of one channel apart by columns, which is refused.
+    """
+    value = only_input(section, inputs)
+    usual = 1 if len(value.shape) == 4 else 3
+    default = usual if len(value.shape) == 2 or value.shape[1] > 1 else 3
+    if section.integer("axis", default) != usual:
+        what = f"is {section.integer('axis', default)}, for an input of shape {list(value.shape)}"
+        section.fail("axis", what, f"Only axis {usual} is normalised here; say axis = {usual}.")
+    check_penalties(section)
+    shape = value.shape[1:2]
+    affine = [parameter(network, section, *what, shape=shape, fans=shape) for what in _AFFINE]
+    running = [
+        parameter(network, section, *what, shape=shape, fans=shape, role=Role.STATE) for what in _STATISTICS
+    ]
+    attributes: dict[str, AttributeValue] = {
+        "epsilon": section.number("epsilon") if "epsilon" in section else 1e-3,
+        "momentum": section.number("momentum") if "momentum" in section else 0.99,
+        "training_mode": 1,
+    }
+    names = [value.name, *affine, *running]
+    return network.emit(section, "BatchNormalization", names, value.shape, attributes)
+
+
+def _dropout(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+    value = only_input(section, inputs)
+    rate = section.number("dropout_rate") if "dropout_rate" in section else 0.0
+    if not 0 <= rate < 1:
+        section.fail("dropout_rate", f"is {rate}", "Choose a number from 0 to below 1.")
+    attributes: dict[str, AttributeValue] = {"ratio": rate, "seed": zlib.crc32(section.name.encode())}
+    return network.emit(section, "Dropout", [value.name], value.shape, attributes)
 
 
 def _activation_layer(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
-    value = _single(section, inputs)
+    value = only_input(section, inputs)
     activation = _activation(section)
     if activation == "None":
         section.fail("activation", "is missing", f"Choose one of {', '.join(_ACTIVATIONS)}.")
@@ -176,7 +236,7 @@ def _activation_layer(network: Network, section: Section, inputs: Sequence[Value
 
 
 def _flatten(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
-    return _flattened(network, section, _single(section, inputs), section.name)
+    return _flattened(network, section, only_input(section, inputs), section.name)
 
 
 def _flattened(network: Network, section: Section, value: Value, name: str) -> Value:
@@ -214,7 +274,7 @@ def _concat(network: Network, section: Section, inputs: Sequence[Value], _: str)
 
 def _pass_on(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
     """Several readers need no layer of their own in a graph."""
-    return _single(section, inputs)
+    return only_input(section, inputs)
 
 
 _BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
@@ -223,6 +283,12 @@ _BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
         "fully_connected": _fully_connected,
         "conv2d": _conv2d,
         "pooling2d": _pooling2d,
+        "batch_normalization": _batch_normalization,
+        "lstm": recurrent("LSTM", 4),
+        "gru": recurrent("GRU", 3),
+        "rnn": recurrent("RNN", 1),
+        "embedding": embedding,
+        "dropout": _dropout,
         "activation": _activation_layer,
         "flatten": _flatten,
         "addition": _addition,
@@ -243,6 +309,10 @@ def add_layer(
     `fuses`: whether an activation may become an attribute of the operation before it.
     """
     section.check_keys(_KEYS[type_] | _COMMON)
+    if any(value.is_index for value in inputs) and type_ not in ("input", "embedding"):
+        section.fail(
+            "type", "reads indices, as an embedding does", "Let an input be read by one kind of layer."
+        )
     activation = _activation(section)
     fused = fuses and activation in _FUSED and type_ in _WEIGHTED
     value = _BUILDERS[type_](network, section, inputs, activation if fused else "None")

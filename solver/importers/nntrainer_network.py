@@ -12,7 +12,7 @@ from typing import Final
 from solver.graph import AttributeValue, DeclaredOperand, DType, Initializer, Operation, Role
 from solver.importers.ini import Section
 
-__all__ = ["WEIGHT_KEYS", "Network", "Value", "weights"]
+__all__ = ["WEIGHT_KEYS", "Network", "Value", "check_penalties", "only_input", "parameter", "weights"]
 
 #: Keys of layers with weights.
 WEIGHT_KEYS: Final = frozenset(
@@ -24,27 +24,43 @@ WEIGHT_KEYS: Final = frozenset(
         "weight_regularizer",
         "weight_regularizer_constant",
         "weight_decay",
+        "bias_decay",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The output of a layer; `type` is the operator that defined it, or its fused activation."""
+    """The output of a layer; `type` is the operator that defined it, or its fused activation.
+
+    `is_index` where the elements are integers, which only an embedding reads.
+    """
 
     name: str
     shape: tuple[int, ...]
     type: str = ""
+    is_index: bool = False
+
+
+def only_input(section: Section, inputs: Sequence[Value]) -> Value:
+    """The input of a layer that has one."""
+    if len(inputs) != 1:
+        section.fail("input_layers", f"names {len(inputs)} layers", "This type has one input.")
+    return inputs[0]
 
 
 @dataclass(slots=True)
 class Network:
-    """What the sections have become so far. `owners` names the section of each operation."""
+    """What the sections have become so far. `owners` names the section of each operation.
+
+    `trained` are the sections with weights that are trained.
+    """
 
     batch: int
     operands: list[DeclaredOperand] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
+    trained: dict[str, Section] = field(default_factory=dict)
 
     def declare(
         self,
@@ -55,12 +71,13 @@ class Network:
         initializer: Initializer | None = None,
         *,
         trainable: bool = True,
+        dtype: DType = DType.FLOAT32,
     ) -> str:
         self.operands.append(
-            DeclaredOperand(
-                name, role, tuple(shape), DType.FLOAT32, initializer, trainable, path=(section.name,)
-            )
+            DeclaredOperand(name, role, tuple(shape), dtype, initializer, trainable, path=(section.name,))
         )
+        if role is Role.PARAMETER and trainable:
+            self.trained[section.name] = section
         return name
 
     def emit(
@@ -72,34 +89,54 @@ class Network:
         attributes: Mapping[str, AttributeValue] | None = None,
         *,
         name: str = "",
+        skipped: int = 0,
     ) -> Value:
-        """Add an operation called `name`, or like its section."""
+        """Add an operation called `name`, or like its section; its first outputs may be `skipped`."""
         name, attributes = name or section.name, attributes or {}
         output = f"{name}.out"
-        self.operations.append(Operation(name, type_, tuple(inputs), (output,), attributes))
+        self.operations.append(Operation(name, type_, tuple(inputs), (*[""] * skipped, output), attributes))
         self.owners.append(section.name)
         return Value(output, shape, str(attributes.get("activation", type_)))
 
 
 def weights(network: Network, section: Section, shape: tuple[int, ...]) -> list[str]:
-    """Weight and bias of a layer. Regularisers have no place in a graph: they are refused."""
-    for key in ("weight_regularizer", "weight_decay"):
+    """Weight and bias of a layer, whose outputs are the first axis."""
+    check_penalties(section)
+    names = [
+        parameter(network, section, "weight", "weight_initializer", "xavier_uniform", shape=shape, fans=shape)
+    ]
+    if not section.flag("disable_bias", default=False):
+        default = "zeros" if section.flag("bias_init_zero", default=True) else "xavier_uniform"
+        names.append(
+            parameter(network, section, "bias", "bias_initializer", default, shape=shape[:1], fans=shape)
+        )
+    return names
+
+
+def check_penalties(section: Section) -> None:
+    """Regularisers have no place in a graph: they are refused."""
+    for key in ("weight_regularizer", "weight_decay", "bias_decay"):
         if section.word(key, "none") != "none" and _constant(section) != 0:
             remedy = "Leave it out: it takes no memory. The weight_decay of the optimizer does much the same."
             section.fail(key, "penalises weights, which a graph cannot say", remedy)
+
+
+def parameter(
+    network: Network,
+    section: Section,
+    what: str,
+    key: str,
+    default: str,
+    *,
+    shape: Sequence[int],
+    fans: tuple[int, ...],
+    role: Role = Role.PARAMETER,
+) -> str:
+    """Declare a weight of a layer, initialised as `key` says, with the fans of a weight of shape `fans`."""
+    name = f"{section.name}.{what}"
     trainable = section.flag("trainable", default=True)
-    weight = f"{section.name}.weight"
-    initializer = _initializer(section, "weight_initializer", "xavier_uniform", weight, shape)
-    names = [network.declare(section, weight, Role.PARAMETER, shape, initializer, trainable=trainable)]
-    if not section.flag("disable_bias", default=False):
-        bias = f"{section.name}.bias"
-        zero = section.flag("bias_init_zero", default=True)
-        default = "zeros" if zero else "xavier_uniform"
-        initializer = _initializer(section, "bias_initializer", default, bias, shape)
-        names.append(
-            network.declare(section, bias, Role.PARAMETER, shape[:1], initializer, trainable=trainable)
-        )
-    return names
+    initializer = _initializer(section, key, default, name, fans)
+    return network.declare(section, name, role, shape, initializer, trainable=trainable)
 
 
 def _constant(section: Section) -> float:

@@ -36,6 +36,12 @@ kernel_size=1
 [sum]
 type=addition
 input_layers=c,d
+[bn]
+type=batch_normalization
+momentum=0.9
+[drop]
+type=dropout
+dropout_rate=0.2
 [p]
 type=pooling2d
 pooling=max
@@ -43,13 +49,17 @@ pool_size=2,2
 stride=2,2
 [f]
 type=flatten
+[rnn]
+type=lstm
+unit=3
+return_sequences=true
 [out]
 type=fully_connected
 unit=4
 activation=softmax""".splitlines()
 
 WORDS = "0 1 -1 7 1,2 1:2:3 same true in c,d nobody mse 1e400 global_max relu softmax sigmoid"
-TYPES = "conv2d fully_connected concat flatten addition activation pooling2d output"
+TYPES = "conv2d fully_connected concat flatten addition activation pooling2d output gru embedding dropout"
 VALUES = st.sampled_from(["", "9" * 18, *WORDS.split(), *TYPES.split()])
 
 

@@ -84,8 +84,7 @@ class RecurrentSequence(Signature):
         for position in (_W, _R, _B, _P):
             if directions == 2 and node.has_input(position) and node.input(position).shape[0] != 2:
                 raise node.mismatch(f"expected input {position} to have two directions in front")
-        lengths = node.constants[_LENGTHS] if node.has_input(_LENGTHS) else (steps,) * batch
-        if lengths != (steps,) * batch:
+        if node.has_input(_LENGTHS) and not _are_whole(node, steps, batch):
             raise node.mismatch(f"expected the length of each sequence to be {steps}, a constant")
         return _Sizes(steps, batch, r[-1], directions)
 
@@ -103,6 +102,12 @@ class RecurrentSequence(Signature):
             )
         own = {key: node.attributes[key] for key in self.own}
         return _Unrolling(node, sizes, self.cell, self.states, own).operations()
+
+
+def _are_whole(node: Node, steps: int, batch: int) -> bool:
+    """Whether the lengths of the sequences are constant, and all of them the number of steps."""
+    lengths = node.constants[_LENGTHS]
+    return lengths is not None and len(lengths) == batch and set(lengths) == {steps}
 
 
 class _Unrolling:

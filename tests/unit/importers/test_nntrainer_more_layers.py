@@ -1,0 +1,256 @@
+"""Model files of nntrainer: normalisation, dropout, recurrent layers, embeddings, clipping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solver.errors import ArenaplanError, DocumentError, GraphError
+from solver.executor import Trainer, synthetic_batch, validate
+from solver.graph import DType, Graph, Operand, Operation, Role
+from solver.importers.nntrainer_ini import load_nntrainer_ini
+from solver.pipeline import plan
+
+MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\nType = sgd\n"
+IMAGE = "[in]\nType = input\nInput_Shape = 3:8:8\n"
+FLAT = "[in]\nType = input\nInput_Shape = 1:1:6\n"
+STEPS = "[in]\nType = input\nInput_Shape = 1:5:6\n"
+WORDS = "[in]\nType = input\nInput_Shape = 1:1:7\n"
+DENSE = "[fc]\nType = fully_connected\nUnit = 5\n"
+NORM = "[bn]\nType = batch_normalization\n"
+LSTM = "[rnn]\nType = lstm\nUnit = 3\n"
+EMBEDDING = "[words]\nType = embedding\nin_dim = 9\nout_dim = 4\n"
+
+
+def load(*sections: str, batch: int | None = None) -> Graph:
+    return load_nntrainer_ini("".join(sections).encode(), batch=batch)
+
+
+def operations(graph: Graph) -> dict[str, Operation]:
+    return {operation.id: operation for operation in graph.operations}
+
+
+def output(graph: Graph, name: str) -> Operand:
+    return graph.operands[operations(graph)[name].outputs[0]]
+
+
+def initial(graph: Graph, name: str) -> str:
+    initializer = graph.operands[name].initializer
+    assert initializer is not None
+    return initializer.kind
+
+
+# ----------------------------------------------------------------------------------- normalisation
+
+
+def test_batch_normalization_of_images() -> None:
+    layer = NORM + "epsilon = 1e-6\nmomentum = 0.9\nActivation = relu\nbeta_initializer = ones\n"
+    graph = load(MODEL, IMAGE, layer)
+    operation = operations(graph)["bn"]
+    assert operation.inputs == ("in", "bn.gamma", "bn.beta", "bn.mean", "bn.variance")
+    assert operation.attributes == {"epsilon": 1e-6, "momentum": 0.9, "training_mode": 1}
+    assert [graph.operands[name].shape for name in operation.inputs[1:]] == [(3,)] * 4
+    assert [graph.operands[name].role for name in operation.inputs[3:]] == [Role.STATE] * 2
+    assert [initial(graph, name) for name in operation.inputs[1:]] == ["ones", "ones", "zeros", "ones"]
+    assert operations(graph)["bn.activation"].type == "Relu"
+    assert graph.trainable == ("bn.gamma", "bn.beta")
+
+
+def test_batch_normalization_of_columns_and_its_defaults() -> None:
+    graph = load(MODEL, FLAT, DENSE, NORM)
+    assert operations(graph)["bn"].attributes == {"epsilon": 1e-3, "momentum": 0.99, "training_mode": 1}
+    assert graph.operands["bn.gamma"].shape == (5,)
+    assert load(MODEL, FLAT, DENSE, NORM, "axis = 3\n") == graph
+
+
+def test_a_frozen_normalisation_still_follows_the_batch() -> None:
+    graph = load(MODEL, IMAGE, "[c]\nType=conv2d\nfilters=2\nkernel_size=1\n", NORM, "trainable = false\n")
+    assert graph.trainable == ("c.weight", "c.bias")
+    assert operations(graph)["bn"].attributes["training_mode"] == 1
+
+
+def test_images_of_one_channel_are_normalised_on_request() -> None:
+    """Where nothing is said, nntrainer normalises them column by column."""
+    single = IMAGE.replace("3:8:8", "1:8:8") + "[f]\nType = conv2d\nfilters = 1\nkernel_size = 1\n"
+    with pytest.raises(DocumentError, match="is 3, for an input of shape"):
+        load(MODEL, single, NORM)
+    assert load(MODEL, single, NORM, "axis = 1\n").operands["bn.gamma"].shape == (1,)
+
+
+def test_dropout() -> None:
+    graph = load(MODEL, FLAT, DENSE, "[d]\nType = dropout\ndropout_rate = 0.25\n[e]\nType = dropout\n")
+    first, second = operations(graph)["d"], operations(graph)["e"]
+    assert (first.type, first.attributes["ratio"], second.attributes["ratio"]) == ("Dropout", 0.25, 0.0)
+    assert first.attributes["seed"] != second.attributes["seed"]
+
+
+# --------------------------------------------------------------------------------------- sequences
+
+
+def cells(graph: Graph) -> list[Operation]:
+    return [operation for operation in graph.operations if operation.type.endswith("Cell")]
+
+
+@pytest.mark.parametrize(("type_", "gates"), [("lstm", 4), ("gru", 3), ("rnn", 1)])
+@pytest.mark.parametrize("returns", [False, True])
+def test_recurrent_layers(type_: str, gates: int, returns: bool) -> None:
+    layer = LSTM.replace("lstm", type_) + f"return_sequences = {str(returns).lower()}\n"
+    graph = load(MODEL, STEPS, layer)
+    assert len(cells(graph)) == 5
+    assert output(graph, "rnn.states").shape == ((4, 1, 5, 3) if returns else (4, 3))
+    shapes = [graph.operands[f"rnn.{name}"].shape for name in ("weight", "recurrent", "bias")]
+    assert shapes == [(gates * 3, 6), (gates * 3, 3), (2 * gates * 3,)]
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+def test_a_matrix_is_a_sequence_of_one_step() -> None:
+    """As in nntrainer's own LSTM case: the last axis holds all features."""
+    graph = load(MODEL, FLAT, LSTM)
+    assert len(cells(graph)) == 1
+    assert output(graph, "rnn.states").shape == (4, 3)
+    again = load(MODEL, FLAT, LSTM, "return_sequences = true\n")
+    assert output(again, "rnn.states").shape == (4, 3)
+
+
+def test_layers_of_sequences_and_what_follows() -> None:
+    layers = LSTM + "return_sequences = true\n" + LSTM.replace("[rnn]", "[second]") + DENSE
+    graph = load(MODEL, STEPS, layers)
+    assert len(cells(graph)) == 10
+    assert graph.operands["fc.weight"].shape == (5, 3)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+@pytest.mark.parametrize(
+    ("keys", "shape"),
+    [
+        ("disable_bias = true\n", None),
+        ("integrate_bias = true\n", (12,)),
+        ("bias_initializer = ones\n", (24,)),
+    ],
+)
+def test_biases(keys: str, shape: tuple[int, ...] | None) -> None:
+    graph = load(MODEL, STEPS, LSTM, keys)
+    found = graph.operands.get("rnn.bias")
+    assert (None if found is None else found.shape) == shape
+
+
+@pytest.mark.parametrize(("keys", "after"), [("", 1), ("reset_after = false\n", 0)])
+def test_where_a_gru_resets(keys: str, after: int) -> None:
+    graph = load(MODEL, STEPS, LSTM.replace("lstm", "gru"), keys)
+    assert {cell.attributes["linear_before_reset"] for cell in cells(graph)} == {after}
+
+
+def test_the_activation_of_an_rnn() -> None:
+    graph = load(MODEL, STEPS, LSTM.replace("lstm", "rnn"), "hidden_state_activation = relu\n")
+    assert {cell.attributes["nonlinearity"] for cell in cells(graph)} == {"Relu"}
+
+
+def test_both_directions() -> None:
+    graph = load(MODEL, STEPS, LSTM, "bidirectional = true\nreturn_sequences = true\n")
+    assert graph.operands["rnn.weight"].shape == (2, 12, 6)
+    assert output(graph, "rnn.states").shape == (4, 1, 5, 6)
+    assert len(cells(graph)) == 10
+    assert output(load(MODEL, FLAT, LSTM, "bidirectional = true\n"), "rnn.states").shape == (4, 6)
+
+
+def test_words_become_vectors() -> None:
+    graph = load(MODEL, WORDS, EMBEDDING, "[f]\nType = flatten\n", DENSE)
+    assert graph.operands["in"].dtype is DType.INT32
+    assert graph.operands["words.weight"].shape == (9, 4)
+    assert graph.operands["fc.weight"].shape == (5, 28)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+def test_words_become_a_sequence() -> None:
+    graph = load(MODEL.replace("sgd", "adam"), WORDS, EMBEDDING, "in_length = 7\n", LSTM, DENSE)
+    assert len(cells(graph)) == 7
+    trainer, batch = Trainer(graph, plan(graph)), synthetic_batch(graph, 0, 1)
+    losses = [trainer.step(batch) for _ in range(30)]
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+# ---------------------------------------------------------------------------------------- clipping
+
+
+def test_one_norm_for_all_layers_clips_the_gradients() -> None:
+    clip = "clip_grad_by_norm = 0.5\n"
+    graph = load(MODEL, FLAT, DENSE, clip, "[r]\nType = activation\nActivation = relu\n", LSTM, clip)
+    assert graph.training.clip_global_norm == 0.5
+    assert load(MODEL, FLAT, DENSE).training.clip_global_norm is None
+
+
+def test_layers_that_are_not_trained_need_no_norm() -> None:
+    frozen = DENSE.replace("[fc]", "[first]") + "trainable = false\n"
+    assert load(MODEL, FLAT, frozen, DENSE, "clip_grad_by_norm = 2\n").training.clip_global_norm == 2
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+SECOND = DENSE.replace("[fc]", "[fc2]")
+
+#: Sections -> where the mistake is.
+REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "another norm": (
+        FLAT + DENSE + "clip_grad_by_norm = 1\n" + SECOND + "clip_grad_by_norm = 2\n",
+        ("fc2", "clip_grad_by_norm"),
+    ),
+    "a norm for some": (FLAT + DENSE + "clip_grad_by_norm = 1\n" + SECOND, ("fc", "clip_grad_by_norm")),
+    "no norm": (FLAT + DENSE + "clip_grad_by_norm = 0\n", ("fc", "clip_grad_by_norm")),
+    "no number": (FLAT + DENSE + "clip_grad_by_norm = much\n", ("fc", "clip_grad_by_norm")),
+    "axis of a normalisation": (IMAGE + NORM + "axis = 2\n", ("bn", "axis")),
+    "decay of a normalisation": (IMAGE + NORM + "weight_decay = 0.1\n", ("bn", "weight_decay")),
+    "unknown key of a normalisation": (IMAGE + NORM + "gamma = 1\n", ("bn", "gamma")),
+    "momentum in words": (IMAGE + NORM + "momentum = high\n", ("bn", "momentum")),
+    "everything dropped": (FLAT + "[d]\nType = dropout\ndropout_rate = 1\n", ("d", "dropout_rate")),
+    "no units": (STEPS + "[rnn]\nType = lstm\n", ("rnn", "unit")),
+    "several channels": (IMAGE + LSTM, ("rnn", "type")),
+    "other steps": (STEPS + LSTM + "max_timestep = 6\n", ("rnn", "max_timestep")),
+    "dropout inside": (STEPS + LSTM + "dropout_rate = 0.1\n", ("rnn", "dropout_rate")),
+    "activation of states": (
+        STEPS + LSTM + "hidden_state_activation = relu\n",
+        ("rnn", "hidden_state_activation"),
+    ),
+    "activation of gates": (STEPS + LSTM + "recurrent_activation = tanh\n", ("rnn", "recurrent_activation")),
+    "activation of an rnn": (
+        STEPS + LSTM.replace("lstm", "rnn") + "hidden_state_activation = elu\n",
+        ("rnn", "hidden_state_activation"),
+    ),
+    "directions of a gru": (
+        STEPS + LSTM.replace("lstm", "gru") + "bidirectional = true\n",
+        ("rnn", "bidirectional"),
+    ),
+    "last step of both directions": (STEPS + LSTM + "bidirectional = true\n", ("rnn", "bidirectional")),
+    "regulariser": (STEPS + LSTM + "weight_regularizer = l2norm\n", ("rnn", "weight_regularizer")),
+    "embedding of numbers": (FLAT + DENSE + EMBEDDING, ("words", "input_layers")),
+    "embedding of images": (STEPS + EMBEDDING, ("words", "input_layers")),
+    "other length": (WORDS + EMBEDDING + "in_length = 3\n", ("words", "in_length")),
+    "no words": (WORDS + EMBEDDING.replace("9", "0"), ("words", "in_dim")),
+    "shared weights": (STEPS + LSTM + "shared_from = other\n", ("rnn", "shared_from")),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_name_section_and_key(case: str) -> None:
+    text, path = REFUSED[case]
+    with pytest.raises(ArenaplanError) as caught:
+        load(MODEL, text)
+    assert isinstance(caught.value, DocumentError | GraphError)
+    assert caught.value.path == path
+    assert caught.value.remedy
+
+
+def test_names_that_the_cells_need() -> None:
+    """A section called like a cell of a sequence is found out, and the sequence named."""
+    sections: Any = (MODEL, STEPS, LSTM, "[rnn.2]\nType = fully_connected\nUnit = 2\n")
+    with pytest.raises(GraphError, match=r"takes the name 'rnn\.2'") as caught:
+        load(*sections)
+    assert caught.value.path == ("rnn",)
+
+
+def test_a_sequence_that_is_too_long() -> None:
+    with pytest.raises(GraphError, match="takes 999999999 steps in time; at most 20000") as caught:
+        load(MODEL, STEPS.replace("1:5:6", "1:999999999:6"), LSTM)
+    assert caught.value.path == ("rnn",)
