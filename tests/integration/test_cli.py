@@ -126,6 +126,19 @@ def test_a_rewritten_graph_has_the_plan_without_rewriting(run: Run, tmp_path: Pa
     assert run("rewritten", "smaller.json", "plan.json").returncode == 2
 
 
+def test_several_workers(run: Run, graph: Path, tmp_path: Path) -> None:
+    """Planned in waves, told about, trained on threads, and the bits are those of one worker."""
+    path = tmp_path / "waves.json"
+    summary = json.loads(run("plan", graph, "--workers", "2", "-o", path, "--json").stdout)
+    made = documents.load_plan(path.read_bytes())
+    assert made.options.workers == 2
+    assert summary["waves"]["count"] == made.duration < summary["waves"]["steps"] == len(made.steps)
+    shown = run("show", path, "--width", "100").stdout
+    assert f"2 workers: {len(made.steps)} steps in {made.duration} waves, at most 2 at the same time" in shown
+    assert "live at wave" in shown
+    assert "Identical" in run("validate", graph, path).stdout
+
+
 def test_another_target(run: Run, graph: Path, tmp_path: Path) -> None:
     result = run("plan", graph, "-o", "plan.json", "--target", "onert")
     assert result.returncode == 0
@@ -188,6 +201,9 @@ def test_a_directory_that_cannot_be_written(run: Run, graph: Path) -> None:
         ["--batch", "0"],
         ["--alignment", "48"],
         ["--deadline", "-1"],
+        ["--workers", "0"],
+        ["--workers", "65"],
+        ["--workers", "2", "--target", "onert"],
     ],
 )
 def test_bad_options(run: Run, graph: Path, options: list[str]) -> None:
@@ -276,6 +292,12 @@ def test_show_for_scripts(run: Run, plan: Path) -> None:
 
 def test_show_what_is_no_plan(run: Run, graph: Path) -> None:
     assert "graph.json" in failed(run("show", graph), 2)
+
+
+def test_plan_says_what_it_reads(run: Run) -> None:
+    text = " ".join(run("plan", "--help").stdout.split())
+    for kind in ("Graph document", "program document", "nntrainer's model file (.ini)"):
+        assert kind in text
 
 
 def test_version_and_help(run: Run) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from solver.documents import load_graph
+from solver.layout import Proof
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions, recycling
 from solver.plan.report import report
@@ -50,6 +54,14 @@ def test_more_workers_take_fewer_waves_and_no_fewer_bytes(graph: object) -> None
         assert found.count < len(one.steps) == found.steps
         assert 1 < found.widest <= found.workers
         assert found.sequential_bytes <= made.lower_bound
+
+
+def test_the_example_of_the_readme() -> None:
+    graph = load_graph((Path(__file__).resolve().parents[3] / "examples/mnist.json").read_bytes())
+    one, two = plan(graph), plan(graph, PlanOptions(workers=2))
+    assert wave_report(two) == WaveReport(2, 40, 27, 2, sequential_bytes=21_613_440)
+    assert (two.arena_bytes, two.arenas[0].certificate.proof) == (23_463_040, Proof.MAX_LOAD)
+    assert f"{two.arena_bytes / one.arena_bytes - 1:.1%}" == "8.6%"
 
 
 def test_recycling_counts_waves() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from service.show import _LETTERS, curve_line, facts, map_lines, render
 from solver import pipeline
 from solver.graph import TrainingRules
+from solver.plan import PlanOptions
 from solver.plan.report import MemoryMap, memory_map
 from solver.rewrite import Replacement
 from solver.training.program import OperandKind
 from tests.support.graphs import chain
+from tests.support.programs import program
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
 
 
@@ -112,6 +115,32 @@ def test_facts_say_when_memory_is_taken_and_given_back() -> None:
     assert [step["live_bytes"] for step in found["steps"]] == [8, 10, 10, 8]
     assert set(found) == {"before", "kept", "steps"}
     assert set(found["steps"][0]) == {"id", "allocated", "freed", "live_bytes"}
+
+
+@pytest.mark.parametrize("width", [40, 80, 132])
+def test_waves_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    made = pipeline.plan(chain(), PlanOptions(workers=2))
+    render(made, width)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    text = " ".join(out.split())
+    assert "2 workers: 12 steps in 7 waves, at most 2 at the same time" in text
+    assert "wave 0" in text
+    found = facts(made)
+    assert found["waves"]["sequential_bytes"] <= found["lower_bound"]
+    assert len(found["arenas"][0]["live_curve"]) == 7
+    assert facts(SMALL)["waves"] is None
+
+
+@pytest.mark.parametrize("operations", [3, 60])
+def test_what_a_program_takes_and_gives_back(capsys: pytest.CaptureFixture[str], operations: int) -> None:
+    """All operations of a short program, the first of a long one."""
+    made = pipeline.plan_program(program([(f"a{t}", f"a{t + 1}") for t in range(operations)]))
+    render(made, 100)
+    out = capsys.readouterr().out
+    assert "Allocation and recycling" in out
+    assert len(re.findall(r"│ op\d", out)) == min(operations, 40)
+    assert ("20 more" in out) == (operations == 60)
 
 
 def test_what_keeps_gradients_alive_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
