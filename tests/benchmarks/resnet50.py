@@ -10,8 +10,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from examples.builder import sgd
-from examples.gallery.resnet import build
+from examples.resnet50 import resnet50
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import Graph
 from solver.pipeline import plan
@@ -27,15 +26,10 @@ _MODES = {"no": PlanOptions(), "yes": PlanOptions(in_place=True)}
 _REPORTED = {16: (4961, 3105), 32: (10113, 6517)}
 
 
-def network(batch: int, side: int = 224, classes: int = 1000) -> Graph:
-    """SGD with momentum, as the figures to compare with have it."""
-    return build(batch, depth=50, side=side, classes=classes, optimizer=sgd(0.01, momentum=0.9)).graph
-
-
 def run(console: Console) -> None:
     """Print all tables. Takes minutes: a step at full size is 200 thousand million multiplications."""
     console.print(_singa())
-    graph = network(16)
+    graph = resnet50(16).graph
     console.print(_planning(graph))
     console.print(_identical())
     console.print(_training(graph))
@@ -70,7 +64,7 @@ def _stages(stages: Mapping[str, list[float]]) -> str:
 def _identical() -> Table:
     table = Table("in place", "steps", "bit-identical", "tensors compared", "losses",
                   title="Batch 4, 3 x 32 x 32, against memory of its own for each operand")  # fmt: skip
-    graph = network(4, side=32, classes=10)
+    graph = resnet50(4, side=32, classes=10).graph
     for name, options in _MODES.items():
         found = validate(graph, plan(graph, options), steps=3)
         losses = ", ".join(f"{step.loss:.4f}" for step in found.steps)
@@ -109,7 +103,7 @@ def _singa() -> Table:
     table = Table("batch", "no reuse", "arena", "saved", "at the bound", "arena, in place", "saved",
                   "reported for its own plan, MB", title=title)  # fmt: skip
     for batch, (without, planned) in _REPORTED.items():
-        graph = network(batch)
+        graph = resnet50(batch).graph
         made, shared = (plan(graph, PlanOptions(target="singa", in_place=mode)) for mode in (False, True))
         total = report(made).total
         table.add_row(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from examples.builder import sgd
-from examples.gallery import resnet
+from examples.resnet50 import resnet50
 from solver.graph import Graph
 from solver.liveness import analyze
 from solver.pipeline import plan
@@ -28,8 +27,7 @@ BOUNDS = {Sharing.DERIVATIVES_OF_SUMS: (2074, 3953), Sharing.RELU: (1494, 2792),
 
 @pytest.fixture(scope="module", params=BATCHES)
 def network(request: pytest.FixtureRequest) -> Graph:
-    optimizer = sgd(0.1, momentum=0.9)
-    return resnet.build(request.param, depth=50, side=224, classes=1000, optimizer=optimizer).graph
+    return resnet50(request.param).graph
 
 
 def expected(figures: tuple[int, int], graph: Graph) -> float:
