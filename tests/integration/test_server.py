@@ -65,6 +65,20 @@ def test_mnist(http: httpx.Client, mnist: Graph) -> None:
     assert report["identical"] is True
 
 
+def test_rewriting(http: httpx.Client, mnist: Graph) -> None:
+    """A plan that was rewritten is validated with the graph as it was; a forged replacement is refused."""
+    document = plan(http, mnist, rewrite=True).json()
+    assert document["arena_bytes"] < plan(http, mnist).json()["arena_bytes"]
+    assert {one["rule"] for one in document["replacements"]} == {"split-activation"}
+    report = http.post("/v1/validate", json={"graph": mnist, "plan": document, "steps": 1})
+    assert report.json()["identical"] is True
+    made = documents.load_plan(document)
+    forged = replace(made, replacements=(replace(made.replacements[0], rule="fuse-bias"),))
+    sealed = json.loads(documents.dump_plan(documents.seal(forged)))
+    refused = http.post("/v1/validate", json={"graph": mnist, "plan": sealed})
+    assert (refused.status_code, "does not hold" in refused.text) == (422, True)
+
+
 def test_the_same_request_has_the_same_bytes(http: httpx.Client, tiny: Graph) -> None:
     tiny["name"] = "same-bytes"
     spelled = json.dumps({"options": {"batch": 4}, "graph": tiny}, indent=3)
