@@ -25,6 +25,7 @@ from solver.graph.types import Graph, TensorType
 from solver.layout import Lifespan
 from solver.targets.nntrainer_layers import Layer, LayerKind, layers_of
 from solver.targets.nntrainer_orders import ExecutionOrder, TensorLifespan, execution_orders
+from solver.targets.nntrainer_rules import Helper
 from solver.targets.pools import Pool, TargetBuffer, TargetPlan, TargetStep
 from solver.training import CLIP
 from solver.training.optimizers import state_names
@@ -46,6 +47,7 @@ _READS = {
     LayerKind.ORDINARY: _FORWARD | _GRADIENT,
     LayerKind.ACTIVATION: _FORWARD,
     LayerKind.ACTIVATION_BY_INPUT: _FORWARD | _DERIVATIVE,
+    LayerKind.NORMALISATION: _FORWARD,
     LayerKind.MULTI_OUT: _FORWARD,
     LayerKind.LOSS: _FORWARD | _DERIVATIVE,
 }
@@ -117,12 +119,18 @@ class _Iteration:
         self._request_values(layer, order)
         self._request_derivatives(layer, order)
         self._request_weights(layer, order)
-        if layer.helper is not None:
-            saved = self._request(
-                f"{layer.id}@helper", "tensors", OperandKind.SAVED, Lifetime.ITERATION, layer.helper
-            )
-            saved.defs |= order.ticks(_FORWARD)
-            saved.uses |= order.ticks(TensorLifespan.ITERATION ^ _FORWARD)
+        for helper in layer.helpers:
+            self._request_helper(f"{layer.id}@{helper.name}", helper, order)
+
+    def _request_helper(self, name: str, helper: Helper, order: ExecutionOrder) -> None:
+        """Written by the first of its functions, read by the others."""
+        kind, lifetime = OperandKind.SAVED, Lifetime.ITERATION
+        if not helper.lifespan & _FORWARD:
+            kind, lifetime = OperandKind.SCRATCH, Lifetime.BACKWARD_FUNCTION
+        request = self._request(name, "tensors", kind, lifetime, helper.type)
+        ticks = order.ticks(helper.lifespan)
+        request.defs.add(min(ticks))
+        request.uses |= ticks - {min(ticks)}
 
     def _request_values(self, layer: Layer, order: ExecutionOrder) -> None:
         for source in layer.inputs:
@@ -153,6 +161,11 @@ class _Iteration:
         return self._request(name, "tensors", OperandKind.DERIVATIVE, Lifetime.ITERATION, type_)
 
     def _request_weights(self, layer: Layer, order: ExecutionOrder) -> None:
+        for name in layer.states:
+            type_ = self.graph.operands[name].type
+            state = self._request(name, "weights", OperandKind.STATE, Lifetime.MAX, type_)
+            state.uses |= order.ticks(_FORWARD)
+            state.defs |= order.ticks(_FORWARD)
         for name in layer.weights:
             type_ = self.graph.operands[name].type
             weight = self._request(name, "weights", OperandKind.PARAMETER, Lifetime.MAX, type_)

@@ -6,9 +6,10 @@
     Softmax, cross entropy          cross entropy with softmax       merged, and so is Sigmoid with binary
     input operand                   input                            the caller's memory
 
-In place, RESTRICTING or not, is nntrainer's own distinction: an activation overwrites its input unless
-a multi-out layer stands before it (perhaps behind a reshape), whose other readers need the old value.
-Nor does it overwrite the caller's memory, or what the activation before it needs for its derivative.
+In place, RESTRICTING or not, is nntrainer's own distinction: an activation, or a batch normalisation,
+overwrites its input unless a multi-out layer stands before it (perhaps behind a reshape), whose other
+readers need the old value. Nor does it overwrite the caller's memory, or what the activation before it
+needs for its derivative.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from solver.targets.nntrainer_rules import (
     IN_PLACE,
     LOSSES,
     RESHAPES,
+    Helper,
     check_supported,
-    helper_type,
+    helpers,
     merged_activation,
     trained_weights,
 )
@@ -52,6 +54,8 @@ class LayerKind(Enum):
     ACTIVATION = "activation"
     #: An activation whose derivative is a function of its input.
     ACTIVATION_BY_INPUT = "activation_by_input"
+    #: Its derivative takes neither input nor output.
+    NORMALISATION = "normalisation"
     MULTI_OUT = "multi_out"
     LOSS = "loss"
 
@@ -76,7 +80,8 @@ class Connection:
 class Layer:
     """One layer. `trainable` decides its ticks: layers without weights count as trainable.
 
-    `helper` is what the forward function leaves for the backward ones beside the output.
+    `states` are weights that the forward function changes, and no gradient does. `helpers` are tensors of
+    its own, beside the output.
     """
 
     id: str
@@ -86,7 +91,8 @@ class Layer:
     outputs: tuple[Connection, ...]
     weights: tuple[str, ...] = ()
     trainable: bool = True
-    helper: TensorType | None = None
+    states: tuple[str, ...] = ()
+    helpers: tuple[Helper, ...] = ()
 
 
 def layers_of(graph: Graph) -> tuple[Layer, ...]:
@@ -162,7 +168,10 @@ class _Realisation:
     def _layer(self, operation: Operation) -> Layer:
         inputs = tuple(self.open[name].pop() for name in self._data(operation))
         names = dict.fromkeys(operation.inputs)
-        weights = tuple(x for x in names if x and self.graph.operands[x].role is Role.PARAMETER)
+        weights, states = (
+            tuple(x for x in names if x and self.graph.operands[x].role is role)
+            for role in (Role.PARAMETER, Role.STATE)
+        )
         return Layer(
             operation.id,
             operation.type,
@@ -171,7 +180,8 @@ class _Realisation:
             (self._output(operation.type, operation.outputs[0], inputs),),
             weights,
             trainable=not weights or bool(trained_weights(self.graph, operation)),
-            helper=helper_type(self.nodes[operation.id]),
+            states=states,
+            helpers=helpers(self.nodes[operation.id]),
         )
 
     def _output(self, type_: str, name: str, inputs: tuple[Connection, ...]) -> Connection:
@@ -196,6 +206,8 @@ class _Realisation:
 def _kind(type_: str) -> LayerKind:
     if type_ in BY_INPUT:
         return LayerKind.ACTIVATION_BY_INPUT
+    if type_ == "BatchNormalization":
+        return LayerKind.NORMALISATION
     return LayerKind.ACTIVATION if type_ in ACTIVATIONS else LayerKind.ORDINARY
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.graph.types import DType, Graph, Operation, Role, TensorType, TrainingRules
+from solver.targets.nntrainer_orders import TensorLifespan
 
 __all__ = [
     "ACTIVATIONS",
@@ -15,23 +16,27 @@ __all__ = [
     "IN_PLACE",
     "LOSSES",
     "RESHAPES",
+    "Helper",
     "check_supported",
-    "helper_type",
+    "helpers",
     "merged_activation",
     "trained_weights",
 ]
 
-#: Element by element, derivative from the output: they overwrite their input.
-IN_PLACE = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu"})
+#: Element by element, derivative from the output.
+_BY_OUTPUT = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu"})
+_NORMALISATION = "BatchNormalization"
+#: They overwrite their input; a normalisation keeps what its derivative takes in a tensor of its own.
+IN_PLACE = _BY_OUTPUT | {_NORMALISATION}
 #: Derivative from the input, which must not be released, or overwritten, before calcDerivative.
 BY_INPUT = frozenset({"Swish", "Gelu"})
-ACTIVATIONS = IN_PLACE | BY_INPUT | {"Softmax"}
+ACTIVATIONS = _BY_OUTPUT | BY_INPUT | {"Softmax"}
 RESHAPES = frozenset({"Flatten", "Reshape"})
 #: Cross entropies -> the activation that becomes part of them.
 _CROSS_ENTROPIES = {"CategoricalCrossEntropy": "Softmax", "BinaryCrossEntropy": "Sigmoid"}
 LOSSES = frozenset({"MeanSquaredError", *_CROSS_ENTROPIES})
 
-_WEIGHTED = frozenset({"Conv", "Gemm"})
+_WEIGHTED = frozenset({"Conv", "Gemm", _NORMALISATION})
 _POOLINGS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool"})
 _JOINS = frozenset({"Add", "Concat"})
 _OPERATORS = _WEIGHTED | _POOLINGS | _JOINS | ACTIVATIONS | RESHAPES | LOSSES
@@ -39,9 +44,32 @@ _OPTIMIZERS = ("SGD", "Adam", "AdamW")
 _FUSED = ("None", "Relu", "Sigmoid", "Tanh")
 
 
-def helper_type(node: Node) -> TensorType | None:
-    """Positions of the maxima, for a max pooling: int32, as many as outputs."""
-    return TensorType(node.outputs[0].shape, DType.INT32) if node.operation.type == "MaxPool" else None
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A tensor that a layer keeps for itself during some of its functions."""
+
+    name: str
+    type: TensorType
+    lifespan: TensorLifespan = TensorLifespan.ITERATION
+
+
+def helpers(node: Node) -> tuple[Helper, ...]:
+    """Of a max pooling the positions of the maxima, int32, as many as outputs; of a normalisation the
+    deviations, statistics of each channel and their backup, and what its derivative takes for itself."""
+    if node.operation.type == "MaxPool":
+        return (Helper("helper", TensorType(node.outputs[0].shape, DType.INT32)),)
+    if node.operation.type != _NORMALISATION:
+        return ()
+    whole, channels = node.input(0), node.input(1)
+    both = TensorLifespan.FORWARD | TensorLifespan.CALC_DERIV
+    return (
+        *(Helper(name, channels) for name in ("mean_backup", "variance_backup")),
+        Helper("deviation", whole),
+        Helper("inverse_deviation", channels),
+        Helper("full", whole, TensorLifespan.CALC_DERIV),
+        Helper("variance", channels),
+        Helper("reduced", channels, both),
+    )
 
 
 def trained_weights(graph: Graph, operation: Operation) -> tuple[str, ...]:
@@ -71,8 +99,6 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
     if len(losses) != 1 or losses[0].outputs[0] != graph.loss:
         raise _refused(f"a graph with {len(losses)} loss operations; it needs one, whose output is the loss")
     for operand in graph.operands.values():
-        if operand.role is Role.STATE:
-            raise _refused(f"operand {operand.id!r} of role state")
         if operand.role is not Role.CONSTANT and operand.dtype is not DType.FLOAT32:
             raise _refused(f"operand {operand.id!r} of type {operand.dtype.value}")
     read = {graph.loss, *(name for op in graph.operations for name in op.inputs)}
@@ -94,6 +120,8 @@ def _reasons(graph: Graph, node: Node) -> Iterator[str]:
         yield from _convolution_reasons(node)
     elif type_ == "Gemm":
         yield from _fully_connected_reasons(node)
+    elif type_ == _NORMALISATION and not node.attributes["training_mode"]:
+        yield "by running statistics; it trains with those of the batch"
     elif type_ == "Add" and node.input(0).shape != node.input(1).shape:
         yield "of tensors of two shapes"
     elif type_ in LOSSES:
@@ -101,7 +129,7 @@ def _reasons(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _role_reasons(graph: Graph, node: Node) -> Iterator[str]:
-    """Inputs of a layer are outputs of layers; only convolution and fully connected have weights."""
+    """Inputs of a layer are outputs of layers; behind them come weights, where a layer has any."""
     operation = node.operation
     roles = [graph.operands[name].role for name in operation.inputs if name]
     data = len(roles) if operation.type in _JOINS else 1
@@ -109,10 +137,11 @@ def _role_reasons(graph: Graph, node: Node) -> Iterator[str]:
     if any(role not in flowing for role in roles[:data]):
         yield "of something that is not the output of a layer"
     elif operation.type in _WEIGHTED:
-        if any(role is not Role.PARAMETER for role in roles[1:]):
-            yield "with weights that are not parameters"
+        states = 2 if operation.type == _NORMALISATION else 0
+        if roles[1:] != [Role.PARAMETER] * (len(roles) - 1 - states) + [Role.STATE] * states:
+            yield "with weights that are not parameters" + (" and running statistics" if states else "")
         trained = trained_weights(graph, operation)
-        if trained and len(trained) < len({*operation.inputs[1:]} - {""}):
+        if trained and len(trained) < len({*operation.inputs[1 : len(roles) - states]} - {""}):
             yield f"that trains {', '.join(trained)} alone; it freezes whole layers"
 
 

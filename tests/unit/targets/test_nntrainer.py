@@ -135,6 +135,35 @@ def test_softmax_becomes_part_of_the_cross_entropy() -> None:
     assert list(layers(classifier(from_logits=1))) == ["x", "fc", "cross"]
 
 
+def normalised(*, training_mode: int = 1, frozen: bool = False, layout: str = "NCHW") -> Graph:
+    """Convolution, batch normalisation, relu."""
+    s = Sketch("normalised")
+    image, kernel = ((3, 8, 8), (4, 3, 1, 1)) if layout == "NCHW" else ((8, 8, 3), (4, 1, 1, 3))
+    common = {"data_layout": layout}
+    x = s.op("Conv", [s.input("x", 2, *image), s.parameter("k", *kernel)], "c", "conv", **common)
+    affine = [s.parameter("gamma", 4, trainable=not frozen), s.parameter("beta", 4, trainable=not frozen)]
+    running = [s.state("mean", 4), s.state("variance", 4)]
+    mode = {"training_mode": training_mode}
+    x = s.op("BatchNormalization", [x, *affine, *running], "n", "bn", **common, **mode)
+    output = (2, 4, 8, 8) if layout == "NCHW" else (2, 8, 8, 4)
+    return finish(s, s.op("Relu", [x], "y", "relu"), *output)
+
+
+def test_a_normalisation_works_in_place_and_so_does_what_follows() -> None:
+    found = layers(normalised())
+    assert found["bn"].kind is LayerKind.NORMALISATION
+    assert [found[name].outputs[0].value for name in ("conv", "bn", "relu")] == ["c"] * 3
+    assert (found["bn"].weights, found["bn"].states) == (("gamma", "beta"), ("mean", "variance"))
+
+
+def test_a_normalisation_does_not_overwrite_what_an_activation_keeps() -> None:
+    s = Sketch()
+    x = s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h", "fc", activation="Relu")
+    names = [s.parameter("gamma", 6), s.parameter("beta", 6), s.state("mean", 6), s.state("variance", 6)]
+    graph = finish(s, s.op("BatchNormalization", [x, *names], "n", "bn", training_mode=1), 4, 6)
+    assert layers(graph)["bn"].outputs[0].value == "n"
+
+
 # ----------------------------------------------------------------------------------------- tensors
 
 
@@ -174,6 +203,31 @@ def test_max_pooling_keeps_positions_for_the_whole_iteration() -> None:
         (2, 4, 4, 4),
     )
     assert nntrainer_orders(graph)["pool@helper"] == (2, 7, 8, 9)
+
+
+def test_what_a_normalisation_reads_and_keeps() -> None:
+    """Its input in the forward function alone; deviations for the iteration, a copy while it derives."""
+    orders = nntrainer_orders(normalised())
+    # ticks: x 0, conv 1, bn 2, relu 3, mse 4; then mse 5-7, relu 8-10, bn 11-13, conv 14-16
+    assert orders["bn@deviation"] == orders["bn@inverse_deviation"] == (2, 11, 12, 13)
+    assert (orders["bn@full"], orders["bn@reduced"]) == ((12,), (2, 12))
+    assert orders["gamma"] == (2, 11, 12, 13)
+    assert orders["gamma@grad"] == (11, 13)
+    assert orders["mean"] == (2,)
+    kept = tensors(normalised())
+    assert (kept["bn@deviation"].type.shape, kept["bn@full"].type.shape) == ((2, 4, 8, 8),) * 2
+    assert kept["bn@variance"].type.shape == (4,)
+    assert kept["bn@full"].kind is OperandKind.SCRATCH
+
+
+def test_running_statistics_lie_with_the_weights_and_have_no_gradient() -> None:
+    graph = normalised()
+    assert list(weights(graph)) == ["k", "mean", "variance", "gamma", "beta"]
+    assert weights(graph)["mean"].kind is OperandKind.STATE
+    assert not {"mean@grad", "variance@grad"} & set(tensors(graph))
+    frozen = nntrainer_orders(normalised(frozen=True))
+    assert "gamma@grad" not in frozen
+    assert frozen["bn@deviation"] == (2, 11)
 
 
 def test_state_lives_with_the_weights_of_trained_layers_only() -> None:
@@ -236,6 +290,9 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "frozen": lambda: chain((6, 5, 4, 3), trainable=["w2", "b2"]),
     "residual": lambda: residual("Relu"),
     "classifier": classifier,
+    "normalised": normalised,
+    "normalised, channels last": lambda: normalised(layout="NHWC"),
+    "frozen normalisation": lambda: normalised(frozen=True),
     "chain of activations": lambda: followed_by("Relu", "Gelu", "Flatten", "Softmax", branch=True),
 }
 
@@ -320,6 +377,7 @@ REFUSED: dict[str, tuple[Callable[[], Graph], str]] = {
     ),
     "loss scale": (lambda: chain(training=TrainingRules(loss_scale=2.0)), "other than clip_global_norm"),
     "micro-batches": (lambda: chain(training=TrainingRules(accumulate=2)), "other than clip_global_norm"),
+    "running statistics": (lambda: normalised(training_mode=0), "by running statistics"),
     "transposed": (lambda: attributed("Gemm", (6, 5), (4, 6), (4, 5), transA=1), "transposed"),
     "factor": (lambda: attributed("Gemm", (4, 5), (4, 6), (6, 5), alpha=2.0), "alpha or beta"),
     "parameter as data": (lambda: attributed("Add", (4, 6), (4, 6), (4, 6)), "not the output of a layer"),
