@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from solver.plan.report import (
     gradient_notes,
     memory_map,
     report,
+    sharing,
 )
 
 __all__ = ["curve_line", "facts", "map_lines", "render"]
@@ -59,6 +61,7 @@ def facts(plan: Plan) -> dict[str, Any]:
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
         "gradients": list(gradient_notes(plan)),
+        "in_place": asdict(sharing(plan)),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
 
@@ -86,7 +89,7 @@ def render(plan: Plan, width: int | None) -> None:
     for arena, about in zip(plan.arenas, found.arenas, strict=True):
         if arena.size:
             _render_arena(console, plan, arena, about)
-    for note in gradient_notes(plan):
+    for note in (*gradient_notes(plan), *_in_place(plan)):
         console.print(note)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
@@ -94,6 +97,15 @@ def render(plan: Plan, width: int | None) -> None:
         console.print(_replacements(plan))
     digest = plan.digest if width >= 80 else f"{plan.digest[:16]}…"
     console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
+
+
+def _in_place(plan: Plan) -> Iterator[str]:
+    found = sharing(plan)
+    if found.operands:
+        yield (
+            f"In place: {found.operands:,} operands, {found.views:,} of them views, are defined in"
+            f" the memory of others, {found.size:,} bytes."
+        )
 
 
 def _replacements(plan: Plan) -> Table:

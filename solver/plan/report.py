@@ -18,10 +18,12 @@ __all__ = [
     "KindBytes",
     "MemoryMap",
     "PlanReport",
+    "SharingReport",
     "gradient_notes",
     "live_curve",
     "memory_map",
     "report",
+    "sharing",
 ]
 
 
@@ -64,7 +66,7 @@ class ArenaReport:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """`total` is what the same buffers take without any reuse."""
+    """`total` is what the same buffers take without any reuse; what is in place is in `sharing`."""
 
     kinds: tuple[KindBytes, ...]
     arenas: tuple[ArenaReport, ...]
@@ -169,3 +171,21 @@ def gradient_notes(plan: Plan) -> tuple[str, ...]:
     if kept:
         notes.append(f"{len(kept)} gradients carry over: several iterations (micro-batches) make one update.")
     return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class SharingReport:
+    """`operands` are defined in the memory of others, `views` of them without a change; `size` is what they
+    would take by themselves.
+    """
+
+    operands: int
+    views: int
+    size: int
+
+
+def sharing(plan: Plan) -> SharingReport:
+    """What is in place. Linear."""
+    shared = [(buffer.size, tenant) for _, buffer in plan.buffers() for tenant in buffer.tenants[1:]]
+    views = sum(tenant.view for _, tenant in shared)
+    return SharingReport(len(shared), views, sum(size for size, _ in shared))

@@ -16,7 +16,7 @@ from solver.plan import PlanOptions
 from solver.plan.report import MemoryMap, memory_map
 from solver.rewrite import Replacement
 from solver.training.program import OperandKind
-from tests.support.graphs import chain
+from tests.support.graphs import chain, convolutional
 from tests.support.programs import program
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
 
@@ -166,3 +166,19 @@ def test_what_was_rewritten(capsys: pytest.CaptureFixture[str], width: int) -> N
         assert "[red]operation0" in out
         assert "12 more" in out
         assert "20 more" in out
+
+
+def test_what_is_in_place_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = convolutional()
+    render(pipeline.plan(graph, PlanOptions(in_place=True)), 100)
+    assert "In place: 2 operands, 2 of them views" in " ".join(capsys.readouterr().out.split())
+    render(pipeline.plan(graph), 100)
+    assert "In place" not in capsys.readouterr().out
+
+
+def test_what_is_in_place_is_a_fact_for_scripts() -> None:
+    graph = convolutional()
+    assert facts(pipeline.plan(graph))["in_place"] == {"operands": 0, "views": 0, "size": 0}
+    found = facts(pipeline.plan(graph, PlanOptions(in_place=True)))["in_place"]
+    assert (found["operands"], found["views"]) == (2, 2)
+    assert found["size"] == 2 * 128
