@@ -17,7 +17,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
-from solver.errors import GraphError, OptionsError
+from solver.errors import GraphError, InternalError, OptionsError
 from solver.liveness.dependencies import dependencies
 from solver.liveness.use_def import verify_reordering
 from solver.training.explicit import BlockProgram
@@ -63,7 +63,7 @@ def in_waves(program: TrainingProgram, workers: int, *, stage: int = 0) -> Train
     _check(workers)
     if workers == 1:
         return program
-    before = dependencies((s.uses, s.defs) for s in program.steps)
+    before = _needs(program)
     late = [frozenset(s - stage for s in found if s >= stage) for found in before[stage:]]
     ends = ([t + stage for t in wave] for wave in waves(late, workers))
     order, times = _flat(chain(waves(before[:stage], workers), ends))
@@ -78,8 +78,30 @@ def blocks_in_waves(program: BlockProgram, workers: int) -> BlockProgram:
     _check(workers)
     if workers == 1:
         return program
-    order, times = _flat(waves(dependencies((o.reads, o.writes) for o in program.operations), workers))
-    return replace(program, operations=tuple(program.operations[t] for t in order), waves=times)
+    order, times = _flat(waves(_needs(program), workers))
+    grouped = replace(program, operations=tuple(program.operations[t] for t in order), waves=times)
+    if _named(program) != _named(grouped):
+        raise InternalError("The waves change what an operation has to follow.")
+    verify_waves(grouped)
+    return grouped
+
+
+def _needs(program: TrainingProgram | BlockProgram) -> tuple[frozenset[int], ...]:
+    """For each step the positions of those that it has to follow."""
+    if isinstance(program, BlockProgram):
+        return dependencies((o.reads, o.writes) for o in program.operations)
+    return dependencies((s.uses, s.defs) for s in program.steps)
+
+
+def _names(program: TrainingProgram | BlockProgram) -> list[str]:
+    if isinstance(program, BlockProgram):
+        return [operation.name for operation in program.operations]
+    return [str(step.index) for step in program.steps]
+
+
+def _named(program: BlockProgram) -> dict[str, set[str]]:
+    names = _names(program)
+    return {name: {names[s] for s in before} for name, before in zip(names, _needs(program), strict=True)}
 
 
 def _flat(groups: Iterable[list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -95,13 +117,14 @@ def _check(workers: int) -> None:
         )
 
 
-def verify_waves(program: TrainingProgram) -> None:
+def verify_waves(program: TrainingProgram | BlockProgram) -> None:
     """Check that no two steps of one wave depend on each other. Linear. Raises GraphError naming both."""
-    for t, before in enumerate(dependencies((s.uses, s.defs) for s in program.steps)):
+    for t, before in enumerate(_needs(program)):
         for s in before:
             if program.times[s] >= program.times[t]:
+                names = _names(program)
                 raise GraphError(
-                    f"Steps {program.steps[s].index} and {program.steps[t].index} are both in wave"
-                    f" {program.times[t]}, and one writes what the other touches.",
+                    f"Steps {names[s]} and {names[t]} are both in wave {program.times[t]}, and one writes"
+                    " what the other touches.",
                     remedy="Put the second one into a later wave.",
                 )

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.errors import GraphError, OptionsError
+from solver.documents import SCHEMAS
+from solver.errors import GraphError, InternalError, OptionsError
 from solver.liveness import lifespans, predecessors
-from solver.schedule import blocks_in_waves, training_program
+from solver.schedule import MAX_WORKERS, blocks_in_waves, training_program
 from solver.schedule.waves import in_waves, verify_waves, waves
 from solver.training import TrainingOperandIndex, TrainingProgram
 from tests.support.graphs import chain, residual
@@ -112,6 +113,11 @@ def test_a_number_of_workers_out_of_range(workers: int) -> None:
         blocks_in_waves(program((("a", "b"),)), workers)
 
 
+def test_documents_allow_as_many_workers() -> None:
+    field = SCHEMAS["options"]["properties"]["workers"]
+    assert (field["minimum"], field["maximum"], field["default"]) == (1, MAX_WORKERS, 1)
+
+
 def test_dependent_steps_in_one_wave_are_named() -> None:
     found = sequential(2)
     late = next(t for t, s in enumerate(found.steps) if str(s.index) == "join:forward")
@@ -132,6 +138,16 @@ class TestExplicitPrograms:
         found = blocks_in_waves(program(touches), 4)
         assert found.waves == (0, 0, 0, 0, 1, 1, 1, 1)
         assert [o.name for o in found.operations] == ["op0", "op2", "op4", "op6", "op1", "op3", "op5", "op7"]
+
+    def test_dependent_operations_in_one_wave_are_named(self) -> None:
+        made = program((("a", "b"), ("b", "c")))
+        with pytest.raises(GraphError, match="op0 and op1 are both in wave 0"):
+            verify_waves(replace(made, waves=(0, 0)))
+
+    def test_an_order_that_changes_what_is_read_is_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("solver.schedule.waves.waves", lambda before, workers: iter([[1], [0]]))
+        with pytest.raises(InternalError, match="what an operation has to follow"):
+            blocks_in_waves(program((("a", "b"), ("b", "c"))), 2)
 
     def test_the_new_order_keeps_the_dependencies(self) -> None:
         made = program((("a", "b"), ("b", "c"), ("x", "y"), ("c y", "b")))
