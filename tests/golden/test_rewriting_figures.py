@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from solver.documents import load_graph
 from solver.executor import validate
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from tests.support.rewritable import mobile_block
+from tests.support.rewritable import apart, mobile_block
 from tests.support.rewriting import everywhere, same_training, types
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 BATCH, SIZE, CHANNELS = 4, 32, 16
 
@@ -36,6 +40,18 @@ def test_arenas(trained: bool, layout: str, arena: int) -> None:
     assert plain.arena_bytes > 2 * WIDE
     assert rewritten.arena_bytes < 0.81 * plain.arena_bytes
     assert validate(graph, rewritten, steps=2).identical
+
+
+@pytest.mark.parametrize(("name", "arena"), [("mnist", 20_007_552), ("mobilenet_v2", 399_732_096)])
+def test_the_examples_written_apart_or_fused_need_the_same(name: str, arena: int) -> None:
+    """The peak decides about each activation, however the model was written; every bias is fused."""
+    graph = load_graph((EXAMPLES / f"{name}.json").read_bytes())
+    loose = apart(graph)
+    made = [plan(one, PlanOptions(rewrite=True)) for one in (graph, loose)]
+    assert [one.arena_bytes for one in made] == [arena, arena]
+    assert plan(graph).arena_bytes > arena
+    biases = types(loose).count("Add") - types(graph).count("Add")
+    assert sum(one.rule == "fuse-bias" for one in made[1].replacements) == biases > 0
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])

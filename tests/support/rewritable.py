@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from solver.graph import DType, Graph, Initializer, Role
+from solver.graph import DeclaredOperand, DType, Graph, Initializer, Operation, Role, build_graph
 from tests.support.graphs import Sketch
 
-__all__ = ["constant", "mobile_block", "random_rewritable"]
+__all__ = ["apart", "constant", "mobile_block", "random_rewritable"]
 
 
 def constant(s: Sketch, name: str, *shape: int, seed: int = 0, low: float = -1.0, high: float = 1.0) -> str:
@@ -72,6 +72,46 @@ def mobile_block(
     h = s.op("Add", [h, s.parameter("head.bias", 4)], "logits")
     s.op("CategoricalCrossEntropy", [h, s.label("t", batch, 4)], "loss", from_logits=1)
     return s.graph(outputs=("logits",))
+
+
+def apart(graph: Graph) -> Graph:
+    """The same with every activation, and every bias along the last axis, by itself."""
+    declared = [
+        DeclaredOperand(o.id, o.role, o.shape, o.dtype, o.initializer)
+        for o in graph.operands.values()
+        if o.role is not Role.INTERMEDIATE
+    ]
+    return build_graph(
+        graph.name,
+        declared,
+        [part for operation in graph.operations for part in _parts(operation)],
+        loss=graph.loss,
+        optimizer=graph.optimizer,
+        trainable=graph.trainable,
+        outputs=graph.outputs,
+    )
+
+
+def _parts(operation: Operation) -> list[Operation]:
+    attributes = dict(operation.attributes)
+    inputs, (output, *_) = operation.inputs, operation.outputs
+    last = operation.type == "Gemm" or attributes.get("data_layout") == "NHWC"
+    following: list[tuple[str, tuple[str, ...], dict[str, float]]] = []
+    if operation.type in ("Conv", "Gemm") and len(inputs) == 3 and last:
+        following.append(("Add", inputs[2:], {}))
+        inputs = inputs[:2]
+    activation = str(attributes.pop("activation", "None"))
+    if activation == "Relu6":
+        following.append(("Clip", (), {"min": 0.0, "max": 6.0}))
+    elif activation != "None":
+        following.append((activation, (), {}))
+    if not following:
+        return [operation]
+    names = [*(f"{output}.{k}" for k in range(len(following))), output]
+    parts = [Operation(operation.id, operation.type, inputs, (names[0],), attributes)]
+    for k, (type_, more, bounds) in enumerate(following):
+        parts.append(Operation(f"{operation.id}.{k}", type_, (names[k], *more), (names[k + 1],), bounds))
+    return parts
 
 
 class _Random(Sketch):
