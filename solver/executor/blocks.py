@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from solver.errors import DanglingOperandError, PlanError
-from solver.executor.memory import POISON, Memory, in_arenas
+from solver.executor.memory import POISON, Memory, check_plan, in_arenas
 from solver.executor.workers import Task, turns
 from solver.graph.types import Array
 from solver.plan.plan import Plan
@@ -48,9 +48,10 @@ class BlockRunner:
     def __init__(
         self, program: BlockProgram, plan: Plan, functions: Mapping[str, Callable[[BlockViews], None]]
     ) -> None:
-        """Raises PlanError when the plan was made for another program, or an operation has no function."""
+        """Raises PlanError when the plan is wrong or for another program, or an operation has no function."""
         program = blocks_in_waves(program, plan.options.workers)
         _check(program, plan, functions)
+        check_plan(plan)
         self._program = program
         self._memory = in_arenas(plan.arenas)
         tasks = (self._task(operation, functions[operation.name]) for operation in program.operations)

@@ -9,9 +9,10 @@ import numpy as np
 
 from solver.errors import PlanError
 from solver.graph.types import Array, TensorType
-from solver.plan.plan import Arena, PlannedBuffer
+from solver.plan.plan import Arena, Plan, PlannedBuffer
+from solver.plan.verify import verify
 
-__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "in_arenas", "on_their_own"]
+__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "check_plan", "in_arenas", "on_their_own"]
 
 #: Arenas begin on a boundary this fine, so that an offset's residue is its address's residue.
 #: SIMD kernels may round differently at another residue modulo the widest vector register.
@@ -41,6 +42,15 @@ class Memory:
     def poison(self) -> None:
         for raw in self._raw.values():
             raw.fill(POISON)
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises PlanError for a plan that breaks a rule (`solver.plan.verify`): nothing is run in it."""
+    violations = verify(plan)
+    if violations:
+        raise PlanError(
+            f"The plan is wrong ({len(violations)} violations): {violations[0].detail}", remedy="Plan again."
+        )
 
 
 def in_arenas(arenas: Iterable[Arena]) -> Memory:

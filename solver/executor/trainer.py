@@ -11,11 +11,11 @@ import numpy as np
 
 from solver.errors import PlanError
 from solver.executor.initial import initial_value
-from solver.executor.memory import Memory, in_arenas
+from solver.executor.memory import Memory, check_plan, in_arenas
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Graph, Role
-from solver.plan import Plan, PlanOptions, verify
+from solver.plan import Plan, PlanOptions
 from solver.schedule import training_program
 from solver.training import Lifetime, TrainingOperandIndex, TrainingProgram, TrainingStep
 
@@ -88,12 +88,7 @@ class Trainer:
     """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
-        violations = verify(plan)
-        if violations:
-            raise PlanError(
-                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
-                remedy="Plan again.",
-            )
+        check_plan(plan)
         self._setup(graph, plan, in_arenas(plan.arenas))
 
     def _setup(self, graph: Graph, plan: Plan, memory: Memory) -> None:

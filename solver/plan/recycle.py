@@ -42,6 +42,7 @@ def recycling(plan: Plan) -> Recycling:
 
     Each buffer is allocated once, `before` or at a step, and is freed at a step or `kept`. What is live
     at the last step counts as kept if the plan says so by its lifetime; anything else is freed there.
+    Of a wrong plan (`verify`), what lives beyond the last step lives to it.
     """
     count = plan.duration
     buffers = [buffer for _, buffer in plan.buffers()]
@@ -51,9 +52,10 @@ def recycling(plan: Plan) -> Recycling:
     before: list[str] = []
     kept: list[str] = []
     for buffer in buffers:
-        inside = buffer.id in defined
-        (born[buffer.lifespan.start] if inside else before).append(buffer.id)
-        (kept if buffer.lifetime.outlives_iteration else dead[buffer.lifespan.end - 1]).append(buffer.id)
+        start, end = (min(t, count - 1) for t in (buffer.lifespan.start, buffer.lifespan.end - 1))
+        stays = buffer.lifetime.outlives_iteration or not count
+        (born[start] if buffer.id in defined else before).append(buffer.id)
+        (kept if stays else dead[end]).append(buffer.id)
     live = live_curve(buffers, count)
     steps = (
         RecycledStep(id_, tuple(born[t]), tuple(dead[t]), live[t]) for t, id_ in enumerate(plan.turn_ids())

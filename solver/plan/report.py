@@ -136,6 +136,8 @@ def _arena(arena: Arena, plan: Plan) -> ArenaReport:
 def memory_map(arena: Arena, steps: int, *, columns: int, rows: int) -> MemoryMap:
     """The arena as a grid of at most `columns` x `rows` patches; O(buffers x patches)."""
     columns, rows = min(columns, steps), min(rows, arena.size)
+    if not columns:  # a wrong plan may have buffers and no steps
+        return MemoryMap(arena.size, steps, ())
     areas: list[list[dict[OperandKind, int]]] = [[{} for _ in range(columns)] for _ in range(rows)]
     for buffer in arena.buffers:
         across = tuple(_shares(buffer.lifespan.start, buffer.lifespan.end, steps, columns))

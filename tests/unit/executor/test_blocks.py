@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,13 @@ def test_the_plan_of_another_program_is_refused() -> None:
     shuffled = program((("m g", "m"), ("w x", "g"), ("w m", "w")), dtype=DType.FLOAT32)
     with pytest.raises(PlanError, match="another program"):
         BlockRunner(shuffled, plan_program(MOMENTUM), FUNCTIONS)
+
+
+def test_a_wrong_plan_is_not_run() -> None:
+    made = plan_program(MOMENTUM)
+    buffers = tuple(replace(b, offset=0) for b in made.arenas[0].buffers)
+    with pytest.raises(PlanError, match="The plan is wrong"):
+        BlockRunner(MOMENTUM, replace(made, arenas=(replace(made.arenas[0], buffers=buffers),)), FUNCTIONS)
 
 
 def test_every_operation_needs_a_function() -> None:

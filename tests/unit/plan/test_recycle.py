@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from solver.pipeline import plan, plan_program
 from solver.plan import RecycledStep, recycling
 from tests.support.graphs import chain
@@ -26,6 +28,17 @@ def test_fed_and_kept_is_there_before_and_after() -> None:
     found = recycling(plan_program(program((("x", "x"), ("x", "")), fed=("x",), kept=("x",))))
     assert (found.before, found.kept) == (("x",), ("x",))
     assert all(not step.allocated and not step.freed for step in found.steps)
+
+
+def test_wrong_plans_are_shown_all_the_same() -> None:
+    """`show` does not judge: lifespans beyond the last step, waves beyond all sense, no steps at all."""
+    made = plan(chain((5, 4, 3)))
+    names = sorted(b.id for _, b in made.buffers())
+    wave = tuple(replace(step, wave=10**18) for step in made.steps)
+    for steps in (made.steps[:2], wave, ()):
+        found = recycling(replace(made, steps=steps))
+        assert sorted([*found.before, *(n for s in found.steps for n in s.allocated)]) == names
+        assert sorted([*found.kept, *(n for s in found.steps for n in s.freed)]) == names
 
 
 def test_graphs() -> None:

@@ -132,6 +132,16 @@ def test_waves_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> None
     assert facts(SMALL)["waves"] is None
 
 
+def test_wrong_plans_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    made = pipeline.plan(chain(), PlanOptions(workers=2))
+    far = tuple(replace(step, wave=10**18) for step in made.steps)
+    for steps in ((), made.steps[:3], far):
+        wrong = replace(made, steps=steps)
+        facts(wrong)
+        render(wrong, 80)
+    assert "1,088 bytes" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("operations", [3, 60])
 def test_what_a_program_takes_and_gives_back(capsys: pytest.CaptureFixture[str], operations: int) -> None:
     """All operations of a short program, the first of a long one."""
