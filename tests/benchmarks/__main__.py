@@ -7,14 +7,13 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, layout_large, main_job, resnet50, waves
+from tests.benchmarks import gallery, layout, main_job, resnet50, waves
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
     "main": main_job.run,
     "examples": gallery.run,
     "layout": layout.run,
-    "layout-large": layout_large.run,
     "waves": waves.run,
     "resnet50": resnet50.run,
 }
@@ -24,11 +23,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench", description="Measure, and print tables.")
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[], help="default: all")
     parser.add_argument("--output", type=argparse.FileType("w"), help="also write the tables to this file")
+    parser.add_argument("--readme", action="store_true", help="put the table of layout into the README")
     arguments = parser.parse_args()
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")
     for name in arguments.suites or SUITES:
         SUITES[name](console)
+    if arguments.readme:
+        layout.publish()
     if arguments.output:
         arguments.output.write(console.export_text())
 
