@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from solver import documents
+from tests.support.graphs import convolutional
 from tests.support.rewritable import mobile_block
 from tests.support.server import PATIENCE, ROOT, running_server
 
@@ -139,6 +140,16 @@ def test_several_workers(run: Run, graph: Path, tmp_path: Path) -> None:
     assert "Identical" in run("validate", graph, path).stdout
 
 
+def test_in_place(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "net.json").write_bytes(documents.dump_graph(convolutional()))
+    assert run("plan", "net.json", "-o", "plan.json", "--in-place").returncode == 0
+    assert documents.load_plan((tmp_path / "plan.json").read_bytes()).options.in_place
+    assert "In place: 2 operands" in " ".join(run("show", "plan.json").stdout.split())
+    assert "Identical" in run("validate", "net.json", "plan.json", "--steps", "2").stdout
+    assert run("plan", "net.json", "-o", "singa.json", "--in-place", "--target", "singa").returncode == 0
+    assert run("show", "singa.json").returncode == 0
+
+
 def test_another_target(run: Run, graph: Path, tmp_path: Path) -> None:
     result = run("plan", graph, "-o", "plan.json", "--target", "onert")
     assert result.returncode == 0
@@ -204,6 +215,7 @@ def test_a_directory_that_cannot_be_written(run: Run, graph: Path) -> None:
         ["--workers", "0"],
         ["--workers", "65"],
         ["--workers", "2", "--target", "onert"],
+        ["--in-place", "--target", "onert"],
     ],
 )
 def test_bad_options(run: Run, graph: Path, options: list[str]) -> None:

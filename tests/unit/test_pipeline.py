@@ -67,6 +67,7 @@ def test_every_stage_is_observed_in_order() -> None:
         (PlanOptions(workers=0), ("workers",)),
         (PlanOptions(workers=65), ("workers",)),
         *((PlanOptions(target=t, workers=2), ("workers",)) for t in ("onert", "nntrainer", "singa")),
+        *((PlanOptions(target=t, in_place=True), ("in_place",)) for t in ("onert", "nntrainer")),
     ],
 )
 def test_options_out_of_range_are_named(options: PlanOptions, path: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from solver.documents import canonical_json, dump_plan, graph_digest, load_plan,
 from solver.errors import DocumentError, PlanError
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, verify
-from tests.support.graphs import chain
+from tests.support.graphs import chain, convolutional
 from tests.support.rewritable import mobile_block
 
 
@@ -63,6 +63,64 @@ def test_replacements_are_written_where_there_are_any(made: Plan, document: dict
         "bytes_before": rewritten.replacements[0].bytes_before,
         "bytes_after": rewritten.replacements[0].bytes_after,
     }  # fmt: skip
+
+
+def test_tenants_are_written_where_there_are_any(document: dict[str, Any]) -> None:
+    """A plan from before anything was in place reads, and has the digest that it had."""
+    assert "in_place" not in document["options"]
+    buffers = document["arenas"][0]["buffers"]
+    assert all("tenants" not in buffer for buffer in buffers)
+    assert all(buffer.tenants == () for _, buffer in load_plan(document).buffers())
+
+
+@pytest.fixture
+def shared() -> dict[str, Any]:
+    """Of a plan in place: two operands of the graph are views of each other, two derivatives too."""
+    found: dict[str, Any] = parse_json(dump_plan(plan(convolutional(), PlanOptions(in_place=True))))
+    return found
+
+
+def _tenants(document: dict[str, Any]) -> list[dict[str, Any]]:
+    buffers = document["arenas"][0]["buffers"]
+    found: list[dict[str, Any]] = next(b["tenants"] for b in buffers if b["id"] == "d" and "tenants" in b)
+    return found
+
+
+def test_tenants(shared: dict[str, Any]) -> None:
+    first, second = _tenants(shared)
+    assert (first["id"], first["source"], first["view"], first["shape"]) == ("d", None, False, [2, 2, 2, 4])
+    assert (second["id"], second["source"], second["view"], second["shape"]) == ("e", "d", True, [2, 16])
+    again = load_plan(shared)
+    assert again.options.in_place
+    assert parse_json(dump_plan(again)) == shared
+    assert verify(again) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"source": 3}, DocumentError),
+        ({"kind": "magic"}, DocumentError),
+        ({"lifetime": "forever"}, DocumentError),
+        ({"view": "yes"}, DocumentError),
+        ({"start": -1}, PlanError),
+        ({"start": 10**6}, PlanError),
+    ],
+)
+def test_bad_tenants_are_named(
+    shared: dict[str, Any], changes: dict[str, Any], error: type[Exception]
+) -> None:
+    _tenants(shared)[1].update(changes)
+    with pytest.raises(error) as caught:
+        load_plan(shared)
+    path = getattr(caught.value, "path", ())
+    assert "tenants" in path
+
+
+def test_a_tenant_cannot_be_changed_unnoticed(shared: dict[str, Any]) -> None:
+    _tenants(shared)[1]["view"] = False
+    with pytest.raises(PlanError, match="digest"):
+        load_plan(shared)
 
 
 def test_document_says_what_it_sums_up(made: Plan, document: dict[str, Any]) -> None:

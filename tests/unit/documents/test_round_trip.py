@@ -199,6 +199,7 @@ def test_digest_sees_every_value() -> None:
         PlanOptions(deadline_seconds=5, capacity=0),
         PlanOptions(workers=64),
         PlanOptions(rewrite=True),
+        PlanOptions(target="singa", in_place=True),
     ],
 )
 def test_options(options: PlanOptions) -> None:
