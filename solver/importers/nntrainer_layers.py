@@ -28,6 +28,7 @@ from solver.importers.nntrainer_sequences import (
     RECURRENT_KEYS,
     embedding,
     recurrent,
+    reshaped,
 )
 
 __all__ = ["LAYER_TYPES", "LOSS_LAYERS", "SPATIAL", "add_layer"]
@@ -107,13 +108,19 @@ def _image(section: Section, inputs: Sequence[Value]) -> Value:
 
 
 def _fully_connected(network: Network, section: Section, inputs: Sequence[Value], activation: str) -> Value:
+    """The product with each row; 1:t:f is t rows for each example."""
     value = only_input(section, inputs)
-    if len(value.shape) != 2:
+    if len(value.shape) == 4 and value.shape[1] > 1:
         section.fail("type", "reads an image", "Put a flatten layer before it.")
     units = section.integer("unit", least=1)
-    own = weights(network, section, (units, value.shape[1]))
-    shape = (value.shape[0], units)
-    return network.emit(section, "Gemm", [value.name, *own], shape, {"transB": 1, "activation": activation})
+    *outer, width = value.shape
+    rows = value
+    if len(outer) > 1:
+        rows = reshaped(network, section, value.name, (math.prod(outer), width), "rows")
+    own = weights(network, section, (units, width))
+    attributes: dict[str, AttributeValue] = {"transB": 1, "activation": activation}
+    product = network.emit(section, "Gemm", [rows.name, *own], (rows.shape[0], units), attributes)
+    return product if rows is value else reshaped(network, section, product.name, (*outer, units), "steps")
 
 
 def _conv2d(network: Network, section: Section, inputs: Sequence[Value], activation: str) -> Value:

@@ -23,7 +23,7 @@ from solver.importers.nntrainer_network import (
     parameter,
 )
 
-__all__ = ["EMBEDDING_KEYS", "RECURRENT_KEYS", "embedding", "recurrent"]
+__all__ = ["EMBEDDING_KEYS", "RECURRENT_KEYS", "embedding", "recurrent", "reshaped"]
 
 RECURRENT_KEYS: Final = WEIGHT_KEYS | {
     *("unit", "return_sequences", "hidden_state_activation", "integrate_bias", "dropout_rate", "max_timestep")
@@ -49,12 +49,12 @@ def recurrent(type_: str, gates: int) -> _Builder:
         units, returns = section.integer("unit", least=1), section.flag("return_sequences", default=False)
         attributes = _attributes(section, type_, steps, returns=returns)
         directions = 2 if "direction" in attributes else 1
-        sequence = _reshaped(network, section, value.name, (batch, steps, features), "sequence")
+        sequence = reshaped(network, section, value.name, (batch, steps, features), "sequence")
         names = [sequence.name, *_weights(network, section, gates * units, (units, features), directions)]
         states = network.emit(section, type_, names, (), attributes, skipped=0 if returns else 1)
         width = units * directions
         shape = (batch, 1, steps, width) if returns and steps > 1 else (batch, width)
-        return _reshaped(network, section, states.name, shape, "states")
+        return reshaped(network, section, states.name, shape, "states")
 
     return build
 
@@ -109,7 +109,8 @@ def _weights(
     return names
 
 
-def _reshaped(network: Network, section: Section, name: str, shape: tuple[int, ...], what: str) -> Value:
+def reshaped(network: Network, section: Section, name: str, shape: tuple[int, ...], what: str) -> Value:
+    """The same elements in another shape, by an operation called after the section and `what`."""
     data = Initializer("values", np.array(shape, np.int64).tobytes())
     constant = network.declare(
         section, f"{section.name}.{what}.shape", Role.CONSTANT, (len(shape),), data, dtype=DType.INT64
@@ -131,4 +132,4 @@ def embedding(network: Network, section: Section, inputs: Sequence[Value], _: st
     own = ("weight_initializer", "xavier_uniform")
     table = parameter(network, section, "weight", *own, shape=shape, fans=shape)
     rows = network.emit(section, "Gather", [table, value.name], (batch, length, width))
-    return _reshaped(network, section, rows.name, (batch, 1, length, width), "sequence")
+    return reshaped(network, section, rows.name, (batch, 1, length, width), "sequence")
