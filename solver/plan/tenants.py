@@ -62,6 +62,8 @@ def _misfits(buffer: PlannedBuffer) -> Iterator[str]:
         if tenant.dtype != buffer.dtype or math.prod(tenant.shape) != math.prod(buffer.shape):
             yield f"{tenant.id!r} does not have the size of {buffer.id!r}, whose bytes it takes."
     for tenant in later:
+        if tenant.lifetime is Lifetime.MAX:
+            yield f"{tenant.id!r} carries over, but others are in its place before."
         if tenant.source is None:
             yield f"{tenant.id!r} does not say whose memory it takes."
     start = min(tenant.lifespan.start for tenant in buffer.tenants)

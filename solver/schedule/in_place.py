@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace, Node
-from solver.training import Share, TrainingOperandIndex, TrainingProgram, TrainingStep
+from solver.training import Lifetime, Share, TrainingOperandIndex, TrainingProgram, TrainingStep
 
 __all__ = ["share_in_place"]
 
@@ -122,10 +122,12 @@ class _Sharing:
     def _fits(
         self, source: TrainingOperandIndex, target: TrainingOperandIndex, promise: InPlace, step: TrainingStep
     ) -> bool:
-        ours, theirs = self.program.operands[target].type, self.program.operands[source].type
+        wanted = self.program.operands[target]
+        ours, theirs = wanted.type, self.program.operands[source].type
         return (
             target not in self.shares
             and target not in step.uses
+            and wanted.lifetime is not Lifetime.MAX
             and ours.elements == theirs.elements
             and ours.dtype is theirs.dtype
             and not (promise.alone and len(step.writes) > 1)

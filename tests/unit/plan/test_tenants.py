@@ -146,6 +146,11 @@ def test_a_tenant_that_is_kept_longer_than_its_buffer_says(good: Plan) -> None:
     assert "has the lifetime iteration, a tenant epoch" in said(found)
 
 
+def test_a_tenant_that_carries_over_has_to_be_the_first(good: Plan) -> None:
+    found = with_tenant(good, "y1", lifetime=Lifetime.MAX, lifespan=Lifespan(0, len(good.steps)))
+    assert "'y1' carries over, but others are in its place before" in said(found)
+
+
 def test_a_result_that_is_overwritten(good: Plan) -> None:
     last = len(good.steps)
     found = with_tenant(good, "z", lifetime=Lifetime.EPOCH, lifespan=Lifespan(0, last))
