@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from examples.builder.tape import Tensor
 from solver.graph import Role
@@ -127,23 +126,15 @@ def batch_norm(x: Tensor, *, scale: str = "ones", name: str | None = None) -> Te
     )
 
 
-def lstm(steps: Sequence[Tensor], units: int, *, name: str | None = None) -> Tensor:
-    """The last hidden state after a sequence of [batch, features]: a cell a step, one set of weights."""
-    tape, features = steps[0].tape, steps[0].shape[-1]
+def lstm(x: Tensor, units: int, *, name: str | None = None) -> Tensor:
+    """The last hidden state after a sequence [batch, time, features]; the graph has a cell a step."""
+    tape, half = x.tape, math.sqrt(1 / units)
     name = tape.name("lstm", name)
-    half = math.sqrt(1 / units)
-    w = tape.parameter(f"{name}.w", [4 * units, features], "uniform", scale=half)
+    w = tape.parameter(f"{name}.w", [4 * units, x.shape[-1]], "uniform", scale=half)
     r = tape.parameter(f"{name}.r", [4 * units, units], "uniform", scale=half)
     b = tape.parameter(f"{name}.b", [8 * units], "zeros")
-    hidden: Tensor | None = None
-    cell: Tensor | None = None
-    for k, x in enumerate(steps):
-        inputs = (x, hidden, cell, w, r, b)
-        hidden, cell = tape.apply_many(
-            "LSTMCell", *inputs, name=f"{name}.step{k}", outputs=("hidden", "cell")
-        )
-    assert hidden is not None
-    return hidden
+    (last,) = tape.apply_many("LSTM", x, w, r, b, name=name, outputs=("", "last"), layout=1)
+    return last.reshape(-1, units)
 
 
 def embedding(index: Tensor, table: Tensor, *, name: str | None = None) -> Tensor:

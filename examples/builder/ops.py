@@ -18,7 +18,6 @@ __all__ = [
     "pool",
     "relu",
     "softmax",
-    "split",
 ]
 
 
@@ -68,12 +67,6 @@ def pool(
         strides=steps,
         **padded,
     )
-
-
-def split(x: Tensor, axis: int, *, name: str | None = None) -> tuple[Tensor, ...]:
-    """Slices of size 1 along an axis, which stays."""
-    names = [f"out{k}" for k in range(x.shape[axis])]
-    return x.tape.apply_many("Split", x, name=x.tape.name("split", name), outputs=names, axis=axis)
 
 
 def clip(x: Tensor, low: float, high: float, *, name: str | None = None) -> Tensor:

@@ -189,19 +189,21 @@ class Tape:
     ) -> tuple[Tensor, ...]:
         """Record an operation; output ``out`` of operation ``split1`` is called ``split1.out``.
 
-        Raises what the planner would raise later: unknown operators, attributes and shapes that do not fit.
+        An optional output that nobody needs is the empty string, and is not among the results. Raises what
+        the planner would raise later: unknown operators, attributes and shapes that do not fit.
         """
         name = name or self.name(type_.lower(), None)
-        names = tuple(f"{name}.{output}" for output in outputs)
+        names = [f"{name}.{output}" if output else "" for output in outputs]
         row: Document = {"name": name, "type": type_, "inputs": [x.name if x else "" for x in inputs]}
-        row["outputs"] = list(names)
+        row["outputs"] = names
         if attributes:
             row["attributes"] = attributes
         types = output_types(self._operation(row), self._operands)
         self._operations.append(row)
-        for output, result in zip(names, types, strict=True):
-            self._operands[output] = Operand(output, result, Role.INTERMEDIATE)
-        return tuple(Tensor(self, *pair) for pair in zip(names, types, strict=True))
+        results = [Tensor(self, *pair) for pair in zip(names, types, strict=True) if pair[0]]
+        for result in results:
+            self._operands[result.name] = Operand(result.name, result.type, Role.INTERMEDIATE)
+        return tuple(results)
 
     @staticmethod
     def _operation(row: Document) -> Operation:
@@ -217,9 +219,13 @@ class Tape:
         *,
         trainable: Trainable = "all",
         outputs: Sequence[Tensor] = (),
+        training: Document | None = None,
     ) -> Document:
-        """Everything recorded so far as a graph document."""
-        return {
+        """Everything recorded so far as a graph document.
+
+        `training` holds rules for gradients, as ``{"clip_global_norm": 1.0}``.
+        """
+        found: Document = {
             "format": "arenaplan.graph",
             "version": 1,
             "name": self.title,
@@ -231,6 +237,7 @@ class Tape:
             "optimizer": optimizer,
             "trainable": trainable,
         }
+        return found | {"training": training} if training else found
 
     def minimise(
         self,
@@ -239,6 +246,9 @@ class Tape:
         *,
         trainable: Trainable = "all",
         outputs: Sequence[Tensor] = (),
+        training: Document | None = None,
     ) -> Model:
         """What was recorded as a model that can be planned and trained. Raises GraphError."""
-        return Model.of(self.document(loss, optimizer, trainable=trainable, outputs=outputs))
+        return Model.of(
+            self.document(loss, optimizer, trainable=trainable, outputs=outputs, training=training)
+        )

@@ -55,9 +55,14 @@ class TestNames:
         assert names == ["dense1.weight", "dense1.bias", "block.head.weight", "block.head.bias"]
 
     def test_each_of_several_outputs(self, tape: Tape) -> None:
-        parts = ops.split(tape.input("sequence", 3, 2), 1)
-        assert [part.name for part in parts] == ["split1.out0", "split1.out1", "split1.out2"]
+        parts = tape.apply_many("Split", tape.input("sequence", 3, 2), outputs=("a", "b", "c"), axis=1)
+        assert [part.name for part in parts] == ["split1.a", "split1.b", "split1.c"]
         assert {part.shape for part in parts} == {(4, 1, 2)}
+
+    def test_outputs_that_nobody_needs_have_none(self, tape: Tape) -> None:
+        last = layers.lstm(tape.input("sequence", 3, 2), 5)
+        assert last.shape == (4, 5)
+        assert tape.document(last, sgd())["operations"][0]["outputs"] == ["", "lstm1.last"]
 
 
 class TestShapes:
@@ -110,8 +115,7 @@ class TestShapes:
         table = tape.parameter("table", [11, 6], "normal", scale=0.1)
         words = layers.embedding(token, table)
         assert words.shape == (4, 5, 6)
-        steps = [ops.flatten(word) for word in ops.split(words, 1)]
-        assert layers.lstm(steps, 7).shape == (4, 7)
+        assert layers.lstm(words, 7).shape == (4, 7)
 
     def test_that_do_not_fit_are_refused_where_they_stand(self, tape: Tape, x: Tensor) -> None:
         with pytest.raises(ShapeMismatchError, match="'matmul1' \\(MatMul\\)"):
@@ -157,11 +161,11 @@ class TestOperands:
         assert states == ["norm1.mean", "norm1.variance"]
         assert graph.trainable == ("norm1.scale", "norm1.shift")
 
-    def test_left_out_optional_inputs_have_no_name(self, tape: Tape, x: Tensor) -> None:
-        layers.lstm([x, x], 3)
-        first, second = tape.document(x, sgd())["operations"]
-        assert first["inputs"][1:3] == ["", ""]
-        assert second["inputs"][1:3] == first["outputs"]
+    def test_left_out_optional_inputs_have_no_name(self, tape: Tape) -> None:
+        x = tape.input("x", 3, 3, 2)
+        pads = tape.integers("pads", [1, 1])
+        tape.apply("Pad", x, pads, None, tape.integers("axes", [1]))
+        assert tape.document(x, sgd())["operations"][0]["inputs"] == ["x", "pads", "", "axes"]
 
 
 class TestModel:
@@ -196,6 +200,12 @@ class TestModel:
         assert losses[-1] < 1e-3 < losses[0]
         assert model.validate(steps=2).identical
         assert model.plan().arena_bytes == model.plan().lower_bound
+
+    def test_rules_for_gradients(self, tape: Tape, x: Tensor) -> None:
+        loss = layers.dense(x, 3).mean(0, 1)
+        assert "training" not in tape.document(loss, sgd())
+        rules = {"clip_global_norm": 0.5, "accumulate": 2}
+        assert tape.minimise(loss, sgd(), training=rules).graph.training.clip_global_norm == 0.5
 
     def test_starts_from_other_values(self, tape: Tape, x: Tensor) -> None:
         model = tape.minimise(

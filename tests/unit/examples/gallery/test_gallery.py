@@ -148,7 +148,7 @@ class TestShared:
         graph = GALLERY["lstm_classifier"].model().graph
         cells = [operation for operation in graph.operations if operation.type == "LSTMCell"]
         assert len(cells) == 24
-        assert {operation.inputs[3:] for operation in cells} == {("lstm1.w", "lstm1.r", "lstm1.b")}
+        assert {operation.inputs[3:6] for operation in cells} == {("lstm1.w", "lstm1.r", "lstm1.b")}
 
     def test_future_is_hidden(self) -> None:
         """What comes later in a sequence changes no earlier prediction: the mask leaves it no weight."""
@@ -177,7 +177,7 @@ class TestCommand:
         assert main(["lstm_classifier"]) == 0
         printed = capsys.readouterr().out
         assert "identical to training without shared memory" in printed
-        assert ": below 0.4" in printed
+        assert ": below 0.3" in printed
         assert "max-load" in printed
 
     def test_one_that_does_not_learn(
