@@ -47,9 +47,10 @@ class Edit:
 class Rule(ABC):
     """One equivalence. Stateless; its docstring has the algebra, also of the derivatives.
 
-    Each use lowers the weight of the graph, two for an operation and one for a Reshape, or else the rule
-    `adds_operations` and each use lowers the bound of the arena: so rewriting ends. `value` says how
-    everything computed forward compares, `gradient` how the gradients of the parameters do.
+    Each use lowers the operations that are no activations (a Reshape counts half), or leaves them and
+    lowers the activations in front of a MaxPool, or leaves both and lowers the activations. A rule that
+    `adds_operations` lowers the bound of the arena instead. So rewriting ends. `value` says how everything
+    computed forward compares, `gradient` how the gradients of the parameters do.
     """
 
     name: ClassVar[str]

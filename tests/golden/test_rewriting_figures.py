@@ -42,7 +42,7 @@ def test_arenas(trained: bool, layout: str, arena: int) -> None:
     assert validate(graph, rewritten, steps=2).identical
 
 
-@pytest.mark.parametrize(("name", "arena"), [("mnist", 20_007_552), ("mobilenet_v2", 399_732_096)])
+@pytest.mark.parametrize(("name", "arena"), [("mnist", 17_085_056), ("mobilenet_v2", 399_732_096)])
 def test_the_examples_written_apart_or_fused_need_the_same(name: str, arena: int) -> None:
     """The peak decides about each activation, however the model was written; every bias is fused."""
     graph = load_graph((EXAMPLES / f"{name}.json").read_bytes())

@@ -69,7 +69,7 @@ def test_rewriting(http: httpx.Client, mnist: Graph) -> None:
     """A plan that was rewritten is validated with the graph as it was; a forged replacement is refused."""
     document = plan(http, mnist, rewrite=True).json()
     assert document["arena_bytes"] < plan(http, mnist).json()["arena_bytes"]
-    assert {one["rule"] for one in document["replacements"]} == {"split-activation"}
+    assert {one["rule"] for one in document["replacements"]} == {"pool-first"}
     report = http.post("/v1/validate", json={"graph": mnist, "plan": document, "steps": 1})
     assert report.json()["identical"] is True
     made = documents.load_plan(document)

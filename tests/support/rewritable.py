@@ -170,6 +170,18 @@ class _Random(Sketch):
             h = normalised(self, h, self.fresh("n"), 2, layout)
         return self.apply("Flatten", self.activated(h))
 
+    def pooled(self, h: str) -> str:
+        """[2, 6] as images, made larger by padding, an activation, and pooled back."""
+        layout = self.rng.choice(("NCHW", "NHWC"))
+        image, pads = (
+            ((1, 2, 3), (0, 0, 0, 0, 0, 0, 1, 1)) if layout == "NCHW" else ((2, 3, 1), (0,) * 5 + (1, 1, 0))
+        )
+        h = self.apply("Reshape", h, self.integers(self.fresh("s"), 2, *image))
+        h = self.apply("Pad", h, self.integers(self.fresh("s"), *pads))
+        h = self.activated(self.apply("Mul", h, self.given(1)))
+        h = self.apply("MaxPool", h, kernel_shape=(2, 2), data_layout=layout)
+        return self.apply("Reshape", h, self.integers(self.fresh("s"), 2, 6))
+
     def movement(self, h: str) -> str:
         if self.flip():
             return self.apply("Transpose", self.apply("Transpose", h), perm=(1, 0))
@@ -193,7 +205,7 @@ def random_rewritable(seed: int, pieces: int = 5) -> Graph:
     h = s.op("MatMul", [s.input("x", 2, 6), s.parameter("first", 6, 6)], "start")
     values = [h]
     for _ in range(pieces):
-        h = rng.choice((s.linear, s.convolution, s.movement, s.folded, s.branch))(h)
+        h = rng.choice((s.linear, s.convolution, s.pooled, s.movement, s.folded, s.branch))(h)
         values.append(h)
     s.op("MeanSquaredError", [h, s.label("t", 2, 6)], "loss")
     outputs = tuple(dict.fromkeys(rng.choice(values) for _ in range(rng.randrange(3))))

@@ -48,9 +48,18 @@ def types(graph: Graph) -> list[str]:
     return [operation.type for operation in graph.operations]
 
 
-def weight(graph: Graph) -> int:
-    """What every use of a rule lowers."""
-    return sum(1 if operation.type == "Reshape" else 2 for operation in graph.operations)
+def weight(graph: Graph) -> tuple[int, int, int]:
+    """What every use of a rule that adds no operations lowers, compared from left to right."""
+    activations = ("Clip", "Relu", "Sigmoid", "Tanh")
+    weights = {"Reshape": 1, **dict.fromkeys(activations, 0)}
+    bent = {
+        name
+        for operation in graph.operations
+        for name in operation.outputs
+        if operation.type in activations or operation.attributes.get("activation", "None") != "None"
+    }
+    pooled = sum(op.type == "MaxPool" and op.inputs[0] in bent for op in graph.operations)
+    return sum(weights.get(op.type, 2) for op in graph.operations), pooled, len(graph.operations)
 
 
 def gradients(graph: Graph) -> tuple[float, dict[str, Array]]:

@@ -7,6 +7,7 @@ from solver.rewrite.rules.constants import FoldConstants
 from solver.rewrite.rules.dead import DropDeadCode
 from solver.rewrite.rules.identities import DropIdentities
 from solver.rewrite.rules.normalization import FoldNormalization
+from solver.rewrite.rules.pooling import PoolFirst
 from solver.rewrite.rules.splitting import SplitActivation
 from solver.rewrite.rules.transposes import JoinTransposes
 from solver.rewrite.rules.views import JoinViews
@@ -21,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     FoldConstants(),
     FuseBias(),
     FoldNormalization(),
+    PoolFirst(),
     FuseActivation(),
     SplitActivation(),
 )

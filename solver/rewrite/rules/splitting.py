@@ -10,7 +10,7 @@ from solver.graph.types import AttributeValue, Operation
 from solver.rewrite.rule import Agreement, Edit, Rule
 from solver.rewrite.surroundings import Surroundings
 
-__all__ = ["SplitActivation"]
+__all__ = ["SplitActivation", "activation_apart"]
 
 
 class SplitActivation(Rule):
@@ -28,16 +28,19 @@ class SplitActivation(Rule):
     adds_operations: ClassVar[bool] = True
 
     def edit(self, around: Surroundings, operation: Operation) -> Edit | None:
-        attributes = dict(operation.attributes)
-        found = _APART.get(str(attributes.pop("activation", "None")))
-        if found is None or len(operation.outputs) != 1:
+        if operation.attributes.get("activation", "None") == "None":
             return None
-        linear = around.new_operand(f"{operation.id}.linear")
-        inner = Operation(operation.id, operation.type, operation.inputs, (linear,), attributes)
-        name = around.new_operation(f"{operation.id}.activation")
-        return Edit(
-            (operation.id,), (inner, Operation(name, found[0], (linear,), operation.outputs, found[1]))
-        )
+        return Edit((operation.id,), activation_apart(around, operation))
+
+
+def activation_apart(around: Surroundings, operation: Operation) -> tuple[Operation, Operation]:
+    """An operation with a fused activation as two."""
+    attributes = dict(operation.attributes)
+    type_, bounds = _APART[str(attributes.pop("activation"))]
+    linear = around.new_operand(f"{operation.id}.linear")
+    inner = Operation(operation.id, operation.type, operation.inputs, (linear,), attributes)
+    name = around.new_operation(f"{operation.id}.activation")
+    return inner, Operation(name, type_, (linear,), operation.outputs, bounds)
 
 
 _APART: Mapping[str, tuple[str, Mapping[str, AttributeValue]]] = MappingProxyType(
