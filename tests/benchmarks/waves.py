@@ -3,8 +3,9 @@
 Each cell of time is a process of its own, because BLAS reads the number of its threads when it is loaded.
 With one BLAS thread the workers have the processors to themselves; with as many as there are
 processors, BLAS's threads and the workers are in each other's way, and one worker alone uses them all.
-The last column is what the waves allow if two processors are free and a barrier costs nothing: the longest
-step of each wave, added up, over all steps; each step timed alone, the fastest of several runs.
+Two more columns hold on a machine that is busy with other things: the ratio of processor time, which is what
+threads and barriers cost; and "at best", what the waves allow if two processors are free and a barrier costs
+nothing: the longest step of each wave, added up, over all steps (each timed alone, the fastest of several).
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -50,13 +53,14 @@ def run(console: Console) -> None:
         bytes_.add_row(name, *_bytes(build()))
     console.print(bytes_)
     cores = os.cpu_count() or 1
-    times = Table("model", "BLAS threads", "1 worker", "2 workers", "2 workers / 1", "at best",
+    ratios = ("2 workers / 1", "processor time", "at best")
+    times = Table("model", "BLAS threads", "1 worker", "2 workers", *ratios,
                   title="One training step, median (low-high), pairs in turn")  # fmt: skip
     for name in MODELS:
         for threads in dict.fromkeys((1, cores)):
             found = in_new_process(_CHILD, name, environment=dict.fromkeys(_THREADS, str(threads)))
-            ratios = (f"{found[key]:.2f}" for key in ("ratio", "best"))
-            times.add_row(name, str(threads), found["one"], found["two"], *ratios)
+            figures = (f"{found[key]:.2f}" for key in ("ratio", "cpu", "best"))
+            times.add_row(name, str(threads), found["one"], found["two"], *figures)
     console.print(times)
 
 
@@ -78,9 +82,18 @@ def child(name: str) -> None:
     graph = MODELS[name]()
     batch = synthetic_batch(graph, 0, 1)
     with _trainer(graph, 1) as first, _trainer(graph, 2) as second:
-        one, two, ratio = paired(lambda: first.step(batch), lambda: second.step(batch), 15)
-    facts = {"one": str(one), "two": str(two), "ratio": 1 / ratio, "best": _at_best(graph)}
+        steps = (lambda: first.step(batch)), (lambda: second.step(batch))
+        one, two, ratio = paired(*steps, 15)
+        cpu = median(_processor_seconds(steps[1]) / _processor_seconds(steps[0]) for _ in range(15))
+    facts = {"one": str(one), "two": str(two), "ratio": 1 / ratio, "cpu": cpu, "best": _at_best(graph)}
     json.dump(facts, sys.stdout)
+
+
+def _processor_seconds(step: Callable[[], object]) -> float:
+    """Of all threads."""
+    started = time.process_time()
+    step()
+    return time.process_time() - started
 
 
 def _at_best(graph: Graph, runs: int = 7) -> float:
