@@ -29,7 +29,6 @@ __all__ = ["share_in_place"]
 #: Later than every step: when what outlives the iteration is read last, and then when nothing happens.
 _AFTER, _NEVER = 2**62, 2**63
 
-
 #: Whether a promise may be used in a step.
 Allowed = Callable[[TrainingStep, InPlace], bool]
 
@@ -112,7 +111,7 @@ class _Sharing:
             storage.holds.add(target)
             storage.until = max(storage.until, self._until(target))
             storage.redefined = min(storage.redefined, self._redefined(target, time))
-        elif not promise.view and self._may_overwrite(storage, source, time, step):
+        elif not promise.view and self._may_overwrite(storage, time):
             self._hold(storage, target, time)
         else:
             return
@@ -136,10 +135,8 @@ class _Sharing:
     def _may_view(self, storage: _Storage, target: TrainingOperandIndex) -> bool:
         return self._until(target) < storage.redefined and storage.until < self._redefined(target, -1)
 
-    def _may_overwrite(
-        self, storage: _Storage, source: TrainingOperandIndex, time: int, step: TrainingStep
-    ) -> bool:
-        """Nothing is read later, and at this time nothing but `source`, once, by this step."""
+    def _may_overwrite(self, storage: _Storage, time: int) -> bool:
+        """Nothing is read later, and at this time one operand, once: the source."""
         if storage.until > time:
             return False
         touched = [operand for other in self.groups[time] for operand in other.touched()]
