@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from solver.documents import load_graph
+from solver.graph import Graph
 from solver.layout import Proof
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions, recycling
 from solver.plan.report import report
 from solver.plan.waves import WaveReport, wave_report
+from tests.support.branching import heads, inception
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.operator_graphs import attention
 from tests.support.programs import program
@@ -39,16 +41,16 @@ def test_names_of_what_runs_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
-def test_one_worker_is_a_wave_a_step(graph: object) -> None:
-    made = plan(graph)  # type: ignore[arg-type]  # parametrised
+def test_one_worker_is_a_wave_a_step(graph: Graph) -> None:
+    made = plan(graph)
     found = wave_report(made)
     assert (found.workers, found.count, found.widest) == (1, len(made.steps), 1)
     assert found.sequential_bytes == made.lower_bound
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
-def test_more_workers_take_fewer_waves_and_no_fewer_bytes(graph: object) -> None:
-    one, *more = (plan(graph, PlanOptions(workers=k)) for k in (1, 2, 4))  # type: ignore[arg-type]  # parametrised
+def test_more_workers_take_fewer_waves_and_no_fewer_bytes(graph: Graph) -> None:
+    one, *more = (plan(graph, PlanOptions(workers=k)) for k in (1, 2, 4))
     for made in more:
         found = wave_report(made)
         assert found.count < len(one.steps) == found.steps
@@ -62,6 +64,23 @@ def test_the_example_of_the_readme() -> None:
     assert wave_report(two) == WaveReport(2, 40, 27, 2, sequential_bytes=21_613_440)
     assert (two.arena_bytes, two.arenas[0].certificate.proof) == (23_463_040, Proof.MAX_LOAD)
     assert f"{two.arena_bytes / one.arena_bytes - 1:.1%}" == "8.6%"
+
+
+@pytest.mark.parametrize(
+    ("graph", "steps", "count", "arenas"),
+    [
+        (inception(), 63, 35, (23_048_000, 23_357_248)),
+        (heads(), 77, 41, (13_631_616, 13_762_752)),
+        (chain((512,) * 7, batch=256), 32, 19, (12_070_976, 12_599_360)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_figures(graph: Graph, steps: int, count: int, arenas: tuple[int, int]) -> None:
+    """Those of the benchmark in the README."""
+    one, two = plan(graph), plan(graph, PlanOptions(workers=2))
+    found = wave_report(two)
+    assert (found.steps, found.count, found.widest) == (steps, count, 2)
+    assert (one.arena_bytes, two.arena_bytes) == arenas
 
 
 def test_recycling_counts_waves() -> None:
