@@ -1,0 +1,113 @@
+"""Linear operators on random shapes: the backward step is the adjoint, <Y(x), dy> = <x, dX(dy)>.
+
+Elements are small integers, and weights of interpolation too coarse to matter at the tolerance, so that a
+tap that is lost, doubled or moved cannot hide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.graph.types import Array
+from tests.support.one_operation import OneOperation
+
+SIZES = st.integers(1, 7)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def numbers(seed: int, shape: tuple[int, ...]) -> Array:
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float64)
+
+
+def assert_adjoint(operation: OneOperation, seed: int) -> None:
+    x = operation.values[0]
+    assert x is not None
+    y = operation.forward()
+    dy = numbers(seed + 1, y.shape)
+    found = operation.backward(dy, 0)[0]
+    assert np.sum(y * dy) == pytest.approx(np.sum(x * found), rel=1e-9, abs=1e-7)
+
+
+@st.composite
+def resizes(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any], list[int]]:
+    shape = tuple(draw(st.lists(SIZES, min_size=1, max_size=4)))
+    mode = draw(st.sampled_from(["nearest", "linear", "cubic"]))
+    coordinates = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+    attributes: dict[str, Any] = {
+        "mode": mode,
+        "coordinate_transformation_mode": draw(st.sampled_from(coordinates)),
+        "nearest_mode": draw(st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])),
+        "antialias": 0 if mode == "nearest" else draw(st.integers(0, 1)),
+    }
+    return shape, attributes, [draw(st.integers(1, 12)) for _ in shape]
+
+
+@given(resizes(), SEEDS)
+def test_resize(case: tuple[tuple[int, ...], dict[str, Any], list[int]], seed: int) -> None:
+    shape, attributes, sizes = case
+    values = [numbers(seed, shape), None, None, np.array(sizes)]
+    operation = OneOperation("Resize", values, **attributes)
+    assert operation.types[0].shape == tuple(sizes)
+    assert_adjoint(operation, seed)
+
+
+@given(resizes(), SEEDS)
+def test_resize_of_what_is_constant_is_constant(
+    case: tuple[tuple[int, ...], dict[str, Any], list[int]], seed: int
+) -> None:
+    """Weights of every output add up to 1."""
+    shape, attributes, sizes = case
+    x = np.full(shape, float(seed % 9))
+    found = OneOperation("Resize", [x, None, None, np.array(sizes)], **attributes).forward()
+    np.testing.assert_allclose(found, seed % 9, rtol=1e-12, atol=1e-12)
+
+
+@st.composite
+def gathers(draw: st.DrawFn) -> tuple[tuple[int, ...], int, tuple[int, ...], int]:
+    shape = tuple(draw(st.lists(SIZES, min_size=1, max_size=3)))
+    index = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=2)))
+    return shape, draw(st.integers(0, len(shape) - 1)), index, draw(st.sampled_from([1, 40]))
+
+
+@given(gathers(), SEEDS)
+def test_gather(case: tuple[tuple[int, ...], int, tuple[int, ...], int], seed: int) -> None:
+    """Also many indices, which are added in groups."""
+    shape, axis, index, repeat = case
+    rng = np.random.default_rng(seed)
+    picked = rng.integers(-shape[axis], shape[axis], (repeat, *index))
+    assert_adjoint(OneOperation("Gather", [numbers(seed, shape), picked], axis=axis), seed)
+
+
+@st.composite
+def transposed(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    groups, channels, filters = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    rank = draw(st.integers(1, 2))
+    sizes, kernel = ([draw(st.integers(1, 5)) for _ in range(rank)] for _ in range(2))
+    strides = [draw(st.integers(1, 3)) for _ in range(rank)]
+    attributes: dict[str, Any] = {
+        "group": groups,
+        "strides": tuple(strides),
+        "dilations": tuple(draw(st.integers(1, 2)) for _ in range(rank)),
+        "output_padding": tuple(draw(st.integers(0, stride - 1)) for stride in strides),
+    }
+    x = (draw(st.integers(1, 3)), groups * channels, *sizes)
+    return x, (groups * channels, filters, *kernel), attributes
+
+
+@given(transposed(), SEEDS, st.sampled_from([1, 200, 2**21]))
+def test_transposed_convolution(
+    case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], seed: int, budget: int
+) -> None:
+    """In X and in W, at any scratch budget."""
+    x, w, attributes = case
+    values = [numbers(seed, x), numbers(seed + 2, w)]
+    operation = OneOperation("ConvTranspose", values, scratch_budget=budget, **attributes)
+    assert_adjoint(operation, seed)
+    y = operation.forward()
+    dy = numbers(seed + 1, y.shape)
+    assert np.sum(y * dy) == pytest.approx(np.sum(values[1] * operation.backward(dy, 1)[1]), abs=1e-7)
