@@ -12,6 +12,7 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import DType, Graph, Operand, Operation, Role
 from solver.importers.nntrainer_ini import load_nntrainer_ini
 from solver.pipeline import plan
+from solver.plan import PlanOptions, verify
 
 MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\nType = sgd\n"
 IMAGE = "[in]\nType = input\nInput_Shape = 3:8:8\n"
@@ -254,3 +255,69 @@ def test_a_sequence_that_is_too_long() -> None:
     with pytest.raises(GraphError, match="takes 999999999 steps in time; at most 20000") as caught:
         load(MODEL, STEPS.replace("1:5:6", "1:999999999:6"), LSTM)
     assert caught.value.path == ("rnn",)
+
+
+# ------------------------------------------------------------------------------------ a whole network
+
+
+def _convolution(name: str, source: str, filters: int, stride: int) -> str:
+    return (
+        f"[{name}]\nType=conv2d\ninput_layers={source}\nkernel_size=3,3\nbias_initializer=zeros\n"
+        f"weight_initializer=xavier_uniform\nfilters={filters}\nstride={stride},{stride}\npadding=1,1\n"
+    )
+
+
+def _normalisation(name: str, source: str) -> str:
+    return (
+        f"[{name}]\nType=batch_normalization\ninput_layers={source}\nepsilon=1.0e-6\nmomentum=0.9\n"
+        "Activation=relu\nbeta_initializer=zeros\ngamma_initializer=ones\n"
+        "moving_mean_initializer=zeros\nmoving_variance_initializer=ones\n"
+    )
+
+
+def _block(name: str, source: str, filters: int, stride: int) -> str:
+    shortcut = source if stride == 1 else f"{name}_short"
+    parts = [
+        f"[{name}_out]\nType=output\ninput_layers={source}\n",
+        _convolution(f"{name}_1", f"{name}_out", filters, stride),
+        _normalisation(f"{name}_bn", f"{name}_1"),
+        _convolution(f"{name}_2", f"{name}_bn", filters, 1),
+        "" if stride == 1 else _convolution(shortcut, f"{name}_out", filters, stride),
+        f"[{name}_add]\nType=addition\ninput_layers={name}_2,{shortcut}\n",
+        _normalisation(name, f"{name}_add"),
+    ]
+    return "".join(parts)
+
+
+def residual_network(batch: int) -> Graph:
+    """Seven residual blocks, as nntrainer writes its ResNet-18: normalised behind each addition."""
+    text = MODEL.replace("mse", "cross").replace("sgd", "adam") + IMAGE.replace("8:8", "32:32")
+    text += _convolution("first", "in", 64, 1) + _normalisation("b0", "first")
+    for number, (filters, stride) in enumerate(
+        ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2))
+    ):
+        text += _block(f"b{number + 1}", f"b{number}", filters, stride)
+    text += (
+        "[max]\nType=pooling2d\ninput_layers=b7\npool_size=4,4\nstride=4,4\npooling=max\n"
+        "[mean]\nType=pooling2d\ninput_layers=b7\npool_size=4,4\nstride=4,4\npooling=average\n"
+        "[both]\nType=concat\ninput_layers=max,mean\n"
+        "[linear]\nType=conv2d\nkernel_size=1,1\nfilters=10\n[flatten]\nType=flatten\n"
+        "[probabilities]\nType=activation\nActivation=softmax\n"
+    )
+    return load(text, batch=batch)
+
+
+@pytest.mark.parametrize("target", ["reference", "nntrainer"])
+def test_a_residual_network(target: str) -> None:
+    graph = residual_network(8)
+    made = plan(graph, PlanOptions(target=target, solver="greedy"))
+    assert verify(made) == ()
+    states = [operand for operand in graph.operands.values() if operand.role is Role.STATE]
+    assert len(states) == 2 * 15
+    weights = sum(graph.operands[name].type.elements for name in graph.trainable)
+    assert weights == sum(
+        operand.type.elements for operand in graph.operands.values() if operand.role is Role.PARAMETER
+    )
+    if target == "nntrainer":
+        statistics = sum(operand.type.nbytes for operand in states)
+        assert made.arenas[0].size == 3 * 4 * weights + statistics
