@@ -125,14 +125,23 @@ def _gave_up(options: LayoutOptions) -> OptionsError:
 
 
 def _does_not_fit(problem: Problem, outcome: Outcome, capacity: int) -> CapacityError:
+    """Says which buffer, where one alone is too large; else what lives at the worst step."""
     required = outcome.layout.peak if outcome.layout else outcome.lower_bound
     proved = outcome.lower_bound > capacity
     known = "at least" if proved and outcome.layout is None else "as far as the solver could find"
     if proved and outcome.layout is not None:
         known = f"as far as the solver could find, and {outcome.lower_bound} at least"
     live = live_at(problem, outcome.witness_step or 0)
+    message = (
+        f"The buffers need {max(required, outcome.lower_bound)} bytes {known}; the capacity is {capacity}."
+    )
+    row, largest = max(enumerate(problem.buffers, 1), key=lambda numbered: numbered[1].size)
+    if largest.size > capacity:
+        message = (
+            f"Buffer {largest.id!r} (row {row}) alone has {largest.size} bytes; the capacity is {capacity}."
+        )
     return CapacityError(
-        f"The buffers need {max(required, outcome.lower_bound)} bytes {known}; the capacity is {capacity}.",
+        message,
         remedy="Raise the capacity, or give the search more time." if not proved else "Raise the capacity.",
         required=max(required, outcome.lower_bound),
         available=capacity,

@@ -1,0 +1,161 @@
+"""The compiled search by itself, no greedy layout before it: everything tiny, and what changes no optimum."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from itertools import combinations_with_replacement, islice
+
+import pytest
+
+from solver.layout import Buffer, Lifespan, Problem, SolveOptions, find_violations, max_load, solve
+from solver.layout.instance import Instance
+from solver.layout.ladder import Ladder
+from tests.support.buffers import best_peak, problem
+from tests.support.oracle import GADGETS, climbed, sample, tiling
+
+FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
+PLAIN = SolveOptions(threads=1, work=20_000_000)
+
+#: Most buffers, largest size, steps: every problem of these, identical ones once.
+SOME = ((1, 3, 3), (2, 3, 3), (3, 3, 3), (4, 2, 3))
+TINY = SOME if not FUZZ else ((1, 4, 4), (2, 4, 4), (3, 3, 4), (4, 3, 3), (5, 2, 3))
+
+#: A third of them with an optimum above the max-load bound.
+VARIED = [*(problem(*rows) for rows in GADGETS[:6]), *map(sample, range(FUZZ or 12))]
+
+
+def optimum(p: Problem) -> int:
+    layout, proved = climbed(p, PLAIN)
+    assert find_violations(p, layout) == ()
+    assert layout.peak == proved
+    return layout.peak
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize(("count", "largest", "steps"), TINY)
+def test_every_tiny_problem(count: int, largest: int, steps: int) -> None:
+    spans = [(start, end) for start in range(steps) for end in range(start + 1, steps + 1)]
+    kinds = [(size, start, end) for size in range(1, largest + 1) for start, end in spans]
+    for rows in combinations_with_replacement(kinds, count):
+        p = problem(*rows)
+        assert optimum(p) == best_peak(p), rows
+
+
+def moved(p: Problem, span: Callable[[Lifespan], Lifespan]) -> Problem:
+    return Problem(tuple(replace(b, lifespan=span(b.lifespan)) for b in p.buffers))
+
+
+def mirrored(p: Problem) -> Problem:
+    last = max(b.lifespan.end for b in p.buffers)
+    return moved(p, lambda x: Lifespan(last - x.end, last - x.start))
+
+
+def delayed(p: Problem, steps: int) -> Problem:
+    return moved(p, lambda x: Lifespan(x.start + steps, x.end + steps))
+
+
+def unaligned(p: Problem) -> Problem:
+    return Problem(tuple(replace(b, alignment=1) for b in p.buffers))
+
+
+def test_time_reversed() -> None:
+    for p in VARIED:
+        assert optimum(mirrored(p)) == optimum(p)
+
+
+@pytest.mark.parametrize(("shift", "factor"), [(1, 1), (10**12, 1), (3, 7), (2**40, 10**6)])
+def test_time_shifted_and_stretched(shift: int, factor: int) -> None:
+    for p in islice(VARIED, 12):
+        stretched = moved(p, lambda x: Lifespan(x.start * factor + shift, x.end * factor + shift))
+        assert optimum(stretched) == optimum(p)
+
+
+@pytest.mark.parametrize("factor", [2, 7, 2**40 + 1])
+def test_sizes_scaled(factor: int) -> None:
+    for p in islice(VARIED, 12):
+        plain = unaligned(p)
+        scaled = Problem(tuple(replace(b, size=b.size * factor) for b in plain.buffers))
+        assert optimum(scaled) == factor * optimum(plain)
+
+
+def test_buffers_in_another_order() -> None:
+    rng = random.Random(1)
+    for p in VARIED:
+        assert optimum(Problem(tuple(rng.sample(p.buffers, len(p.buffers))))) == optimum(p)
+
+
+def test_a_dead_buffer_added() -> None:
+    """One that lives when nobody else does matters only if it is the largest of all."""
+    for p in VARIED:
+        last, alignment = max(b.lifespan.end for b in p.buffers), p.buffers[0].alignment
+        for size in (1, 1000):
+            lonely = Buffer("lonely", size, Lifespan(last + 1, last + 2), alignment)
+            assert optimum(Problem((*p.buffers, lonely))) == max(size, optimum(p))
+
+
+def test_time_split_where_nothing_crosses() -> None:
+    """Two problems one after the other need what the larger one needs, whatever lies between."""
+    for first, second in zip(VARIED[:9], VARIED[9:], strict=False):
+        apart = max(optimum(unaligned(first)), optimum(unaligned(second)))
+        last = max(b.lifespan.end for b in first.buffers)
+        for pause in (0, 5):
+            later = delayed(second, last + pause)
+            renamed = (replace(b, id=f"second {b.id}") for b in later.buffers)
+            assert optimum(unaligned(Problem((*first.buffers, *renamed)))) == apart
+
+
+def test_one_that_always_lives_adds_its_size() -> None:
+    for p in map(unaligned, VARIED):
+        last = max(b.lifespan.end for b in p.buffers)
+        for size in (1, 13):
+            always = Buffer("always", size, Lifespan(0, last))
+            assert optimum(Problem((*p.buffers, always))) == optimum(p) + size
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_tilings_fill_their_rectangle(seed: int) -> None:
+    rng = random.Random(seed)
+    height = rng.randint(20, 400)
+    assert optimum(tiling(rng, height, rng.randint(5, 20), rng.randint(8, 30))) == height
+
+
+EDGES = {
+    "one": (problem((5, 0, 1)), 5),
+    "equal": (problem(*[(3, 0, 4)] * 12, *[(3, 4, 6)] * 12), 36),
+    "equal in a chain": (problem(*[(3, k, k + 2) for k in range(20)] * 2), 12),
+    "all overlapping": (problem(*[(1 + k % 5, k, 100 - k) for k in range(40)]), 8 * 15),
+    "huge": (problem((2**62, 0, 2), (2**62 - 1, 1, 3)), 2**63 - 1),
+    "huge one after the other": (problem((2**62, 0, 2), (2**62 - 2, 2, 3), (1, 0, 3)), 2**62 + 1),
+    "huge and odd": (problem((2**61 + 1, 0, 2), (2**61 - 1, 1, 3), (2**61, 2, 4)), 2**62),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("p", "best"), list(EDGES.values()), ids=list(EDGES))
+def test_edges(p: Problem, best: int) -> None:
+    assert optimum(p) == best
+    assert solve(p).lower_bound == best
+
+
+def test_nothing_to_place() -> None:
+    outcome = solve(Problem(()))
+    assert outcome.layout is not None
+    assert outcome.layout.offsets == ()
+    assert len(Instance.of(Problem(()))) == 0
+
+
+def test_a_hundred_thousand_at_one_step() -> None:
+    """Every layout without holes is the best; the default solver finds one and proves it."""
+    p = Problem(tuple(Buffer(str(i), 1 + i % 977, Lifespan(3, 4)) for i in range(100_000)))
+    outcome = solve(p)
+    assert outcome.layout is not None
+    assert outcome.layout.peak == max_load(p).bytes == sum(b.size for b in p.buffers)
+    assert find_violations(p, outcome.layout) == ()
+
+
+def test_the_ladder_was_asked() -> None:
+    """These tests would prove nothing if the default solver used another class than they do."""
+    assert vars(import_module("solver.layout.portfolio"))["Ladder"] is Ladder
