@@ -12,7 +12,10 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import Node
 from solver.graph.types import Array, Graph, Operand, Operation, Role
 
-__all__ = ["LARGEST_SPELT_OUT", "Arithmetic", "Surroundings"]
+__all__ = ["LARGEST_SPELT_OUT", "RANDOM", "Arithmetic", "Surroundings"]
+
+#: Operators that draw anew in each iteration, and differently in each operation.
+RANDOM = frozenset({"Dropout"})
 
 #: Constants that the document does not spell out, but names by a scheme, are computed up to this size:
 #: so a small document cannot ask for a large array.
@@ -79,6 +82,19 @@ class Surroundings:
         found = self._defined_by.get(name)
         alone = found is not None and len(found.outputs) == 1 and len(self.readers(name)) == 1
         return found if alone and name not in self.kept else None
+
+    @cached_property
+    def _first_alike(self) -> dict[tuple[object, ...], Operation]:
+        return {self._likeness(op): op for op in reversed(self.graph.operations)}
+
+    def _likeness(self, operation: Operation) -> tuple[object, ...]:
+        """What two operations have to share to compute the same."""
+        attributes = tuple(sorted(self.nodes[operation.id].attributes.items()))
+        return operation.type, operation.inputs, len(operation.outputs), attributes
+
+    def first_alike(self, operation: Operation) -> Operation:
+        """The first operation of the same type, inputs and attributes, maybe itself."""
+        return self._first_alike[self._likeness(operation)]
 
     def changes_nothing_else(self, operation: Operation) -> bool:
         """Whether its outputs are all that it does: it updates no state."""

@@ -195,6 +195,8 @@ class _Random(Sketch):
     def branch(self, h: str) -> str:
         dead = self.apply("MatMul", h, self.parameter(self.fresh("p"), 6, 3, trainable=False))
         self.apply("Exp", dead)
+        if self.flip():
+            return self.apply("Mul", self.apply("Tanh", h), self.apply("Tanh", h))
         return self.apply("Add", h, self.activated(h))
 
 

@@ -5,6 +5,7 @@ from solver.rewrite.rules.activation import FuseActivation
 from solver.rewrite.rules.bias import FuseBias
 from solver.rewrite.rules.constants import FoldConstants
 from solver.rewrite.rules.dead import DropDeadCode
+from solver.rewrite.rules.duplicates import MergeDuplicates
 from solver.rewrite.rules.identities import DropIdentities
 from solver.rewrite.rules.normalization import FoldNormalization
 from solver.rewrite.rules.pooling import PoolFirst
@@ -17,6 +18,7 @@ __all__ = ["RULES"]
 RULES: tuple[Rule, ...] = (
     DropDeadCode(),
     DropIdentities(),
+    MergeDuplicates(),
     JoinViews(),
     JoinTransposes(),
     FoldConstants(),

@@ -6,15 +6,12 @@ from typing import ClassVar
 
 from solver.graph.types import Initializer, Operand, Operation, Role
 from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.surroundings import Surroundings
+from solver.rewrite.surroundings import RANDOM, Surroundings
 
 __all__ = ["FoldConstants"]
 
 #: Outputs may have so many bytes more than the constants they are computed from: planning stays small.
 _GROWTH = 1024 * 1024
-
-#: Each iteration draws anew.
-_RANDOM = frozenset({"Dropout"})
 
 #: Work that can exceed the size of its operands a thousandfold.
 _COSTLY = frozenset({"AveragePool", "Conv", "ConvTranspose", "MaxPool"})
@@ -33,7 +30,7 @@ class FoldConstants(Rule):
     gradient: ClassVar[Agreement] = Agreement.BITWISE
 
     def edit(self, around: Surroundings, operation: Operation) -> Edit | None:
-        if operation.type in _RANDOM | _COSTLY or not around.changes_nothing_else(operation):
+        if operation.type in RANDOM | _COSTLY or not around.changes_nothing_else(operation):
             return None
         if any(name in around.kept for name in operation.outputs):
             return None

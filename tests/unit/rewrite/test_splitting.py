@@ -81,8 +81,8 @@ def test_the_mobilenet_example_needs_less() -> None:
     graph = load_graph((EXAMPLES / "mobilenet_v2.json").read_bytes())
     made = plan(graph, PlanOptions(rewrite=True))
     assert [one.rule for one in made.replacements] == [RULE]
-    assert (plan(graph).arena_bytes, made.arena_bytes) == (400_476_544, 399_732_096)
-    assert made.arena_bytes == made.lower_bound
+    assert made.arena_bytes == made.lower_bound == 399_732_096
+    assert plan(graph).arena_bytes > made.arena_bytes
 
 
 def test_a_dense_layer_at_the_peak_trains_in_less() -> None:
