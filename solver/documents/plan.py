@@ -62,7 +62,7 @@ class TenantOfPlan(DocumentModel):
 
 
 class BufferOfPlan(DocumentModel):
-    """A buffer at its `offset`, live during steps ``[start, end)``; sizes are bytes.
+    """A buffer at its `offset`, live during steps (or waves) ``[start, end)``; sizes are bytes.
 
     If it holds several operands, one after the other or as views, `tenants` lists all of them in order.
     """
