@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
+from solver.graph.ops.recurrent import GATES
 from solver.graph.types import DType, Graph, Operation, Role, TensorType, TrainingRules
 from solver.targets.nntrainer_orders import TensorLifespan
 
@@ -95,6 +96,9 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
         raise _refused(f"with the optimizer {graph.optimizer.type}")
     if replace(graph.training, clip_global_norm=None) != TrainingRules():
         raise _refused("with training rules other than clip_global_norm")
+    cell = next((op for op in graph.operations if op.type in GATES), None)
+    if cell is not None:
+        raise _refused(f"recurrent layers, unrolled as they are here: {cell.id!r} ({cell.type})")
     losses = [op for op in graph.operations if op.type in LOSSES]
     if len(losses) != 1 or losses[0].outputs[0] != graph.loss:
         raise _refused(f"a graph with {len(losses)} loss operations; it needs one, whose output is the loss")

@@ -16,6 +16,7 @@ from solver.targets.nntrainer import nntrainer_orders, nntrainer_target
 from solver.targets.nntrainer_layers import InPlace, Layer, LayerKind, layers_of
 from solver.training import CLIP, Lifetime, OperandKind
 from tests.support.graphs import Sketch, chain
+from tests.support.sequence_graphs import classifier as classifier_of_sequences
 
 
 def finish(s: Sketch, output: str, *shape: int, **options: object) -> Graph:
@@ -377,6 +378,7 @@ REFUSED: dict[str, tuple[Callable[[], Graph], str]] = {
     ),
     "loss scale": (lambda: chain(training=TrainingRules(loss_scale=2.0)), "other than clip_global_norm"),
     "micro-batches": (lambda: chain(training=TrainingRules(accumulate=2)), "other than clip_global_norm"),
+    "recurrent layers": (lambda: classifier_of_sequences("GRU"), "recurrent layers, unrolled .* 'one.0'"),
     "running statistics": (lambda: normalised(training_mode=0), "by running statistics"),
     "transposed": (lambda: attributed("Gemm", (6, 5), (4, 6), (4, 5), transA=1), "transposed"),
     "factor": (lambda: attributed("Gemm", (4, 5), (4, 6), (6, 5), alpha=2.0), "alpha or beta"),
