@@ -48,6 +48,15 @@ def test_run(root: Path, readme: str) -> None:
     assert {name for name in targets if f"./run {name}" not in readme} == set()
 
 
+def test_files_that_are_named_exist(root: Path) -> None:
+    """In solver/README.md, relative to it or to the project."""
+    named = set(re.findall(r"`((?:\w+/)+\w+(?:\.py|\.json)?)`", (root / "solver/README.md").read_text()))
+    assert "training/derive.py" in named
+    assert {
+        name for name in named if not any((base / name).exists() for base in (root, root / "solver"))
+    } == set()
+
+
 def test_links_lead_somewhere(root: Path) -> None:
     pages = [path for path in root.rglob("*.md") if not any(part.startswith(".") for part in path.parts)]
     broken = [
