@@ -70,10 +70,11 @@ def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer 
     _check(options, TARGETS)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
-    found = _rewriting(graph, options, watch)
+    found = _rewriting(graph, options, deadline, watch)
     target = _target(found.graph, options, watch)
     made = _solved(graph.name, graph_digest(graph), target, options, deadline, watch)
-    return _finish(replace(made, replacements=found.applied), watch)
+    deterministic = made.deterministic and found.complete
+    return _finish(replace(made, replacements=found.applied, deterministic=deterministic), watch)
 
 
 def plan_program(
@@ -165,7 +166,7 @@ def _check_of_program(options: PlanOptions) -> None:
             )
 
 
-def _rewriting(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> Rewriting:
+def _rewriting(graph: Graph, options: PlanOptions, deadline: Deadline, watch: _Stopwatch) -> Rewriting:
     """Replacements are judged by the bound of the whole program, under the same options."""
 
     def cost(candidate: Graph) -> Footprint:
@@ -174,7 +175,7 @@ def _rewriting(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> Rewriti
     if not options.rewrite:
         return Rewriting(graph)
     with watch("rewrite"):
-        return rewrite(graph, KernelArithmetic(), cost)
+        return rewrite(graph, KernelArithmetic(), cost, stop=lambda: deadline.expired)
 
 
 def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:

@@ -129,7 +129,8 @@ def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str) -> 
 
 def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
     """Time decides whether this plan is ever used, so it says that it is not deterministic."""
-    plan = make(dataclasses.replace(options, solver="greedy", deadline_seconds=None, capacity=None))
+    plain = dataclasses.replace(options, solver="greedy", deadline_seconds=None, capacity=None, rewrite=False)
+    plan = make(plain)
     if options.capacity is None or plan.arena_bytes <= options.capacity:
         asked = dataclasses.replace(options, target=plan.options.target)
         late = dataclasses.replace(plan, options=asked, deterministic=False)

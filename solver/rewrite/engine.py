@@ -64,10 +64,14 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """`graph` is the very object that was given where nothing was replaced."""
+    """`graph` is the very object that was given where nothing was replaced.
+
+    `complete` is false when the caller stopped it.
+    """
 
     graph: Graph
     applied: tuple[Replacement, ...] = ()
+    complete: bool = True
 
 
 def rewrite(
@@ -75,23 +79,32 @@ def rewrite(
     arithmetic: Arithmetic,
     cost: Callable[[Graph], Footprint],
     rules: Sequence[Rule] = RULES,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Rewriting:
     """An equivalent graph whose footprint is no larger.
 
     Greedy: a group that leaves the bound as it is stays where it takes no more bytes in all. Names of
-    parameters that are read, of outputs and of the loss survive. `cost` is asked once a trial.
+    parameters that are read, of outputs and of the loss survive. `cost` is asked once a trial, `stop`
+    before each whether to end with what there is.
     """
-    return _Rewriting(graph, arithmetic, cost, rules).run()
+    return _Rewriting(graph, arithmetic, cost, rules, stop).run()
 
 
 class _Rewriting:
     def __init__(
-        self, graph: Graph, arithmetic: Arithmetic, cost: Callable[[Graph], Footprint], rules: Sequence[Rule]
+        self,
+        graph: Graph,
+        arithmetic: Arithmetic,
+        cost: Callable[[Graph], Footprint],
+        rules: Sequence[Rule],
+        stop: Callable[[], bool],
     ) -> None:
         self.graph = graph
         self.around = Surroundings(graph, arithmetic)
         self.cost = cost
         self.rules = rules
+        self.stop = stop
+        self.complete = True
         self.applied: list[Replacement] = []
         self.groups = 0
         self.refused: set[tuple[str, str]] = set()
@@ -104,7 +117,7 @@ class _Rewriting:
         self._settle(reducing)
         while self._add(adding):
             self._settle(reducing)
-        return Rewriting(self.graph, tuple(self.applied))
+        return Rewriting(self.graph, tuple(self.applied), self.complete)
 
     def _settle(self, rules: Sequence[Rule]) -> None:
         while self._round(rules):
@@ -130,6 +143,9 @@ class _Rewriting:
     def _try(self, rule: Rule, edits: Sequence[Edit]) -> bool:
         """Whether any of `edits` was kept."""
         if not edits or not self.trials:
+            return False
+        self.complete = self.complete and not self.stop()
+        if not self.complete:
             return False
         if self._keep(rule, edits):
             return True

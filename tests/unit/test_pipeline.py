@@ -169,6 +169,14 @@ def test_rewriting_is_a_stage_of_its_own_and_judged_under_the_same_options() -> 
     assert made.graph_digest == plan(graph).graph_digest
 
 
+def test_a_deadline_that_has_passed_leaves_the_graph_as_it_is() -> None:
+    graph = mobile_block(stride=2, trained=True)
+    made = plan(graph, PlanOptions(deadline_seconds=0.0, rewrite=True))
+    assert made.replacements == ()
+    assert not made.deterministic
+    assert validate(graph, made, steps=1).identical
+
+
 def test_nothing_to_rewrite_gives_the_same_arena() -> None:
     graph = chain((6, 4))
     made, plain = plan(graph, PlanOptions(rewrite=True)), plan(graph)

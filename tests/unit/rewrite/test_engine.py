@@ -106,6 +106,15 @@ def test_trials_are_limited_by_the_size_of_the_graph(monkeypatch: pytest.MonkeyP
     assert costs.asked == 1 + len(RULES)
 
 
+@pytest.mark.parametrize("asked", [0, 1, 3, 5])
+def test_it_ends_when_it_is_told_to_with_what_there_is(asked: int) -> None:
+    costs = Costs("layer0")
+    found = rewrite(row(), KernelArithmetic(), costs, stop=lambda: costs.asked > asked)
+    assert not found.complete
+    assert costs.asked <= max(asked + 1, 2)
+    assert replay(row(), found.applied, KernelArithmetic()) == found.graph
+
+
 def test_every_use_of_a_rule_lowers_the_weight() -> None:
     for seed in range(30):
         graph = random_rewritable(seed)

@@ -13,7 +13,8 @@ from service.openapi import example
 from service.problems import Problem
 from service.settings import Settings
 from service.state import State
-from solver import documents, pipeline
+from solver import documents, executor, pipeline
+from tests.support.rewritable import mobile_block
 
 TINY: dict[str, Any] = example("tiny")["graph"]
 
@@ -119,6 +120,16 @@ def test_a_deadline_has_a_fallback_first() -> None:
     assert late.options.deadline_seconds == 30.0
     assert late.options.solver == "portfolio"
     assert head["seconds"] == 30.0
+
+
+def test_a_fallback_does_not_wait_for_rewriting() -> None:
+    """It asked for rewriting all the same, and validates as a plan that found nothing to replace."""
+    graph = json.loads(documents.dump_graph(mobile_block()))
+    channel = run("plan", {"graph": graph, "options": {"deadline_seconds": 30.0, "rewrite": True}})
+    late, made = (documents.load_plan(body) for _, _, body in channel.sent)
+    assert late.options == made.options
+    assert (late.replacements, len(made.replacements) > 0) == ((), True)
+    assert executor.validate(mobile_block(), late, steps=1).identical
 
 
 def test_a_fallback_beyond_the_capacity_is_none() -> None:
