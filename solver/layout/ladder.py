@@ -32,6 +32,9 @@ WORK_GROWTH: Final = 4
 #: How much longer than all others the question at the bound may take.
 BOUND_EFFORT: Final = 4
 
+#: Sets of buffers whose searches are kept for the next question, which bounds memory.
+KEPT: Final = 64
+
 #: Stands for no limit.
 ENDLESS: Final = 2**62
 
@@ -140,6 +143,8 @@ class Ladder:
     def _decider(self, members: Integers) -> Decider:
         key = members.tobytes()
         if key not in self._deciders:
+            if len(self._deciders) == KEPT:
+                self._deciders.clear()
             self._deciders[key] = Decider(self._instance.subset(members).compact(), self._options)
         return self._deciders[key]
 
