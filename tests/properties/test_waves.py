@@ -67,7 +67,28 @@ def test_no_step_can_move_into_an_earlier_wave_of_what_it_needs(
     early, late = data.draw(st.sampled_from(pairs))
     steps = tuple(replace(s, wave=early.wave) if s is late else s for s in made.steps)
     steps = tuple(sorted(steps, key=lambda s: s.wave or 0))
-    assert "wave" in {violation.rule for violation in verify(replace(made, steps=steps))}
+    assert any(" in the same wave" in violation.detail for violation in verify(replace(made, steps=steps)))
+
+
+@given(random_graphs(), WORKERS, st.data())
+def test_nor_beside_a_step_that_overwrites_the_memory_it_touches(
+    graph: Graph, workers: int, data: st.DataObject
+) -> None:
+    """The same where operands share memory: the names differ, the bytes are the same."""
+    made = plan(graph, PlanOptions(workers=workers, solver="greedy", in_place=True))
+    home = {o.id: b.id for _, b in made.buffers() for o in b.operands}
+    views = {o.id for _, b in made.buffers() for o in b.operands if o.view}
+    pairs = [
+        (early, late)
+        for early, late in itertools.combinations(made.steps, 2)
+        if early.wave != late.wave
+        and {home[name] for name in {*early.defs} - views} & {home[name] for name in (*late.uses, *late.defs)}
+    ]
+    early, late = data.draw(st.sampled_from(pairs))
+    steps = tuple(replace(s, wave=early.wave) if s is late else s for s in made.steps)
+    steps = tuple(sorted(steps, key=lambda s: s.wave or 0))
+    details = [violation.detail for violation in verify(replace(made, steps=steps))]
+    assert any(" in the same wave" in d or " of its wave " in d for d in details)
 
 
 # -------------------------------------------------------------------------------------- programs
