@@ -148,6 +148,7 @@ class _Random(Sketch):
     def linear(self, h: str) -> str:
         shape = self.rng.choice(((6,), (1, 6), (2, 6), (1,)))
         weight = self.given(6, 6)
+        weight = self.apply("Transpose", weight) if self.flip() else weight
         product = self.apply("MatMul", h, weight) if self.flip() else self.apply("Gemm", h, weight, beta=0.5)
         if self.flip():
             self.apply("Neg", product)  # a second reader that leads nowhere

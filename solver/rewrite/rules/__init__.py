@@ -9,6 +9,7 @@ from solver.rewrite.rules.duplicates import MergeDuplicates
 from solver.rewrite.rules.identities import DropIdentities
 from solver.rewrite.rules.normalization import FoldNormalization
 from solver.rewrite.rules.pooling import PoolFirst
+from solver.rewrite.rules.products import FuseTranspose
 from solver.rewrite.rules.splitting import SplitActivation
 from solver.rewrite.rules.transposes import JoinTransposes
 from solver.rewrite.rules.views import JoinViews
@@ -22,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     JoinViews(),
     JoinTransposes(),
     FoldConstants(),
+    FuseTranspose(),
     FuseBias(),
     FoldNormalization(),
     PoolFirst(),
