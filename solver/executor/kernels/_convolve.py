@@ -12,7 +12,7 @@ Pointwise convolutions need no columns: the images are the columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def spread(call: Call, conv: Convolution) -> list[Step]:
         scatter, correlate = _depthwise.scatter, _depthwise.correlate_back
     else:
         scatter, correlate = _scatter, _correlate_back
-    return (scatter if conv.window.strides_over else correlate)(call, conv)
+    return (scatter if conv.scatters else correlate)(call, conv)
 
 
 def weigh(call: Call, conv: Convolution) -> list[Step]:
@@ -146,7 +146,7 @@ def _correlate_back(call: Call, conv: Convolution) -> list[Step]:
 
 
 def _scatter(call: Call, conv: Convolution) -> list[Step]:
-    """dX from columns of it, added back tap by tap; for strides above 1."""
+    """dX from columns of it, added back tap by tap."""
     window = conv.window
     w, dx = present(call.x[W], call.dx[X])
     images = _grouped(channels_last(dx, window.layout), conv.groups)
@@ -177,14 +177,20 @@ def _weigh(call: Call, conv: Convolution) -> list[Step]:
             blocks = zip(_matrices(dz, conv.window.layout, conv.groups), samples, strict=True)
             steps += [*fill, *gather]
             for dz_matrix, sample in blocks:
-                steps += _add_product(call, dw, (dz_matrix.swapaxes(-1, -2), sample), first=fresh)
+                steps += _add_product(call, conv, dw, (dz_matrix.swapaxes(-1, -2), sample), first=fresh)
                 fresh = False
     return steps
 
 
-def _add_product(call: Call, dw: Array, factors: tuple[Array, Array], *, first: bool) -> list[Step]:
+def _add_product(
+    call: Call, conv: Convolution, dw: Array, factors: tuple[Array, Array], *, first: bool
+) -> Iterator[Step]:
     target = dw.reshape(*factors[0].shape[:2], -1)
     if first:
-        return [bound(np.matmul, *factors, out=target)]
-    partial = staging(call.scratch["partial"], target.shape)
-    return [bound(np.matmul, *factors, out=partial), bound(np.add, target, partial, out=target)]
+        yield bound(np.matmul, *factors, out=target)
+        return
+    for start in range(0, conv.group_filters, conv.filters_a_sum):
+        some = (slice(None), slice(start, start + conv.filters_a_sum))
+        partial = staging(call.scratch["partial"], target[some].shape)
+        yield bound(np.matmul, factors[0][some], factors[1], out=partial)
+        yield bound(np.add, target[some], partial, out=target[some])

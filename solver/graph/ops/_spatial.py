@@ -308,7 +308,9 @@ def stage(
             return False
         return sum(sizes(examples, rows).values()) * itemsize <= budget
 
-    if fits(1, height):
+    if fits(spatial.batch, height):  # asked first: a sum of one product takes no scratch for another
+        examples, rows = spatial.batch, height
+    elif fits(1, height):
         examples, rows = _largest(spatial.batch, lambda n: fits(n, height)), height
     else:
         examples, rows = 1, _largest(height, lambda n: fits(1, n))

@@ -3,7 +3,7 @@
 Three loops, each a function of the geometry alone; operator and kernels share them:
 
     correlate   Y from X and W; for stride 1 also dX, as the correlation of dZ with the flipped W
-    scatter     dX for larger strides: columns of dX, added back tap by tap
+    scatter     dX for larger strides or weights: columns of dX, added back tap by tap
     weigh       dW and dB: dZ times the columns of X, summed over the chunks
 
 dZ is the derivative before the fused activation. It exists as a chunk of scratch, never as a tensor.
@@ -86,6 +86,21 @@ class Convolution:
         axes = tuple(axis.transposed for axis in self.window.axes)
         return replace(self.window, channels=self.filters, axes=axes)
 
+    @property
+    def scatters(self) -> bool:
+        """Whether dX is added up from columns of it, and not a correlation of dZ with the flipped W.
+
+        It must be with strides; without, it is where the copy of W would take half the budget or more.
+        """
+        copied = self.weights * self.dtype.itemsize if self.window.taps > 1 and not self.is_depthwise else 0
+        return self.window.strides_over or 2 * copied > self.budget
+
+    @property
+    def filters_a_sum(self) -> int:
+        """Filters of each group whose share of dW is added at a time: their sums stay in the cache."""
+        row = self.groups * self.group_channels * self.window.taps * self.dtype.itemsize
+        return min(self.group_filters, max(1, self.budget // (_SHARE_OF_WEIGHTS * row)))
+
     # ------------------------------------------------------------------------------------ loops
 
     def correlate(self, *, backward: bool) -> Staging:
@@ -141,7 +156,7 @@ class Convolution:
         return next(n for n in range(max(min(enough, affordable, out), 1), 0, -1) if out % n == 0)
 
     def scatter(self) -> Staging:
-        """Chunks of dZ whose shares of dX are added up; for strides above 1."""
+        """Chunks of dZ whose shares of dX are added up."""
         window = self.window
         each = window.channels * (1 if self.is_depthwise else window.taps)
 
@@ -165,13 +180,14 @@ class Convolution:
         if self.is_depthwise:
             return self._weigh_depthwise()
         columns = 0 if window.is_pointwise else window.taps * window.channels
+        partial = self.filters_a_sum * window.channels * window.taps
 
         def sizes(examples: int, rows: int) -> dict[str, int]:
             return {
                 **common(examples, rows),
                 "source": window.reached(examples, rows) if window.is_padded else 0,
                 "columns": examples * rows * window.row * columns,
-                "partial": 0 if self._is_one_product(examples, rows) else self.weights,
+                "partial": 0 if self._is_one_product(examples, rows) else partial,
             }
 
         return stage(window, self.filters, itemsize, sizes, self.budget, _POSITIONS_A_PRODUCT)
@@ -261,8 +277,7 @@ class Conv(OperationType):
         if wanted & {W, B}:
             loops.append(_without(conv.weigh(bias_only=W not in wanted), bias=B in wanted))
         if X in wanted:
-            strided = conv.window.strides_over
-            loops.append((conv.scatter() if strided else conv.correlate(backward=True)).sizes)
+            loops.append((conv.scatter() if conv.scatters else conv.correlate(backward=True)).sizes)
         reads = {W: X, X: W}
         return BackwardNeeds(
             inputs=frozenset(reads[position] for position in wanted if position in reads),

@@ -99,7 +99,7 @@ class _ConvTranspose(OperationType):
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         conv = transposed(node)
-        loop = conv.scatter() if conv.window.strides_over else conv.correlate(backward=True)
+        loop = conv.scatter() if conv.scatters else conv.correlate(backward=True)
         return requests(conv.dtype, loop.sizes)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:

@@ -52,8 +52,9 @@ SETTINGS: Mapping[str, Setting] = {
     "single_output": ((1, 1, 3, 3), (1, 1, 3, 3), {}),
 }
 LAYOUTS = ["NCHW", "NHWC"]
-#: Bytes of scratch: whole batches, and so little that a chunk is a single row.
-BUDGETS = [1 << 21, 1]
+#: Bytes of scratch: whole batches, some rows, and so little that a chunk is a single row.
+#: With the least, weights are too large for a flipped copy, and their gradient is summed filter by filter.
+BUDGETS = [1 << 21, 1 << 12, 1]
 
 
 def normal(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> Array:
