@@ -203,7 +203,7 @@ def _place(target: TargetPlan, options: PlanOptions, deadline: Deadline) -> tupl
         room = None if left is None else left - sum(bounds[k + 1 :])
         outcome = solve(pool.problem(room), solver=pool.solver or options.solver, deadline=deadline)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
-            raise _does_not_fit(pool, outcome, room or 0, options.capacity or 0)
+            raise _does_not_fit(pool, outcome, room or 0, options)
         arenas.append(_arena(pool, outcome))
         deterministic &= outcome.deterministic
         left = None if left is None else left - outcome.layout.peak
@@ -232,7 +232,9 @@ def _tenant(tenant: TargetTenant) -> Tenant:
     )
 
 
-def _does_not_fit(pool: Pool, outcome: Outcome, room: int, capacity: int) -> CapacityError:
+def _does_not_fit(pool: Pool, outcome: Outcome, room: int, options: PlanOptions) -> CapacityError:
+    capacity = options.capacity or 0
+    fewer = "" if options.workers == 1 else ", plan for fewer workers"
     required = capacity - room + (outcome.layout.peak if outcome.layout else outcome.lower_bound)
     proved = outcome.layout is None or outcome.lower_bound > room
     witness = outcome.witness_step or 0
@@ -240,7 +242,7 @@ def _does_not_fit(pool: Pool, outcome: Outcome, room: int, capacity: int) -> Cap
     return CapacityError(
         f"The plan needs {required} bytes{' at least' if proved else ' as far as the solver could find'};"
         f" the capacity is {capacity}.",
-        remedy="Raise the capacity, reduce the batch, or train fewer parameters.",
+        remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",
         required=required,
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),

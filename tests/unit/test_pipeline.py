@@ -78,6 +78,14 @@ def test_options_out_of_range_are_named(options: PlanOptions, path: tuple[str, .
 
 
 class TestCapacity:
+    def test_fewer_workers_may_fit(self) -> None:
+        least = plan(residual()).arena_bytes
+        with pytest.raises(CapacityError, match="fewer workers"):
+            plan(residual(), PlanOptions(capacity=least, workers=2))
+        with pytest.raises(CapacityError) as caught:
+            plan(residual(), PlanOptions(capacity=least - 1))
+        assert "workers" not in caught.value.remedy
+
     """A plan fits the capacity, or the error says by how much it does not and why."""
 
     def test_exactly_enough_is_enough(self) -> None:
