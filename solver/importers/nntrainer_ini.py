@@ -12,20 +12,23 @@ left aside. Anything else that is unknown is an error that names line, section a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from solver.errors import BatchError, DocumentError, GraphError
 from solver.graph import DType, Graph, OptimizerSpec, Role, TrainingRules, build_graph
 from solver.importers.ini import Section, read_sections
-from solver.importers.nntrainer_layers import LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
+from solver.importers.nntrainer_layers import BRANCHES, LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
 from solver.importers.nntrainer_network import Network, Value
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["load_nntrainer_ini"]
 
+#: An output of a layer, as in `input_layers = split(1)`.
+_PORT: Final = re.compile(r"(.+)\((\d{1,3})\)")
 _MODEL_TYPES: Final = ("neuralnetwork", "regression")
 _LOSSES: Final = ("mse", "cross")
 _OPTIMIZERS: Final[Mapping[str, str]] = MappingProxyType({"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"})
@@ -110,8 +113,9 @@ def _optimizer(model: Section, others: Mapping[str, Section]) -> OptimizerSpec:
 class _Layer:
     section: Section
     type: str
-    #: Names of its inputs, in lower case.
+    #: Names of its inputs, in lower case, and which output of each.
     inputs: tuple[str, ...]
+    ports: tuple[int, ...]
 
 
 class _Import:
@@ -129,7 +133,7 @@ class _Import:
         for key in _in_order(self.layers):
             layer = self.layers[key]
             if layer.type not in LOSS_LAYERS:
-                inputs = [self.values[name] for name in layer.inputs] or [self._given(key, layer)]
+                inputs = self._inputs(layer) or [self._given(key, layer)]
                 # The cross entropy takes the last activation into itself.
                 self.values[key] = add_layer(
                     self.network, layer.section, layer.type, inputs, fuses=key in self.read
@@ -153,6 +157,19 @@ class _Import:
         if len(path) > 1 and path[0] == "operations" and isinstance(path[1], int):
             return (self.network.owners[path[1]],)
         return tuple(path)
+
+    def _inputs(self, layer: _Layer) -> list[Value]:
+        found = []
+        for name, port in zip(layer.inputs, layer.ports, strict=True):
+            value = self.values[name]
+            outputs = (replace(value, further=()), *value.further)
+            if self.layers[name].type in BRANCHES:
+                port = 0
+            if port >= len(outputs):
+                what = f"names output {port} of {self.layers[name].section.name}, which has {len(outputs)}"
+                layer.section.fail("input_layers", what, "Outputs are counted from 0.")
+            found.append(outputs[port])
+        return found
 
     def _clip(self) -> float | None:
         """The norm that the gradients of all trained layers together are clipped by.
@@ -221,7 +238,7 @@ class _Import:
             section.fail("type", "is a loss beside another one", "Keep one of them.")
         if len(layers[0].inputs) != 1:
             section.fail("input_layers", f"names {len(layers[0].inputs)} layers", "A loss has one input.")
-        prediction = self.values[layers[0].inputs[0]]
+        (prediction,) = self._inputs(layers[0])
         if layers[0].type == "mse":
             return self._emit_loss(section, "MeanSquaredError", prediction)
         return self._emit_loss(section, "CategoricalCrossEntropy", prediction, {"from_logits": 1})
@@ -247,8 +264,9 @@ def _layers(model: Section, sections: Mapping[str, Section]) -> dict[str, _Layer
     layers: dict[str, _Layer] = {}
     for key, section in sections.items():
         type_ = section.choice("type", (*LAYER_TYPES, *LOSS_LAYERS))
-        before = [] if type_ == "input" or not layers else [next(reversed(layers))]
-        layers[key] = _Layer(section, type_, tuple(_named(section, sections) or before))
+        before = [] if type_ == "input" or not layers else [(next(reversed(layers)), 0)]
+        inputs = _named(section, sections) or before
+        layers[key] = _Layer(section, type_, tuple(n for n, _ in inputs), tuple(p for _, p in inputs))
     if not layers:
         raise DocumentError("The file has no layers.", remedy="Add a section for each.", path=(model.name,))
     for layer in layers.values():
@@ -259,13 +277,15 @@ def _layers(model: Section, sections: Mapping[str, Section]) -> dict[str, _Layer
     return layers
 
 
-def _named(section: Section, sections: Mapping[str, Section]) -> list[str]:
+def _named(section: Section, sections: Mapping[str, Section]) -> list[tuple[str, int]]:
+    """Layers and which of their outputs: the first, or the one in brackets."""
     found = []
     for name in section.words("input_layers"):
-        key = name.lower().removesuffix("(0)")
+        port = None if name.lower() in sections else _PORT.fullmatch(name)
+        key = (port[1] if port else name).lower()
         if key not in sections:
             section.fail("input_layers", f"names {name!r}, which is no layer", "Name sections of the file.")
-        found.append(key)
+        found.append((key, int(port[2]) if port else 0))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -24,14 +25,16 @@ from solver.importers.nntrainer_network import (
     weights,
 )
 from solver.importers.nntrainer_sequences import (
+    CELL_KEYS,
     EMBEDDING_KEYS,
     RECURRENT_KEYS,
+    cell,
     embedding,
     recurrent,
     reshaped,
 )
 
-__all__ = ["LAYER_TYPES", "LOSS_LAYERS", "SPATIAL", "add_layer"]
+__all__ = ["BRANCHES", "LAYER_TYPES", "LOSS_LAYERS", "SPATIAL", "add_layer"]
 
 
 _Builder = Callable[[Network, Section, Sequence[Value], str], Value]
@@ -60,6 +63,9 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "lstm": RECURRENT_KEYS | {"recurrent_activation", "bidirectional"},
         "gru": RECURRENT_KEYS | {"recurrent_activation", "reset_after"},
         "rnn": RECURRENT_KEYS,
+        "lstmcell": CELL_KEYS | {"recurrent_activation"},
+        "grucell": CELL_KEYS | {"recurrent_activation", "reset_after"},
+        "rnncell": CELL_KEYS,
         "embedding": EMBEDDING_KEYS,
         "dropout": frozenset({"dropout_rate"}),
         "activation": frozenset(),
@@ -87,6 +93,8 @@ _ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
 #: Activations that a convolution or a fully connected layer applies to its own output.
 _FUSED: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
 _WEIGHTED: Final = frozenset({"fully_connected", "conv2d"})
+#: Types all of whose outputs are their input.
+BRANCHES: Final = frozenset({"multiout", "output"})
 #: Types that read images.
 SPATIAL: Final = frozenset({"conv2d", "pooling2d"})
 #: Losses that are layers of their own, and what they are called in [Model].
@@ -294,6 +302,9 @@ _BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
         "lstm": recurrent("LSTM", 4),
         "gru": recurrent("GRU", 3),
         "rnn": recurrent("RNN", 1),
+        "lstmcell": cell("LSTM", 4),
+        "grucell": cell("GRU", 3),
+        "rnncell": cell("RNN", 1),
         "embedding": embedding,
         "dropout": _dropout,
         "activation": _activation_layer,
@@ -323,9 +334,10 @@ def add_layer(
     activation = _activation(section)
     fused = fuses and activation in _FUSED and type_ in _WEIGHTED
     value = _BUILDERS[type_](network, section, inputs, activation if fused else "None")
+    further = value.further
     if activation != "None" and not fused and type_ != "activation":
         name = f"{section.name}.activation"
         value = network.emit(section, activation, [value.name], value.shape, name=name)
     if section.flag("flatten", default=False) and type_ != "flatten":
         value = _flattened(network, section, value, f"{section.name}.flatten")
-    return value
+    return replace(value, further=further)

@@ -33,13 +33,15 @@ WEIGHT_KEYS: Final = frozenset(
 class Value:
     """The output of a layer; `type` is the operator that defined it, or its fused activation.
 
-    `is_index` where the elements are integers, which only an embedding reads.
+    `is_index` where the elements are integers, which only an embedding reads. `further` are the layer's
+    other outputs.
     """
 
     name: str
     shape: tuple[int, ...]
     type: str = ""
     is_index: bool = False
+    further: tuple[Value, ...] = ()
 
 
 def only_input(section: Section, inputs: Sequence[Value]) -> Value:
@@ -90,13 +92,19 @@ class Network:
         *,
         name: str = "",
         skipped: int = 0,
+        further: Sequence[str] = (),
     ) -> Value:
-        """Add an operation called `name`, or like its section; its first outputs may be `skipped`."""
+        """Add an operation called `name`, or like its section.
+
+        Its first outputs may be `skipped`; `further` ones have the same shape.
+        """
         name, attributes = name or section.name, attributes or {}
         output = f"{name}.out"
-        self.operations.append(Operation(name, type_, tuple(inputs), (*[""] * skipped, output), attributes))
+        outputs = (*[""] * skipped, output, *further)
+        self.operations.append(Operation(name, type_, tuple(inputs), outputs, attributes))
         self.owners.append(section.name)
-        return Value(output, shape, str(attributes.get("activation", type_)))
+        others = tuple(Value(other, shape, type_) for other in further)
+        return Value(output, shape, str(attributes.get("activation", type_)), further=others)
 
 
 def weights(network: Network, section: Section, shape: tuple[int, ...]) -> list[str]:

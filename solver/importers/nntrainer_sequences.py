@@ -23,11 +23,10 @@ from solver.importers.nntrainer_network import (
     parameter,
 )
 
-__all__ = ["EMBEDDING_KEYS", "RECURRENT_KEYS", "embedding", "recurrent", "reshaped"]
+__all__ = ["CELL_KEYS", "EMBEDDING_KEYS", "RECURRENT_KEYS", "cell", "embedding", "recurrent", "reshaped"]
 
-RECURRENT_KEYS: Final = WEIGHT_KEYS | {
-    *("unit", "return_sequences", "hidden_state_activation", "integrate_bias", "dropout_rate", "max_timestep")
-}
+CELL_KEYS: Final = WEIGHT_KEYS | {"unit", "hidden_state_activation", "integrate_bias", "dropout_rate"}
+RECURRENT_KEYS: Final = CELL_KEYS | {"return_sequences", "max_timestep"}
 EMBEDDING_KEYS: Final = frozenset(
     {
         *("in_dim", "out_dim", "in_length", "weight_initializer"),
@@ -71,23 +70,50 @@ def _sequence_shape(section: Section, value: Value) -> tuple[int, int, int]:
 
 
 def _attributes(section: Section, type_: str, steps: int, *, returns: bool) -> dict[str, AttributeValue]:
-    """Raises DocumentError for activations that the operators do not have, and for dropout inside."""
-    if "dropout_rate" in section and section.number("dropout_rate") != 0:
-        section.fail("dropout_rate", "drops states between steps", "Put a dropout layer behind it.")
-    attributes: dict[str, AttributeValue] = {"layout": 1}
-    if type_ == "RNN":
-        word = section.choice("hidden_state_activation", _NONLINEARITIES, "tanh")
-        return {**attributes, "nonlinearity": _NONLINEARITIES[word]}
-    section.choice("hidden_state_activation", ("tanh",), "tanh")
-    section.choice("recurrent_activation", ("sigmoid",), "sigmoid")
-    if type_ == "GRU":
-        return {**attributes, "linear_before_reset": int(section.flag("reset_after", default=True))}
-    if section.flag("bidirectional", default=False):
+    attributes: dict[str, AttributeValue] = {"layout": 1, **_cell_attributes(section, type_)}
+    if type_ == "LSTM" and section.flag("bidirectional", default=False):
         if steps > 1 and not returns:
             what = "takes the last step of both directions, of which the reverse one has seen a single step"
             section.fail("bidirectional", what, "Say return_sequences = true.")
         attributes["direction"] = "bidirectional"
     return attributes
+
+
+def _cell_attributes(section: Section, type_: str) -> dict[str, AttributeValue]:
+    """Raises DocumentError for activations that the operators do not have, and for dropout inside."""
+    if "dropout_rate" in section and section.number("dropout_rate") != 0:
+        section.fail("dropout_rate", "drops states between steps", "Put a dropout layer behind it.")
+    if type_ == "RNN":
+        word = section.choice("hidden_state_activation", _NONLINEARITIES, "tanh")
+        return {"nonlinearity": _NONLINEARITIES[word]}
+    section.choice("hidden_state_activation", ("tanh",), "tanh")
+    section.choice("recurrent_activation", ("sigmoid",), "sigmoid")
+    if type_ == "GRU":
+        return {"linear_before_reset": int(section.flag("reset_after", default=True))}
+    return {}
+
+
+def cell(type_: str, gates: int) -> _Builder:
+    """The builder of a single step: it reads its input and the states before, a layer each."""
+    states = 2 if type_ == "LSTM" else 1
+
+    def build(network: Network, section: Section, inputs: Sequence[Value], _: str) -> Value:
+        if len(inputs) != 1 + states:
+            what = f"names {len(inputs)} layers"
+            section.fail("input_layers", what, f"This type reads its input and {states} state(s).")
+        units = section.integer("unit", least=1)
+        value, *before = inputs
+        if len(value.shape) != 2 or any(state.shape != (value.shape[0], units) for state in before):
+            what = "names layers that are no matrices, or states of another width"
+            section.fail("input_layers", what, f"States are 1:1:{units}.")
+        weights = _weights(network, section, gates * units, (units, value.shape[1]), 1)
+        names = [*(each.name for each in inputs), *weights]
+        attributes = _cell_attributes(section, type_)
+        further = [f"{section.name}.cell"] if states == 2 else []
+        shape = (value.shape[0], units)
+        return network.emit(section, f"{type_}Cell", names, shape, attributes, further=further)
+
+    return build
 
 
 def _weights(

@@ -376,7 +376,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "no optimizer": (MODEL.replace("[Optimizer]\nType = sgd\n", "") + FLAT + DENSE, ("Model", "optimizer")),
     "key of another type": (MODEL + FLAT + DENSE + "filters = 3\n", ("fc", "filters")),
-    "unknown layer type": (MODEL + FLAT + "[b]\nType = lstmcell\n", ("b", "type")),
+    "unknown layer type": (MODEL + FLAT + "[b]\nType = attention\n", ("b", "type")),
     "no layer type": (MODEL + FLAT + "[b]\nUnit = 3\n", ("b", "type")),
     "unknown model type": (MODEL.replace("NeuralNetwork", "knn") + FLAT + DENSE, ("Model", "type")),
     "unknown loss": (MODEL.replace("mse", "hinge") + FLAT + DENSE, ("Model", "loss")),

@@ -20,6 +20,7 @@ FLAT = "[in]\nType = input\nInput_Shape = 1:1:6\n"
 STEPS = "[in]\nType = input\nInput_Shape = 1:5:6\n"
 WORDS = "[in]\nType = input\nInput_Shape = 1:1:7\n"
 DENSE = "[fc]\nType = fully_connected\nUnit = 5\n"
+SECOND = DENSE.replace("[fc]", "[fc2]")
 NORM = "[bn]\nType = batch_normalization\n"
 LSTM = "[rnn]\nType = lstm\nUnit = 3\n"
 EMBEDDING = "[words]\nType = embedding\nin_dim = 9\nout_dim = 4\n"
@@ -156,6 +157,48 @@ def test_both_directions() -> None:
     assert output(load(MODEL, FLAT, LSTM, "bidirectional = true\n"), "rnn.states").shape == (4, 6)
 
 
+def given(name: str, width: int) -> str:
+    return f"[{name}]\nType = input\nInput_Shape = 1:1:{width}\n"
+
+
+def step(type_: str, name: str, *inputs: str) -> str:
+    return f"[{name}]\nType = {type_}\nUnit = 3\ninput_layers = {','.join(inputs)}\n"
+
+
+def test_cells_of_an_lstm_hand_on_both_states() -> None:
+    states = given("h", 3) + given("c", 3)
+    first = step("lstmcell", "a", "x", "h", "c")
+    second = step("lstmcell", "b", "y", "a", "a(1)")
+    graph = load(MODEL, given("x", 6), given("y", 6), states, first, second)
+    found = operations(graph)
+    assert found["a"].inputs == ("x", "h", "c", "a.weight", "a.recurrent", "a.bias")
+    assert found["b"].inputs[:3] == ("y", "a.out", "a.cell")
+    assert graph.operands["a.bias"].shape == (24,)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+@pytest.mark.parametrize(
+    ("type_", "attributes"),
+    [("grucell", {"linear_before_reset": 1}), ("rnncell", {"nonlinearity": "Tanh"})],
+)
+def test_cells_with_one_state(type_: str, attributes: dict[str, Any]) -> None:
+    graph = load(MODEL, given("x", 6), given("h", 3), step(type_, "a", "x", "h"), "Activation = relu\n")
+    assert operations(graph)["a"].attributes == attributes
+    assert output(graph, "a.activation").shape == (4, 3)
+
+
+def test_branches_have_as_many_outputs_as_asked_for() -> None:
+    more = SECOND + "input_layers = out(1)\n[s]\nType = addition\ninput_layers = fc3, fc2\n"
+    third = DENSE.replace("[fc]", "[fc3]") + "input_layers = out(0)\n"
+    graph = load(MODEL, FLAT, DENSE, "[out]\nType = multiout\n", third, more)
+    assert operations(graph)["fc2"].inputs[0] == operations(graph)["fc3"].inputs[0] == "fc.out"
+
+
+def test_a_layer_may_be_called_like_an_output() -> None:
+    graph = load(MODEL, FLAT, DENSE.replace("[fc]", "[fc(1)]"), SECOND, "input_layers = fc(1)\n")
+    assert operations(graph)["fc2"].inputs[0] == "fc(1).out"
+
+
 def test_words_become_vectors() -> None:
     graph = load(MODEL, WORDS, EMBEDDING, "[f]\nType = flatten\n", DENSE)
     assert graph.operands["in"].dtype is DType.INT32
@@ -189,8 +232,6 @@ def test_layers_that_are_not_trained_need_no_norm() -> None:
 
 
 # ---------------------------------------------------------------------------------------- refusals
-
-SECOND = DENSE.replace("[fc]", "[fc2]")
 
 #: Sections -> where the mistake is.
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -229,6 +270,24 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "embedding of images": (STEPS + EMBEDDING, ("words", "input_layers")),
     "other length": (WORDS + EMBEDDING + "in_length = 3\n", ("words", "in_length")),
     "no words": (WORDS + EMBEDDING.replace("9", "0"), ("words", "in_dim")),
+    "cell without states": (FLAT + step("lstmcell", "a", "in"), ("a", "input_layers")),
+    "states of another width": (
+        given("x", 6) + given("h", 4) + step("grucell", "a", "x", "h"),
+        ("a", "input_layers"),
+    ),
+    "cell of a sequence": (
+        STEPS + given("h", 3) + step("rnncell", "a", "in", "h"),
+        ("a", "input_layers"),
+    ),
+    "third output of a cell": (
+        given("x", 6)
+        + given("h", 3)
+        + given("c", 3)
+        + step("lstmcell", "a", "x", "h", "c")
+        + SECOND
+        + "input_layers = a(2)\n",
+        ("fc2", "input_layers"),
+    ),
     "shared weights": (STEPS + LSTM + "shared_from = other\n", ("rnn", "shared_from")),
 }
 
