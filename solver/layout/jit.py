@@ -11,6 +11,7 @@ Import this module only where compiled code is about to run: it costs a seventh 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,15 +27,20 @@ from numba.core.caching import (
 
 __all__ = ["compiled", "inlined"]
 
+_IMPORTED = re.compile(rb"^from solver\.layout\.(\w+) import", re.MULTILINE)
+
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @cache
 def _stamp() -> str:
-    """Changes whenever any compiled source does."""
-    sources = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    used = (text for text in sources if b"solver.layout.jit" in text or b"numba.njit" in text)
-    return hashlib.sha256(b"\0".join(used)).hexdigest()
+    """Changes whenever any compiled source does, or one that it takes constants from."""
+    here = Path(__file__)
+    sources = {path.stem: path.read_bytes() for path in sorted(here.parent.glob("*.py"))}
+    imports = {name: {found.decode() for found in _IMPORTED.findall(text)} for name, text in sources.items()}
+    users = {name for name, found in imports.items() if here.stem in found}
+    used = users.union({here.stem}, *(imports[name] for name in users))
+    return hashlib.sha256(b"\0".join(sources[name] for name in sorted(used))).hexdigest()
 
 
 class _Stamped:
