@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -166,6 +167,7 @@ def figures() -> str:
 
 def measure(console: Console, cases: tuple[Case, ...]) -> str:
     """Measure and print; the table as Markdown."""
+    busy = os.getloadavg()[0]
     there = [case for case in cases if case.many or DATA.exists()]
     if len(there) < len(cases):
         console.print("layout: the public instances are not there")
@@ -180,7 +182,7 @@ def measure(console: Console, cases: tuple[Case, ...]) -> str:
     notes = [*_growth(measured), *_cancelling()]
     for note in notes:
         console.print(note, markup=False, highlight=False)
-    return _markdown(rows, notes)
+    return _markdown(rows, notes, busy)
 
 
 def _measured(case: Case) -> Measured:
@@ -307,8 +309,9 @@ def _cancelled(problem: Problem, solver: str) -> float:
     return max(0.0, time.perf_counter() - at)
 
 
-def _markdown(rows: list[tuple[str, ...]], notes: list[str]) -> str:
+def _markdown(rows: list[tuple[str, ...]], notes: list[str], busy: float) -> str:
     """The table, its machine and its commit."""
     lines = [" | ".join(HEADINGS), " | ".join(["---"] * len(HEADINGS)), *(" | ".join(row) for row in rows)]
     table = "\n".join(f"| {line} |" for line in lines)
-    return f"Measured on {machine()}; commit {commit()}.\n\n{table}\n\n```\n" + "\n".join(notes) + "\n```\n"
+    where = f"Measured on {machine()}; commit {commit()}; load average before: {busy:.1f}."
+    return f"{where}\n\n{table}\n\n```\n" + "\n".join(notes) + "\n```\n"
