@@ -175,7 +175,7 @@ class OneOperation:
                 np.testing.assert_allclose(found[i], expected[i], rtol=tolerance, atol=tolerance)
 
 
-def allocated(step: Callable[[], None]) -> int:
+def allocated(step: Callable[[], object]) -> int:
     """Bytes that one call of `step` holds at its peak beyond what was there, after a call to warm up."""
     step()
     tracemalloc.start()

@@ -15,10 +15,11 @@ from examples.gallery import GALLERY, Example, mobilenet_v2_bn, resnet, transfer
 from examples.gallery.__main__ import main
 from examples.gallery.data import shape_batches
 from solver.errors import PlanError
-from solver.executor import validate
+from solver.executor import synthetic_batch, validate
 from solver.graph import Role
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.one_operation import allocated
 
 #: Examples that take too long for a test, thinner and on smaller images; the benchmark trains them whole.
 LARGE: dict[str, Callable[[int], Model]] = {
@@ -66,6 +67,13 @@ def test_all_options_together_change_no_bit(name: str) -> None:
     made = plan(graph, PlanOptions(in_place=True, rewrite=True, workers=2, update="end"))
     assert made.arena_bytes == made.lower_bound
     assert validate(graph, made, steps=2).identical
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_a_step_allocates_next_to_nothing(name: str) -> None:
+    model = LARGE[name](4) if name in LARGE else GALLERY[name].model()
+    trainer, batch = model.trainer(), synthetic_batch(model.graph, 0, 1)
+    assert allocated(lambda: trainer.step(batch)) < 64 * 1024
 
 
 @pytest.mark.parametrize("name", [name for name in GALLERY if name not in LARGE])
