@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.resnet50 import resnet50
-from solver.executor import Trainer, synthetic_batch, validate
+from solver.executor import validate
 from solver.graph import Graph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.plan.report import report
-from tests.benchmarks.measure import Spread, repeated, timed
+from tests.benchmarks.measure import Spread, in_new_process, repeated
 
 _MIB = 2**20
 
@@ -27,7 +27,7 @@ _REPORTED = {16: (4961, 3105), 32: (10113, 6517)}
 
 
 def run(console: Console) -> None:
-    """Print all tables. Takes minutes: a step at full size is 200 thousand million multiplications."""
+    """Print all tables. Takes a minute: a step at full size is 200 thousand million multiplications."""
     console.print(_singa())
     graph = resnet50(16).graph
     console.print(_planning(graph))
@@ -72,30 +72,45 @@ def _identical() -> Table:
     return table
 
 
-def _training(graph: Graph, steps: int = 2) -> Table:
-    title = "Batch 16, 3 x 224 x 224: training steps in the arena"
-    table = Table("in place", "arena MiB", "losses", "finite", "seconds a step", title=title)
+#: In a process of its own: the threads of BLAS wait for each other, and where the cores are shared one
+#: thread is an order of magnitude faster than two.
+_STEPS = """
+import json, os, resource, sys, time
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+from examples.resnet50 import resnet50
+from solver.executor import Trainer, synthetic_batch
+from solver.pipeline import plan
+from solver.plan import PlanOptions
+graph = resnet50(16).graph
+trainer = Trainer(graph, plan(graph, PlanOptions(in_place=sys.argv[1] == "yes")))
+losses, seconds, processor = [], [], []
+for step in range(3):
+    batch = synthetic_batch(graph, 0, step)
+    started, used = time.perf_counter(), time.process_time()
+    losses.append(trainer.step(batch))
+    seconds.append(time.perf_counter() - started)
+    processor.append(time.process_time() - used)
+rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"losses": losses, "seconds": seconds, "processor": processor, "rss": rss}))
+"""
+
+
+def _training(graph: Graph) -> Table:
+    title = "Batch 16, 3 x 224 x 224: training steps in the arena, one thread of BLAS"
+    table = Table("in place", "arena MiB", "peak RSS MiB", "losses", "finite", "a step", "processor time",
+                  title=title)  # fmt: skip
     for name, options in _MODES.items():
-        made = plan(graph, options)
-        losses, seconds = _steps(graph, made, steps)
+        found = in_new_process(_STEPS, name)
         table.add_row(
             name,
-            f"{made.arena_bytes / _MIB:,.0f}",
-            ", ".join(f"{loss:.6f}" for loss in losses),
-            str(all(map(math.isfinite, losses))),
-            str(seconds),
+            f"{plan(graph, options).arena_bytes / _MIB:,.0f}",
+            f"{found['rss'] / _MIB:,.0f}",
+            ", ".join(f"{loss:.6f}" for loss in found["losses"]),
+            str(all(map(math.isfinite, found["losses"]))),
+            str(Spread.of(found["seconds"])),
+            str(Spread.of(found["processor"])),
         )
     return table
-
-
-def _steps(graph: Graph, made: Plan, count: int) -> tuple[list[float], Spread]:
-    """Losses and seconds of `count` steps; the arena is gone afterwards."""
-    trainer, losses = Trainer(graph, made), list[float]()
-
-    def step() -> None:
-        losses.append(trainer.step(synthetic_batch(graph, 0, len(losses))))
-
-    return losses, Spread.of([timed(step) for _ in range(count)])
 
 
 def _singa() -> Table:
