@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from solver.graph import DType, Graph, Initializer, Operation, Role
+from solver.graph.ops import FAMILIES
+from solver.rewrite.surroundings import RANDOM
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, only, same_training, types
 
@@ -106,3 +110,14 @@ def _with_states(s: Sketch, h: str, v: str) -> tuple[str, str]:
 def test_they_stay_as_they_are(make: Callable[[Sketch, str, str], tuple[str, str]]) -> None:
     graph = twice(make)
     assert everywhere(graph, RULE).graph is graph
+
+
+def test_all_that_draws_random_numbers_is_known() -> None:
+    """Kernels that ask for the number of the iteration give something else each time."""
+    drawing = {
+        name
+        for family, names in FAMILIES.items()
+        for name in names
+        if ".iteration" in inspect.getsource(importlib.import_module(f"solver.executor.kernels.{family}"))
+    }
+    assert drawing == RANDOM
