@@ -18,6 +18,7 @@ from tests.support.one_operation import OneOperation
 
 SIZES = st.integers(1, 7)
 SEEDS = st.integers(0, 2**32 - 1)
+BUDGETS = st.sampled_from([1, 200, 2**21])
 
 
 def numbers(seed: int, shape: tuple[int, ...]) -> Array:
@@ -47,11 +48,11 @@ def resizes(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any], list[int]
     return shape, attributes, [draw(st.integers(1, 12)) for _ in shape]
 
 
-@given(resizes(), SEEDS)
-def test_resize(case: tuple[tuple[int, ...], dict[str, Any], list[int]], seed: int) -> None:
+@given(resizes(), SEEDS, BUDGETS)
+def test_resize(case: tuple[tuple[int, ...], dict[str, Any], list[int]], seed: int, budget: int) -> None:
     shape, attributes, sizes = case
     values = [numbers(seed, shape), None, None, np.array(sizes)]
-    operation = OneOperation("Resize", values, **attributes)
+    operation = OneOperation("Resize", values, scratch_budget=budget, **attributes)
     assert operation.types[0].shape == tuple(sizes)
     assert_adjoint(operation, seed)
 
@@ -99,7 +100,7 @@ def transposed(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], dict[
     return x, (groups * channels, filters, *kernel), attributes
 
 
-@given(transposed(), SEEDS, st.sampled_from([1, 200, 2**21]))
+@given(transposed(), SEEDS, BUDGETS)
 def test_transposed_convolution(
     case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], seed: int, budget: int
 ) -> None:

@@ -32,6 +32,10 @@ class Table:
         columns = [None if np.all(weights == 1) else weights[:, None] for weights in self.weights]
         return list(zip(self.index, columns, strict=True))
 
+    def part(self, outputs: slice) -> Table:
+        """The table of some of the outputs."""
+        return Table(self.index[:, outputs], self.weights[:, outputs], self.size)
+
     def transposed(self) -> Table:
         """The table that takes derivatives of the outputs to those of the inputs."""
         weights, count = self.weights.T.reshape(-1), self.index.shape[1]

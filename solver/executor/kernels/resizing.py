@@ -36,20 +36,32 @@ def _prepare(call: Call, source: Array, target: Array, *, backward: bool) -> Ste
     steps: list[Step] = []
     for start in range(0, plan.examples, plan.step):
         block = slice(start, start + plan.step)
-        chain = _chain(call, plan, inputs[block], outputs[block])
-        for axis, table, (before, after) in zip(plan.axes, tables, chain, strict=True):
-            steps += _pass(table, _matrices(before, axis.axis + 1), _matrices(after, axis.axis + 1), call)
+        for rows in _row_blocks(plan):
+            parts = [tables[0].part(rows), *tables[1:]]
+            chain = _chain(call, plan, inputs[block], outputs[block, rows])
+            for axis, table, (before, after) in zip(plan.axes, parts, chain, strict=True):
+                depth = axis.axis + 1
+                steps += _pass(table, _matrices(before, depth), _matrices(after, depth), call)
     return with_small_buffers(run_all(steps))
+
+
+def _row_blocks(plan: Passes) -> Iterator[slice]:
+    """Rows of the first pass's result that go through the others together."""
+    if not plan.rows:
+        yield slice(None)
+        return
+    for start in range(0, plan.shapes[1][0], plan.rows):
+        yield slice(start, start + plan.rows)
 
 
 def _chain(call: Call, plan: Passes, first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
     """(what each pass reads, what it writes) of a block."""
     before = first
-    for number, shape in enumerate(plan.shapes[1:], 1):
+    for number in range(1, len(plan.shapes)):
         after = last
         if number < len(plan.axes):
             memory = call.scratch["between" if number % 2 else "beside"]
-            after = staging(memory, (len(first), *shape))
+            after = staging(memory, plan.behind(number, *last.shape[:2]))
         yield before, after
         before = after
 

@@ -69,9 +69,11 @@ def _by_sizes(node: Node, axes: Sequence[int]) -> list[ResizedAxis]:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The order of the axes, each pass a step from one shape to the next, over blocks of `outer` examples.
+    """The order of the axes, each pass a step from one shape to the next, over blocks of examples.
 
-    Axes that shrink come first and those that grow last, so that what stands between is small.
+    Axes that shrink come first and those that grow last, so that what stands between is small. Where that
+    exceeds the scratch budget for a single example, the outermost axis comes first, and some `rows` of its
+    result go through the other passes at a time.
     """
 
     axes: tuple[ResizedAxis, ...]
@@ -81,34 +83,54 @@ class Passes:
     examples: int
     #: Examples at a time.
     step: int
+    #: Rows at a time; 0 where examples are treated whole.
+    rows: int
+
+    def behind(self, number: int, examples: int, rows: int) -> tuple[int, ...]:
+        """Shape of what stands behind pass `number`, from 1, for so many examples and rows of them."""
+        shape = self.shapes[number]
+        return (examples, rows, *shape[1:]) if self.rows else (examples, *shape)
 
     @property
     def between(self) -> int:
         """Elements of the largest block that stands between two passes; none for one axis."""
-        return self.step * max((math.prod(shape) for shape in self.shapes[1:-1]), default=0)
+        inner = range(1, len(self.axes))
+        return max((math.prod(self.behind(n, self.step, self.rows)) for n in inner), default=0)
 
     @property
     def tap(self) -> int:
-        """Elements of what one tap contributes at a time."""
+        """Elements of what one tap contributes at a time: a row at least."""
         rows = [math.prod(shape[a.axis + 1 :]) for a, shape in zip(self.axes, self.shapes[1:], strict=True)]
         return max([BLOCK_ELEMENTS, *rows])
 
 
 def passes(node: Node, *, backward: bool) -> Passes:
     """Passes over X, or, transposed, over dY; axes are counted within an example."""
-    axes = resized_axes(node)
-    shape = node.input(0).shape
+    axes, shape = resized_axes(node), node.input(0).shape
     first = min((a.axis for a in axes), default=len(shape))
     inner = [ResizedAxis(a.axis - first, a.size, a.out, a.scale) for a in axes]
     inner.sort(key=lambda a: a.out / a.size, reverse=backward)
-    current = list((node.outputs[0] if backward else node.input(0)).shape[first:])
-    shapes = [tuple(current)]
-    for axis in inner:
+    start = (node.outputs[0] if backward else node.input(0)).shape[first:]
+    shapes, rows = _shapes(inner, start, backward=backward), 0
+    room = node.scratch_budget // node.input(0).dtype.itemsize // max(1, min(2, len(axes) - 1))
+    if max(map(math.prod, shapes[1:-1]), default=0) > room:
+        inner.sort(key=lambda a: a.axis != 0)
+        shapes = _shapes(inner, start, backward=backward)
+        rows = max(1, room // max(math.prod(each[1:]) for each in shapes[1:-1]))
+        rows = rows if rows < shapes[1][0] else 0
+    examples = math.prod(shape[:first])
+    step = 1 if rows else max(1, BLOCK_ELEMENTS // max(map(math.prod, shapes)))
+    return Passes(tuple(inner), shapes, examples, min(examples, step), rows)
+
+
+def _shapes(
+    axes: Sequence[ResizedAxis], start: tuple[int, ...], *, backward: bool
+) -> tuple[tuple[int, ...], ...]:
+    shapes, current = [start], list(start)
+    for axis in axes:
         current[axis.axis] = axis.size if backward else axis.out
         shapes.append(tuple(current))
-    examples = math.prod(shape[:first])
-    largest = max(math.prod(each) for each in shapes)
-    return Passes(tuple(inner), tuple(shapes), examples, min(examples, max(1, BLOCK_ELEMENTS // largest)))
+    return tuple(shapes)
 
 
 class _Resize(OperationType):

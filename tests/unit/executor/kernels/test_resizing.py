@@ -118,6 +118,20 @@ def test_blocks(x: tuple[int, ...], sizes: tuple[int, ...], mode: str) -> None:
     assert product_of_both == pytest.approx(np.sum(dy * expected), rel=1e-9)
 
 
+@pytest.mark.parametrize(("x", "sizes"), [((2, 6, 5, 3), (2, 9, 8, 3)), ((1, 6, 8, 9), (1, 9, 4, 12))])
+@pytest.mark.parametrize("budget", [1, 500, 2000])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_small_budget_cuts_examples_into_rows(
+    x: tuple[int, ...], sizes: tuple[int, ...], budget: int, mode: str
+) -> None:
+    given = [normal(*x), None, None, np.array(sizes)]
+    whole = OneOperation("Resize", given, mode=mode)
+    parts = OneOperation("Resize", given, scratch_budget=budget, mode=mode)
+    np.testing.assert_allclose(parts.forward(), whole.forward(), rtol=1e-12, atol=1e-13)
+    dy = normal(*sizes)
+    np.testing.assert_allclose(parts.backward(dy, 0)[0], whole.backward(dy, 0)[0], rtol=1e-12, atol=1e-13)
+
+
 def test_coordinates_by_hand() -> None:
     """Two elements become four: each lies a quarter beside one, three quarters from the other."""
     found = sized(np.array([0.0, 1.0]), (4,), mode="linear").forward()

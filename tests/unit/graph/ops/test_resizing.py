@@ -12,7 +12,7 @@ from solver.graph import Initializer, Operand, Operation, Role
 from solver.graph.nodes import resolve
 from solver.graph.ops import lookup
 from solver.graph.ops._shared import BLOCK_ELEMENTS
-from solver.graph.ops.base import Node
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
 from solver.graph.ops.resizing import passes, resized_axes
 from solver.graph.types import DType, TensorType
 from tests.support.one_node import Input, needs_of, node_of, output_of
@@ -127,3 +127,15 @@ def test_scratch_is_a_block() -> None:
     assert sizes == {"between": 2 * 56 * 112, "tap": BLOCK_ELEMENTS}
     single = needs_of("Resize", [(2, 3, 8), None, None, [2, 3, 4]], (0,))[2]
     assert [request.name for request in single.scratch] == ["tap"]
+
+
+def test_large_examples_are_cut_into_rows() -> None:
+    """What stands between two passes stays within the budget; at least one row of it is there."""
+    node = node_of("Resize", [(2, 256, 256, 64), None, None, [2, 512, 512, 64]])
+    for backward in (False, True):
+        plan = passes(node, backward=backward)
+        assert plan.axes[0].axis == 0
+        assert (plan.step, plan.rows) == (1, 32 if not backward else 16)
+        assert 4 * plan.between <= DEFAULT_SCRATCH_BUDGET
+    wide = node_of("Resize", [(1, 2, 4, 200_000), None, None, [1, 4, 8, 200_000]])
+    assert passes(wide, backward=False).rows == 1
