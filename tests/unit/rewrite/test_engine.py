@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ from solver.rewrite import RULES, Agreement, Footprint, Replacement, engine, rep
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block, random_rewritable
 from tests.support.rewriting import everywhere, footprint, same_training, types, weight
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def row(layers: int = 8) -> Graph:
@@ -182,3 +185,12 @@ def test_a_part_of_a_record_is_an_equivalent_graph_all_the_same() -> None:
     graph = replay(BLOCK, RECORD[:3], KernelArithmetic())
     assert len(graph.operations) == len(BLOCK.operations) - 3
     same_training(BLOCK, graph)
+
+
+def test_the_table_of_rules_says_what_the_rules_say() -> None:
+    section = (ROOT / "solver/README.md").read_text().split("## Rewriting")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert [row[0].strip("| `") for row in rows] == [rule.name for rule in RULES]
+    for row, rule in zip(rows, RULES, strict=True):
+        assert (row[4].strip(" |") == "same bits") == (rule.gradient is Agreement.BITWISE)
+        assert (row[3] == "same bits") == (rule.value is Agreement.BITWISE)
