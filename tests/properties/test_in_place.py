@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from solver.executor import validate
 from solver.graph import Graph, Initializer
+from solver.layout import Lifespan
 from solver.pipeline import plan
-from solver.plan import Plan, PlanOptions, verify
+from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
 from tests.support.graphs import Sketch
 
 #: Of the same shape as their operand; half of them read their input in the backward step.
@@ -104,6 +106,42 @@ def graphs(draw: st.DrawFn) -> Graph:
     for _ in range(draw(st.integers(1, 8))):
         growing.step()
     return growing.graph()
+
+
+@given(graphs(), st.data())
+def test_a_read_of_what_was_overwritten_is_always_found(graph: Graph, data: st.DataObject) -> None:
+    """Any operand that lost its bytes, read again by any later step, and given the lifespan to do so."""
+    made = plan(graph, PlanOptions(in_place=True))
+    assume(lost := list(_overwritten(made)))
+    buffer, operand, at = data.draw(st.sampled_from(lost))
+    later = data.draw(st.integers(at + 1, len(made.steps) - 1)) if at + 1 < len(made.steps) else at
+    assume(later > at)
+    found = verify(_with_read(made, buffer, operand, later))
+    assert ("in-place", (buffer.id,)) in {(v.rule, v.buffers) for v in found}
+
+
+def _overwritten(made: Plan) -> Iterator[tuple[PlannedBuffer, str, int]]:
+    """(buffer, tenant, step that overwrites it)."""
+    defined = {name: t for t, step in reversed([*enumerate(made.steps)]) for name in step.defs}
+    for _, buffer in made.buffers():
+        for tenant in buffer.tenants[1:]:
+            if not tenant.view and tenant.source is not None:
+                yield buffer, tenant.source, defined[tenant.id]
+
+
+def _with_read(made: Plan, buffer: PlannedBuffer, operand: str, at: int) -> Plan:
+    """The plan in which the step at `at` reads `operand` besides; lifespans are made to fit."""
+    end = max(buffer.lifespan.end, at + 1)
+    tenants = tuple(
+        replace(t, lifespan=Lifespan(t.lifespan.start, end)) if t.id == operand else t for t in buffer.tenants
+    )
+    changed = replace(buffer, lifespan=Lifespan(buffer.lifespan.start, end), tenants=tenants)
+    arena = made.arenas[0]
+    buffers = tuple(changed if b is buffer else b for b in arena.buffers)
+    steps = tuple(
+        replace(step, uses=(*step.uses, operand)) if t == at else step for t, step in enumerate(made.steps)
+    )
+    return replace(made, steps=steps, arenas=(replace(arena, buffers=buffers),))
 
 
 def _tenants(made: Plan) -> int:
