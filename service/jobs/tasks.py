@@ -15,6 +15,7 @@ from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline, placement
 from solver.errors import ArenaplanError, CapacityError, DocumentError
 from solver.layout import Problem as Buffers
+from solver.layout import load_compiled
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
@@ -239,9 +240,10 @@ _SLOW_IMPORTS: Final = ("ortools.sat.python.cp_model",)
 
 
 def warm() -> None:
-    """Spend idle time on imports that not every request needs."""
+    """Spend idle time on imports, and on compiled code, that not every request needs."""
     for name in _SLOW_IMPORTS:
         importlib.import_module(name)
+    load_compiled()
 
 
 TASKS: Final[Mapping[str, Task]] = {

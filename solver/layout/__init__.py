@@ -1,4 +1,21 @@
-"""Buffers in, offsets out: `solve` is the one door, the rest are its types and tools."""
+"""Buffers in, offsets out: `solve` is the one door, the rest are its types and tools.
+
+In reading order:
+
+    problem, options, outcome             what is asked and answered
+    check, load, columns, sweep           is it a layout, how small can one be; share no code with solvers
+    instance, reduce                      sections of time; what is decided before any search
+    greedy, skyline, index*, large        placing in an order: plain, and at scale with an index of free space
+    windows                               repair of large layouts
+    skyline_survey, _kernel, _parts,      the compiled search: the picture, depth first, decomposition,
+      _table, _board                        memory of what was refuted, arrays
+    priorities, decider, ladder           orders; one question to two seeds; many questions to the optimum
+    skyline_search, branch_and_bound      the same search in Python
+    search, cp_sat, baselines             local search, CP-SAT, the planners of other systems
+    portfolio, door                       what is tried in which order; the way in
+    jit, plain, compile, ready            compiled code on disk, and what happens without
+    certificate, placed                   a layout with its proof, as a document holds it
+"""
 
 from solver.layout.certificate import Certificate
 from solver.layout.check import Violation, check_problem, find_violations
@@ -18,6 +35,7 @@ from solver.layout.problem import (
     Proof,
     Status,
 )
+from solver.layout.ready import load_compiled
 
 __all__ = [
     "MAX_BYTES",
@@ -42,6 +60,7 @@ __all__ = [
     "check_problem",
     "find_violations",
     "live_at",
+    "load_compiled",
     "max_load",
     "solve",
 ]

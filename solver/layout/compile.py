@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from solver.layout.decider import compiled_search
-from solver.layout.index import kernel
+from solver.layout.ready import load_compiled
 
 __all__ = ["main"]
 
@@ -14,8 +13,7 @@ __all__ = ["main"]
 def main() -> int:
     """Fills the cache of compiled code; 1 where nothing can be compiled (the log says why)."""
     began = time.perf_counter()
-    missing = [load for load in (compiled_search, kernel) if load() is None]
-    if missing:
+    if not load_compiled():
         return 1
     sys.stdout.write(f"The layout search is compiled ({time.perf_counter() - began:.1f} s).\n")
     return 0

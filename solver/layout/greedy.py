@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.index import COMPILED_FROM, Walk, kernel
+from solver.layout.index import COMPILED_FROM, LOADED_FROM, Walk, kernel
 from solver.layout.instance import FREE, Instance, Integers, layout_of
 from solver.layout.large import LARGE, race
 from solver.layout.load import max_load
@@ -33,6 +33,7 @@ __all__ = [
     "greedy_portfolio",
     "orders",
     "place",
+    "place_once",
     "place_until",
 ]
 
@@ -109,6 +110,13 @@ def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES)
     """Offsets from placing in this order, or None as soon as one would end beyond `limit`."""
     offsets, placed = place_until(instance, order, fit, limit)
     return offsets if placed == len(order) else None
+
+
+def place_once(instance: Instance, order: Integers) -> Integers:
+    """The offsets of first fit by `place`; compiled code is loaded only where this one pass is worth it."""
+    if kernel.loaded or len(instance) >= LOADED_FROM:
+        return place_until(instance, order, first_fit)[0]
+    return _place_until(instance, order, first_fit, MAX_BYTES)[0]
 
 
 def place_until(

@@ -14,10 +14,12 @@ import numpy as np
 from solver.layout.instance import FREE, Instance, Integers
 from solver.layout.plain import UNCOMPILED, warn_uncompiled
 
-__all__ = ["COMPILED_FROM", "Walk", "kernel"]
+__all__ = ["COMPILED_FROM", "LOADED_FROM", "Walk", "kernel"]
 
-#: Buffers from which the index beats a handful of NumPy calls for each, loading included.
+#: Buffers from which the index beats a handful of NumPy calls for each; and from which a single pass does
+#: even if the index has to be loaded first.
 COMPILED_FROM: Final = 256
+LOADED_FROM: Final = 3000
 
 _CHUNKS: Final = 64
 _GAP: Final = 16
@@ -37,6 +39,11 @@ class _Kernel:
                 self._asked = True
                 self._module = self._load()
             return self._module
+
+    @property
+    def loaded(self) -> bool:
+        """Whether asking costs nothing any more."""
+        return self._asked
 
     @staticmethod
     def _load() -> ModuleType | None:

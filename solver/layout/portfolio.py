@@ -23,7 +23,7 @@ import numpy as np
 from solver.layout.branch_and_bound import climb
 from solver.layout.cp_sat import refine
 from solver.layout.decider import Watch, compiled_search
-from solver.layout.greedy import first_fit, greedy_portfolio, place
+from solver.layout.greedy import greedy_portfolio, place_once
 from solver.layout.instance import Instance, layout_of
 from solver.layout.ladder import Ladder
 from solver.layout.load import max_load
@@ -134,8 +134,7 @@ class Portfolio:
 def _first_layout(instance: Instance) -> Layout:
     """First fit by size, to have something; for many training steps it is the optimum."""
     order = np.lexsort((instance.start - instance.end, -instance.size))
-    offsets = place(instance, order, first_fit)
-    assert offsets is not None  # no limit was set
+    offsets = place_once(instance, order)
     return layout_of(instance, offsets)
 
 

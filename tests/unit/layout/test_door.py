@@ -59,6 +59,7 @@ def test_public_names() -> None:
         "check_problem",
         "find_violations",
         "live_at",
+        "load_compiled",
         "max_load",
         "solve",
     ]

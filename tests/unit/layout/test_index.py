@@ -10,7 +10,7 @@ import pytest
 
 from solver.layout import Buffer, Lifespan, Problem, find_violations
 from solver.layout import index as index_module
-from solver.layout.greedy import Fit, _place_until, best_fit, first_fit, place_until
+from solver.layout.greedy import Fit, _place_until, best_fit, first_fit, place_once, place_until
 from solver.layout.index import COMPILED_FROM, Walk, kernel
 from solver.layout.instance import FREE, Instance, layout_of
 from solver.layout.problem import MAX_BYTES
@@ -130,3 +130,19 @@ def test_without_compiled_code_numpy_places(
     expected = place_until(instance, order, first_fit)[0].tolist()
     monkeypatch.setattr("solver.layout.greedy.kernel", fresh)
     assert place_until(instance, order, first_fit)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_one_pass_is_the_same_with_and_without_compiled_code(
+    monkeypatch: pytest.MonkeyPatch, loaded: bool
+) -> None:
+    instance = Instance.of(training_shaped(3, buffers=700))
+    order = np.argsort(-instance.size, kind="stable")
+    expected = place_until(instance, order, first_fit)[0]
+    assert kernel.loaded
+    fresh = index_module._Kernel()
+    if loaded:
+        assert fresh() is not None
+    monkeypatch.setattr("solver.layout.greedy.kernel", fresh)
+    assert (place_once(instance, order) == expected).all()
+    assert fresh.loaded is loaded
