@@ -28,7 +28,8 @@ def unrolled(
             found.append(operations[i])
             continue
         try:
-            for operation in SEQUENCES[operations[i].type].unroll(resolve(operations[i], typed), limit):
+            node = resolve(operations[i], typed)
+            for operation in SEQUENCES[node.operation.type].unroll(node, limit - len(found)):
                 _add(operation, typed, taken, operations[i].outputs)
                 found.append(operation)
         except GraphError as error:

@@ -97,7 +97,7 @@ class RecurrentSequence(Signature):
         if sizes.steps * sizes.directions > limit:
             raise TooManyOperationsError(
                 f"Operation {node.operation.id!r} ({self.name}) takes {sizes.steps} steps in time; at most"
-                f" {limit} operations are allowed.",
+                f" {limit} more operations are allowed.",
                 remedy="Cut the sequences, or raise the limit where the planner is configured.",
             )
         own = {key: node.attributes[key] for key in self.own}

@@ -162,6 +162,17 @@ def test_too_many_steps() -> None:
     assert caught.value.path == ("operations", 0)
 
 
+def test_many_sequences_share_one_limit() -> None:
+    """A request cannot ask for more work by asking often."""
+    s = sketch("", "last", steps=60)
+    for k in range(9):
+        s.operations.append(Operation(f"more{k}", "RNN", ("x", "w", "r"), ("", f"aside{k}")))
+    common: dict[str, Any] = {"loss": "loss", "optimizer": OptimizerSpec("SGD", {"learning_rate": 0.1})}
+    with pytest.raises(TooManyOperationsError, match=r"'more1' .* at most 17 more operations") as caught:
+        build_graph("g", s.operands, s.operations, **common, max_operations=140)
+    assert caught.value.path == ("operations", 3)
+
+
 def test_what_the_cells_refuse_is_told_of_the_sequence() -> None:
     with pytest.raises(ShapeMismatchError, match=r"expected W \[1 H, 3\]") as caught:
         sketch("", "last", weights=(H, D + 1)).graph()
