@@ -52,8 +52,12 @@ class Surroundings:
         return frozenset(op.id for op in self.graph.operations)
 
     @cached_property
-    def alive(self) -> frozenset[str]:
-        """Operations that the loss, an output or a state depends on."""
+    def dead(self) -> tuple[str, ...]:
+        """Operations that neither the loss nor an output nor a state depends on, in order."""
+        alive = self._alive()
+        return tuple(op.id for op in self.graph.operations if op.id not in alive)
+
+    def _alive(self) -> frozenset[str]:
         pending = [op for op in self.graph.operations if self._is_root(op)]
         found = {op.id for op in pending}
         while pending:
@@ -100,17 +104,19 @@ class Surroundings:
         """Whether its outputs are all that it does: it updates no state."""
         return not lookup(operation.type).updates(self.nodes[operation.id])
 
-    def constant(self, name: str) -> Array | None:
-        """The value of a constant; none of what is no constant, or a large one that is not spelt out.
+    def is_constant(self, name: str) -> bool:
+        """Whether an operand is a constant, and not a large one that is not spelt out.
 
         A parameter is none, even one that is never trained: checkpoints restore it.
         """
         operand = self.graph.operands[name]
         if operand.role is not Role.CONSTANT or operand.initializer is None:
-            return None
-        if operand.initializer.data is None and operand.type.nbytes > LARGEST_SPELT_OUT:
-            return None
-        return self.arithmetic.value(operand)
+            return False
+        return operand.initializer.data is not None or operand.type.nbytes <= LARGEST_SPELT_OUT
+
+    def constant(self, name: str) -> Array | None:
+        """The value of a constant."""
+        return self.arithmetic.value(self.graph.operands[name]) if self.is_constant(name) else None
 
     def new_operation(self, stem: str) -> str:
         """A name that no operation has."""

@@ -34,9 +34,9 @@ class FoldConstants(Rule):
             return None
         if any(name in around.kept for name in operation.outputs):
             return None
-        given = [around.constant(name) if name else None for name in operation.inputs]
-        if any(value is None and name for name, value in zip(operation.inputs, given, strict=True)):
+        if not all(map(around.is_constant, filter(None, operation.inputs))):
             return None
+        given = [around.constant(name) if name else None for name in operation.inputs]
         node = around.nodes[operation.id]
         size = sum(value.nbytes for value in given if value is not None)
         if sum(type_.nbytes for type_ in node.outputs) > size + _GROWTH:

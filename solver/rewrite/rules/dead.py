@@ -23,7 +23,4 @@ class DropDeadCode(Rule):
     gradient: ClassVar[Agreement] = Agreement.BITWISE
 
     def edit(self, around: Surroundings, operation: Operation) -> Edit | None:
-        if operation.id in around.alive:
-            return None
-        dead = tuple(op.id for op in around.graph.operations if op.id not in around.alive)
-        return Edit(dead) if operation.id == dead[-1] else None
+        return Edit(around.dead) if around.dead and operation.id == around.dead[-1] else None
