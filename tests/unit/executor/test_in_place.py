@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_arenas, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of
-from solver.graph import DType, Graph
+from solver.graph import DType, Graph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, verify
 from solver.schedule import in_place
@@ -41,6 +43,19 @@ def test_training_in_place_is_bit_identical(name: str, workers: int) -> None:
     report = validate(graph, made, steps=4)
     assert report.identical
     assert len({step.loss for step in report.steps}) > 1
+
+
+@pytest.mark.parametrize("name", ["residual", "batch-normalised"])
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_clipping_and_micro_batches(name: str, accumulate: int, clip: float | None) -> None:
+    """Gradients that wait for the norm, or carry over, are in nobody's way."""
+    rules = TrainingRules(clip_global_norm=clip, accumulate=accumulate, loss_scale=64.0)
+    graph = replace(GRAPHS[name], training=rules)
+    made = plan(graph, IN_PLACE)
+    assert validate(graph, made, steps=4).identical
+    assert made.lower_bound <= plan(graph).lower_bound
+    assert not verify(plan(graph, PlanOptions(target="singa", in_place=True)))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
