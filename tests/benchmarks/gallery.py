@@ -20,8 +20,8 @@ from tests.benchmarks.steps import arena_step, fresh_bytes, own_memory_step
 #: Seconds of steps to compare for each example, within limits: short steps need many pairs.
 SECONDS, FEWEST, MOST = 4.0, 11, 401
 
-#: The example that PyTorch runs beside.
-BESIDE_PYTORCH = "transformer"
+#: Steps whose losses are shown beside PyTorch's.
+FIRST = 3
 
 
 def run(console: Console) -> None:
@@ -36,7 +36,7 @@ def run(console: Console) -> None:
         gc.collect()
     console.print(plans)
     console.print(steps)
-    console.print(_beside_pytorch(GALLERY[BESIDE_PYTORCH]))
+    console.print(_beside_pytorch())
 
 
 def _bytes_table() -> Table:
@@ -82,14 +82,17 @@ def _pairs(step: Callable[[], object]) -> int:
     return max(FEWEST, min(MOST, int(SECONDS / timed(step))))
 
 
-def _beside_pytorch(example: Example) -> Table:
-    table = Table("example", "step in the arena", "PyTorch eager", "ratio", title="Beside PyTorch")
-    graph = example.model().graph
-    eager = eager_step(graph, synthetic_batch(graph, 0, 1))
-    if eager is None:
-        table.add_row(example.name, "-", "not installed", "-")
-        return table
-    inside = arena_step(graph, example.model().plan())
-    own, theirs, ratio = paired(inside, eager, _pairs(inside))
-    table.add_row(example.name, str(own), str(theirs), f"{ratio:.2f}")
+def _beside_pytorch() -> Table:
+    """Steps of both, and the first losses as each of them has them."""
+    headings = ("example", "step in the arena", "PyTorch eager", "ratio", "first losses here", "in PyTorch")
+    table = Table(*headings, title="Examples beside PyTorch")
+    for example in GALLERY.values():
+        graph = example.model().graph
+        eager = eager_step(graph, synthetic_batch(graph, 0, 1))
+        if eager is None:
+            return Table("PyTorch is not installed", title="Examples beside PyTorch")
+        inside = arena_step(graph, example.model().plan())
+        ours, theirs = ([f"{step():.6g}" for _ in range(FIRST)] for step in (inside, eager))
+        own, other, ratio = paired(inside, eager, _pairs(inside))
+        table.add_row(example.name, str(own), str(other), f"{ratio:.2f}", " ".join(ours), " ".join(theirs))
     return table
