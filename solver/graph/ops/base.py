@@ -158,8 +158,6 @@ class Signature(ABC):
     fuses_activation: ClassVar[bool] = False
     #: True for operators whose output is a loss to be minimised.
     is_loss: ClassVar[bool] = False
-    #: What of `saved` the forward kernel does without where no backward step reads it.
-    optional_saved: ClassVar[frozenset[str]] = frozenset()
     #: Inputs that must be constants known when the graph is built.
     constant_inputs: ClassVar[frozenset[int]] = frozenset()
 
@@ -207,6 +205,9 @@ class Signature(ABC):
 
 class OperationType(Signature):
     """One operator. Subclasses are stateless and registered in `solver.graph.ops`."""
+
+    #: What of `saved` the forward kernel does without where no backward step reads it.
+    optional_saved: ClassVar[frozenset[str]] = frozenset()
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         """Scratch of the forward step; lives for that step only."""
