@@ -12,11 +12,12 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_arenas, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of
-from solver.graph import DType, Graph, TrainingRules
+from solver.graph import DType, Graph, Initializer, TrainingRules
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, verify
 from solver.schedule import in_place
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
+from tests.support.one_operation import allocated
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 IN_PLACE = PlanOptions(in_place=True)
@@ -105,6 +106,23 @@ def test_a_plan_in_place_does_not_pass_for_one_that_is_not() -> None:
     forged = Plan(made.graph, made.graph_digest, PlanOptions(), made.steps, (arena,), made.deterministic)
     with pytest.raises(PlanError, match="defines other operands in place"):
         program_of(graph, forged)
+
+
+def test_a_step_in_place_allocates_nothing_of_tensor_size() -> None:
+    """NumPy copies operands that overlap unless they are the same memory, element by element."""
+    s = Sketch("large")
+    h = s.op("Gemm", [s.input("x", 1024, 64), s.parameter("w", 64, 64)], "h")
+    ones = Initializer("ones")
+    h = s.op("LayerNormalization", [h, s.parameter("scale", 64, initializer=ones), s.parameter("b", 64)], "n")
+    h = s.op("Softmax", [s.op("Relu", [h], "r")], "p", axis=0)
+    h = s.op("Tanh", [s.op("Sub", [h, s.op("Gemm", ["x", s.parameter("v", 64, 64)], "g")], "d")], "a")
+    h = s.op("Flatten", [s.op("Reshape", [h, s.integers("shape", 1024, 8, 8)], "q")], "f")
+    s.op("MeanSquaredError", [h, s.label("t", 1024, 64)], "loss")
+    graph = s.graph()
+    made = plan(graph, IN_PLACE)
+    assert sum(len(buffer.tenants) for _, buffer in made.buffers()) >= 8
+    trainer, batch = Trainer(graph, made), synthetic_batch(graph, 0, 1)
+    assert allocated(lambda: trainer.step(batch)) < 64 * 1024 < 1024 * 64 * 4
 
 
 def gated() -> Graph:
