@@ -35,7 +35,7 @@ def used(root: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def declared(pyproject: dict[str, Any]) -> set[str]:
-    """The packages that are always there, and those of the extras; a rival for benchmarks is no part of us."""
+    """The packages that are always there, and those of the extras; a rival in benchmarks is no part of us."""
     project = pyproject["project"]
     extras = (texts for name, texts in project["optional-dependencies"].items() if name != "bench")
     texts = [*project["dependencies"], *chain.from_iterable(extras)]

@@ -155,8 +155,10 @@ def run(console: Console) -> None:
 def publish() -> None:
     """Put what `RESULTS` holds into the README, between its two marks."""
     text = README.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, begins, rest = text.partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    if not (begins and ends):
+        raise ValueError(f"{README} has no place for the figures: {BEGIN} {END}")
     README.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
 
 
