@@ -4,7 +4,7 @@ Columns write the windows of a chunk out, so that one matrix product treats them
 seen as [block, group, positions, features] times [group, features, filters]; the memory order only
 decides which of the last two axes is the dense one, and BLAS takes both:
 
-    NHWC   one block:         columns [positions, taps * channels]
+    NHWC   one block:         columns [positions, taps * channels], of a single channel transposed
     NCHW   a block an example: columns [channels * taps, positions], seen transposed
 
 Pointwise convolutions need no columns: the images are the columns.
@@ -53,6 +53,10 @@ def _column_matrices(columns: Array, window: Spatial, part: Part, groups: int) -
         matrices = memory.reshape(part.examples, groups, depth * window.taps, -1).swapaxes(-1, -2)
         order = (0, *range(3 + rank, 3 + 2 * rank), *range(3, 3 + rank), 1, 2)
         return matrices, memory.transpose(order)
+    if window.channels == 1:  # taps innermost would be copied a few elements at a time
+        memory = staging(columns, (*taps, part.examples, *outputs))
+        matrices = memory.reshape(1, 1, window.taps, -1).swapaxes(-1, -2)
+        return matrices, memory.transpose(*range(rank, 2 * rank + 1), *range(rank))[..., None, None]
     memory = staging(columns, (groups, part.examples, *outputs, *taps, depth))
     matrices = memory.reshape(1, groups, part.examples * part.rows * window.row, -1)
     return matrices, np.moveaxis(memory, 0, -2)
