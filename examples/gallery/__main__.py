@@ -1,4 +1,4 @@
-"""The gallery's command: `python -m examples.gallery [NAME...]` plans, proves and trains examples."""
+"""Plans, proves and trains examples of the gallery; lists them where none is named."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from examples.builder import Model
 from examples.gallery import GALLERY, WINDOW, Example
+from examples.models import render
 from solver.errors import ArenaplanError
 from solver.plan import Plan
 
@@ -23,10 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 when every example learnt bit-identically, 1 otherwise, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m examples.gallery", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(GALLERY))
-    names = parser.parse_args(arguments).names
+    parser.add_argument("--document", action="store_true", help="print graph documents instead")
+    asked = parser.parse_args(arguments)
+    names = asked.names
     for name in names:
         if name not in GALLERY:
             parser.error(f"there is no example {name!r}; choose from {', '.join(GALLERY)}")
+    if asked.document and names:
+        sys.stdout.writelines(render(GALLERY[name].model().document) for name in names)
+        return 0
     console = Console()
     if not names:
         console.print(_listing())

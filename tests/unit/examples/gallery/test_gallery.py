@@ -14,6 +14,7 @@ from examples.builder import Model
 from examples.gallery import GALLERY, Example, mobilenet_v2_bn, resnet, transfer
 from examples.gallery.__main__ import main
 from examples.gallery.data import shape_batches
+from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import synthetic_batch, validate
 from solver.graph import Role
@@ -187,6 +188,11 @@ class TestCommand:
         assert "identical to training without shared memory" in printed
         assert ": below 0.3" in printed
         assert "max-load" in printed
+
+    @pytest.mark.parametrize("name", ["transformer", "bias_only", "lstm_classifier"])
+    def test_prints_the_document(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--document", name]) == 0
+        assert load_graph(capsys.readouterr().out.encode()) == GALLERY[name].model().graph
 
     def test_one_that_does_not_learn(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
