@@ -44,6 +44,7 @@ class RulesOfLayout(DocumentModel):
     peel: bool = Field(True, description="Set aside buffers that always fit last.")
     fill: bool = Field(True, description="Fail where a valley cannot be filled.")
     span: bool = Field(True, description="Place at once who exactly spans a valley.")
+    walls: bool = Field(True, description="Try first who leans on a wall of a valley, in part of the runs.")
 
 
 class LayoutOptionFields(DocumentModel):

@@ -20,7 +20,7 @@ import numpy as np
 from solver.layout.instance import Instance, Integers
 from solver.layout.options import Rules, SolveOptions
 from solver.layout.plain import warn_uncompiled
-from solver.layout.priorities import priorities
+from solver.layout.priorities import ORDERS, priorities
 from solver.layout.problem import Deadline
 from solver.layout.skyline_board import (
     ANY_PLATEAU,
@@ -40,6 +40,7 @@ from solver.layout.skyline_board import (
     STOP,
     TABLE,
     UNKNOWN,
+    WALLS,
     WEIGHTS,
     WORK,
     WORK_LIMIT,
@@ -126,7 +127,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
     instance = Instance(zero, one, one, one, one, zero - 1, 1)
     board = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER, _NEVER], np.int64), 0)
     board.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
-    return board, np.zeros((1, 1), np.int64), 1, GROWTH
+    return board, np.zeros((ORDERS, 1), np.int64), 1, GROWTH
 
 
 class Decider:
@@ -145,13 +146,10 @@ class Decider:
         self._signals = np.zeros(3, dtype=np.int64)
         self._kind = kinds(instance)
         shared = self._kind if options.rules.symmetry else np.arange(len(instance))
-        self._ranks = [priorities(instance, shared, s) for s in self._seeds()]
+        self._ranks = priorities(instance, shared)
         self._boards: list[Board | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
-
-    def _seeds(self) -> range:
-        return range(self._options.seed, self._options.seed + SEEDS)
 
     def decide(self, capacity: int, work: int, watch: Watch) -> Decision:
         """At most `work` by each seed. NO only after a search has been exhausted."""
@@ -195,7 +193,7 @@ class Decider:
     def _step(self, board: Board, k: int, answers: list[int]) -> int:
         growth = GROWTH if self._options.rules.restarts else 0.0
         first = max(FIRST_RUN, FIRST_RUN_PER_BUFFER * len(self._instance))
-        answers[k] = self._race(board, self._ranks[k], first, growth)
+        answers[k] = self._race(board, self._ranks, first, growth)
         mine = (int(board.counters[WORK]), k)
         if answers[k] in (YES, NO):
             if self._options.race:
@@ -266,5 +264,6 @@ def _bits(rules: Rules, *, uniform: bool) -> int:
         WEIGHTS: rules.weights,
         FILL: rules.fill,
         SPAN: rules.span and uniform,
+        WALLS: rules.walls,
     }
     return sum(bit for bit, on in chosen.items() if on)

@@ -40,6 +40,7 @@ class Rules:
     solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
     `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
     `fill`: fail where a valley cannot be filled. `span`: place at once who exactly spans a valley.
+    `walls`: in part of the runs, try first who leans on a wall of a valley.
     """
 
     plateaus: bool = True
@@ -52,6 +53,7 @@ class Rules:
     peel: bool = True
     fill: bool = True
     span: bool = True
+    walls: bool = True
 
 
 @dataclass(frozen=True, slots=True)

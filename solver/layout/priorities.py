@@ -1,4 +1,4 @@
-"""Which buffer is tried first: orders that win on different kinds of problems, and noise upon them."""
+"""Which buffer is tried first: orders that win on different kinds of problems."""
 
 from __future__ import annotations
 
@@ -10,31 +10,13 @@ from solver.layout.instance import Instance, Integers
 
 __all__ = ["ORDERS", "priorities"]
 
-#: How many orders there are before noise.
+#: How many orders there are.
 ORDERS: Final = 7
 
-#: Noisy copies of all orders; restarts go through them in turn.
-COPIES: Final = 6
 
-#: Standard deviation of the noise, in places, for each buffer.
-NOISE: Final = 0.03
-
-
-def priorities(instance: Instance, kind: Integers, seed: int) -> Integers:
-    """Ranks (lowest first), one row for each order and copy; equal for buffers of one kind.
-
-    The first copy of seed 0 is without noise.
-    """
-    plain = [_ranks(key, tie) for key, tie in _keys(instance)]
-    rng = np.random.default_rng([seed, 0x0F0F])
-    rows = []
-    for copy in range(COPIES):
-        for ranks in plain:
-            noisy = ranks
-            if seed or copy:
-                noisy = _ranks(ranks + rng.normal(0, NOISE * len(ranks), len(ranks)), ranks)
-            rows.append(_shared(noisy, kind))
-    return np.stack(rows)
+def priorities(instance: Instance, kind: Integers) -> Integers:
+    """Ranks (lowest first), one row for each order; equal for buffers of one kind."""
+    return np.stack([_shared(_ranks(key, tie), kind) for key, tie in _keys(instance)])
 
 
 def _keys(instance: Instance) -> list[tuple[np.ndarray, np.ndarray]]:

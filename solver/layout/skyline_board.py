@@ -30,12 +30,14 @@ SKY: Final = 1 << 61
 TRAIL_PER_FRAME: Final = 8
 #: No part, no buffer.
 NONE: Final = -1
+#: Less than any preference.
+UNTRIED: Final = -SKY
 
 # Fields of a part: sections [FIRST, LAST), buffers items[LOW:HIGH], frames left if it fails, next part.
 FIRST, LAST, LOW, HIGH, PARENT, NEXT = range(6)
 PART_FIELDS: Final = 6
 # Fields of a frame; the first five are those of its part. LEFT and RIGHT are the plateau branched on,
-# TRIED the rank last placed there, ONLY the one buffer to try, GAP where the gap ends; NONE: no more.
+# TRIED the preference last placed there, ONLY the one buffer to try, GAP where the gap ends; NONE: no more.
 LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST = range(5, 15)
 FRAME_FIELDS: Final = 15
 
@@ -43,8 +45,8 @@ FRAME_FIELDS: Final = 15
 # RUNS have been made; with PAUSE set the search comes back after each round of them.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
-    SECTION_RULE, HITS, SEED, RUNS, PAUSE, COUNTERS,
-) = range(16)  # fmt: skip
+    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, COUNTERS,
+) = range(17)  # fmt: skip
 # Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
 STOP, BEST_WORK, BEST_SEED = range(3)
 
@@ -52,7 +54,7 @@ STOP, BEST_WORK, BEST_SEED = range(3)
 NO, YES, UNKNOWN, FULL = range(4)
 
 # Rules, as bits of counters[RULES].
-ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN = (1 << k for k in range(7))
+ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS = (1 << k for k in range(8))
 
 
 class Board(NamedTuple):

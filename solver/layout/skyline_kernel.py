@@ -23,7 +23,6 @@ import numpy as np
 
 from solver.layout.instance import Integers
 from solver.layout.jit import compiled, inlined
-from solver.layout.priorities import ORDERS
 from solver.layout.skyline_board import (
     BEST_SEED,
     BEST_WORK,
@@ -54,7 +53,6 @@ from solver.layout.skyline_board import (
     RULES,
     RUNS,
     SECTION,
-    SECTION_RULE,
     SEED,
     SKY,
     STOP,
@@ -63,11 +61,13 @@ from solver.layout.skyline_board import (
     TRAIL_COUNT,
     TRIED,
     UNKNOWN,
+    UNTRIED,
     WORK,
     WORK_LIMIT,
     YES,
     Board,
 )
+from solver.layout.skyline_choice import ROUND, candidate, prepare
 from solver.layout.skyline_parts import divide, same_part, split
 from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey
 from solver.layout.skyline_table import digest, known, remember
@@ -77,19 +77,13 @@ __all__ = ["race"]
 #: In place of a number of frames: nothing is left of the part; the trail is full.
 SOLVED, NO_ROOM = -1, -2
 
-#: How many ways `skyline_survey.urgency` knows to choose a section.
-SECTION_RULES = 5
-
-#: Runs with the same node limit.
-ROUND = ORDERS * SECTION_RULES
-
 #: A run is never longer than this.
 MOST_NODES = 1e15
 
 
 @compiled
 def race(b: Board, ranks: Integers, first_limit: int, growth: float) -> int:
-    """Runs with growing node limits over all rows of `ranks` and section rules until one answers.
+    """Runs with growing node limits over all rows of `ranks` and ways to choose until one answers.
 
     NO, YES (offsets in `b.offset`), UNKNOWN (out of work, stopped or beaten; or paused, to be called again
     as it is) or FULL (the depth is used
@@ -98,10 +92,7 @@ def race(b: Board, ranks: Integers, first_limit: int, growth: float) -> int:
     c, full = b.counters, 0
     while True:
         k = c[RUNS]
-        row = (k // ROUND * ORDERS + k % ORDERS) % len(ranks)
-        for i in range(len(b.rank)):
-            b.rank[i] = ranks[row, i]
-        c[SECTION_RULE] = k // ORDERS % SECTION_RULES
+        prepare(b, ranks, k)
         limit = first_limit * growth ** (k // ROUND)
         c[LIMIT] = c[NODES] + np.int64(min(limit, MOST_NODES)) if growth >= 1 else SKY
         answer = run(b)
@@ -209,7 +200,7 @@ def push(b: Board, part: int, section: int, gap: int, only: int) -> int:
     b.frames[frame, SECTION] = section
     b.frames[frame, FLOOR] = b.floor[section]
     b.frames[frame, GAP] = gap
-    b.frames[frame, TRIED] = NONE
+    b.frames[frame, TRIED] = UNTRIED
     b.frames[frame, ONLY] = only
     b.frames[frame, PARTS] = c[PART_COUNT]
     b.frames[frame, TRAIL] = c[TRAIL_COUNT]
@@ -281,27 +272,6 @@ def branch(b: Board, frame: int) -> bool:
     raise_floor(b, f[frame, SECTION], gap)
     same_part(b, frame, low, high)
     return True
-
-
-@inlined
-def candidate(b: Board, frame: int) -> int:
-    """The buffer of the lowest rank not yet tried that may stand at the section; moves TRIED on."""
-    f = b.frames
-    only, tried, floor = f[frame, ONLY], f[frame, TRIED], f[frame, FLOOR]
-    best, lowest = NONE, SKY
-    if only != NONE:
-        if tried == NONE and floor + b.size[only] <= b.limit[only]:
-            best = only
-    elif tried < SKY:
-        section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
-        for k in range(f[frame, LOW], f[frame, HIGH]):
-            i = b.items[k]
-            start, end, rank = b.start[i], b.end[i], b.rank[i]
-            inside = left <= start <= section < end <= right and tried < rank < lowest
-            if inside and floor + b.size[i] <= b.limit[i]:
-                best, lowest = i, rank
-    f[frame, TRIED] = lowest
-    return best
 
 
 @inlined

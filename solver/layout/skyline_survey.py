@@ -45,10 +45,13 @@ from solver.layout.skyline_board import (
     Board,
 )
 
-__all__ = ["DEAD", "OPEN", "OVERFLOW", "raise_floor", "survey"]
+__all__ = ["BY_HEIGHT", "BY_SLACK", "BY_WEIGHT", "DEAD", "OPEN", "OVERFLOW", "raise_floor", "survey"]
 
 #: What a look at a valley, or at all of them, found.
 DEAD, FORCED, OPEN, OVERFLOW = range(4)
+
+#: What tells sections with equally few alternatives apart; weights divide their number.
+BY_WEIGHT, BY_SLACK, BY_HEIGHT = range(3)
 
 
 @inlined
@@ -162,7 +165,7 @@ def valley(b: Board, left: int, right: int, shore: int, hurry: bool) -> tuple[in
             raise_floor(b, t, ends)
             state = FORCED
         elif state == OPEN and not hurry:
-            key = urgency(b, t, cover + afford, right - left)
+            key = urgency(b, t, cover + afford)
             if key < best:
                 best, section, gap = key, t, ends if afford else NONE
     single = b.spanning[left]
@@ -172,20 +175,16 @@ def valley(b: Board, left: int, right: int, shore: int, hurry: bool) -> tuple[in
 
 
 @inlined
-def urgency(b: Board, t: int, alternatives: int, width: int) -> float:
+def urgency(b: Board, t: int, alternatives: int) -> float:
     """Lowest first. Rules differ in what they trust; restarts go through all of them."""
     rule, weight, slack = b.counters[SECTION_RULE], b.weight[t], b.slack[t] / b.counters[CAPACITY]
     if not b.counters[RULES] & WEIGHTS:
         weight = 1.0
-    if rule == 0:
+    if rule == BY_WEIGHT:
         return alternatives / weight + 1e-3 * slack
-    if rule == 1:
-        return alternatives + 1e-3 * slack
-    if rule == 2:
-        return width * alternatives / weight
-    if rule == 3:
+    if rule == BY_HEIGHT:
         return alternatives + 1e-3 * (slack + b.floor[t] / b.counters[CAPACITY])
-    return slack + 1e-6 * alternatives
+    return alternatives + 1e-3 * slack
 
 
 @inlined

@@ -1,0 +1,128 @@
+"""Which buffer a choice tries first, and how one run differs from the next.
+
+    lshore |    |__________|     rshore      flush: ends level with a shore that it touches, so that two
+           |    |    i     |__________       plateaus become one
+           |____|__________|                 leans: touches a shore, so that no new valley opens there
+           left            right
+
+Packing by hand one does the same: what fits into a corner goes first, best of all where it levels the
+floor (Burke, Kendall and Whitwell, *A new placement heuristic for the orthogonal stock-cutting problem*,
+2004). Ties go by an order from `priorities`, with noise from the second run on, and runs differ in the
+rule for sections, in the order, and in how much corners count: search times are heavy-tailed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from solver.layout.instance import Integers
+from solver.layout.jit import inlined
+from solver.layout.priorities import ORDERS
+from solver.layout.skyline_board import (
+    FIRST,
+    FLOOR,
+    HIGH,
+    LAST,
+    LEANING,
+    LEFT,
+    LOW,
+    NONE,
+    ONLY,
+    RIGHT,
+    RULES,
+    SECTION,
+    SECTION_RULE,
+    SEED,
+    SKY,
+    TRIED,
+    UNTRIED,
+    WALLS,
+    Board,
+)
+from solver.layout.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
+from solver.layout.skyline_table import mix
+
+__all__ = ["ROUND", "candidate", "prepare"]
+
+#: How much corners count: not at all, as many shores as are touched, or level ones before all.
+PLAIN, LEAN, FLUSH = range(3)
+
+#: Section rule (`skyline_survey.urgency`) and regard for corners, in the order of a round.
+WAYS: Final = (
+    (BY_WEIGHT, PLAIN),
+    (BY_SLACK, PLAIN),
+    (BY_HEIGHT, PLAIN),
+    (BY_HEIGHT, FLUSH),
+    (BY_SLACK, LEAN),
+    (BY_WEIGHT, PLAIN),
+    (BY_SLACK, FLUSH),
+    (BY_WEIGHT, LEAN),
+)
+
+#: Runs with the same node limit.
+ROUND = ORDERS * len(WAYS)
+
+#: More than any rank, and more than two shores.
+SHORE, LEVEL = 1 << 52, 1 << 55
+
+#: Noise reaches so many of 2**20 parts of all places, up and down.
+NOISE = 50_000
+
+
+@inlined
+def prepare(b: Board, ranks: Integers, run: int) -> None:
+    """Sets the ranks and rules of a run, and forgets the weights where the rule for sections changes.
+
+    Weights kept for longer make every run repeat the last one's way. Kinds that were told apart stay so:
+    the old rank breaks ties.
+    """
+    c, n = b.counters, len(b.rank)
+    order, way = run % ORDERS, run // ORDERS % len(WAYS)
+    c[SECTION_RULE], c[LEANING] = WAYS[way]
+    if order == 0:
+        b.weight[:] = 1.0
+    if not c[RULES] & WALLS:
+        c[LEANING] = PLAIN
+    reach = 0 if run < ORDERS and c[SEED] == 0 else NOISE * n
+    for i in range(n):
+        rank = ranks[order, i]
+        word = mix(mix(np.uint64(rank + 1)) + b.zone1[0] + np.uint64(run))
+        noise = np.int64(word >> np.uint64(2)) % (2 * reach + 1) - reach
+        b.rank[i] = ((rank << 20) + noise) // 64 * n + rank
+
+
+@inlined
+def candidate(b: Board, frame: int) -> int:
+    """The most preferred buffer not yet tried that may stand at the section; moves TRIED on."""
+    f = b.frames
+    only, tried, floor = f[frame, ONLY], f[frame, TRIED], f[frame, FLOOR]
+    best, lowest = NONE, SKY
+    if only != NONE:
+        if tried == UNTRIED and floor + b.size[only] <= b.limit[only]:
+            best = only
+    elif tried < SKY:
+        section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
+        before = b.floor[left - 1] if left > f[frame, FIRST] else SKY
+        after = b.floor[right] if right < f[frame, LAST] else SKY
+        for k in range(f[frame, LOW], f[frame, HIGH]):
+            i = b.items[k]
+            start, end, top = b.start[i], b.end[i], floor + b.size[i]
+            if left <= start <= section < end <= right and top <= b.limit[i]:
+                first = preference(b, i, start == left, end == right, top == before, top == after)
+                if tried < first < lowest:
+                    best, lowest = i, first
+    f[frame, TRIED] = lowest
+    return best
+
+
+@inlined
+def preference(b: Board, i: int, leans: bool, hugs: bool, joins: bool, meets: bool) -> int:
+    """Lowest first: level with the left or right shore that it touches, touching one, then by rank."""
+    regard, rank = b.counters[LEANING], int(b.rank[i])
+    if regard != PLAIN:
+        rank -= SHORE * (leans + hugs)
+    if regard == FLUSH:
+        rank -= LEVEL * ((leans and joins) + (hugs and meets))
+    return rank
