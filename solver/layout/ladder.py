@@ -19,6 +19,7 @@ import numpy as np
 from solver.layout.decider import Answer, Decider, Watch
 from solver.layout.greedy import first_fit, place
 from solver.layout.instance import FREE, Instance, Integers, layout_of, round_up
+from solver.layout.large import LARGE
 from solver.layout.problem import Layout
 from solver.layout.reduce import components, peel
 
@@ -34,6 +35,10 @@ BOUND_EFFORT: Final = 4
 
 #: Sets of buffers whose searches are kept for the next question, which bounds memory.
 KEPT: Final = 64
+
+#: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy gaps are small there, and
+#: what the first descents do not close, longer search has not closed either.
+DESCENTS_WHEN_LARGE: Final = 1
 
 #: Stands for no limit.
 ENDLESS: Final = 2**62
@@ -67,7 +72,7 @@ class Ladder:
         # Offsets of some best layout are sums of sizes, so its peak is a multiple of this.
         self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
         self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
-        self._left = ENDLESS if self._options.work is None else self._options.work
+        self._left = ENDLESS if self._options.work is None else self._affordable(self._options.work)
         self._deciders: dict[bytes, Decider] = {}
 
     def knock(self, goal: int = 0) -> Climbed:
@@ -80,6 +85,11 @@ class Ladder:
     def offer(self, layout: Layout) -> None:
         """A layout from elsewhere to start from, if it is better."""
         self._layout = min(self._layout, layout, key=lambda candidate: candidate.peak)
+
+    def _affordable(self, work: int) -> int:
+        """What is spent of a budget of `work`: a descent looks at up to all buffers for each buffer."""
+        many = len(self._instance)
+        return work if many < LARGE else min(work, DESCENTS_WHEN_LARGE * many**2)
 
     @property
     def _first_work(self) -> int:
