@@ -7,8 +7,8 @@ In reading order:
     instance, reduce                      sections of time; what is decided before any search
     greedy, skyline, index*, large        placing in an order: plain, and at scale with an index of free space
     windows                               repair of large layouts
-    skyline_survey, _kernel, _parts,      the compiled search: the picture, depth first, decomposition,
-      _table, _board                        memory of what was refuted, arrays
+    skyline_survey, _choice, _kernel,     the compiled search: the picture, who goes first, depth first,
+      _parts, _table, _board                decomposition, memory of what was refuted, arrays
     priorities, decider, ladder           orders; one question to two seeds; many questions to the optimum
     skyline_search, branch_and_bound      the same search in Python
     search, cp_sat, baselines             local search, CP-SAT, the planners of other systems

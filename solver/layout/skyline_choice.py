@@ -7,7 +7,7 @@
 
 Packing by hand one does the same: what fits into a corner goes first, best of all where it levels the
 floor (Burke, Kendall and Whitwell, *A new placement heuristic for the orthogonal stock-cutting problem*,
-2004). Ties go by an order from `priorities`, with noise from the second run on, and runs differ in the
+2004). Ties go by an order from `priorities`, with noise from the second way on, and runs differ in the
 rule for sections, in the order, and in how much corners count: search times are heavy-tailed.
 """
 
