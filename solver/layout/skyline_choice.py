@@ -53,12 +53,8 @@ PLAIN, LEAN, FLUSH = range(3)
 WAYS: Final = (
     (BY_WEIGHT, PLAIN),
     (BY_SLACK, PLAIN),
-    (BY_HEIGHT, PLAIN),
-    (BY_HEIGHT, FLUSH),
-    (BY_SLACK, LEAN),
-    (BY_WEIGHT, PLAIN),
-    (BY_SLACK, FLUSH),
     (BY_WEIGHT, LEAN),
+    (BY_HEIGHT, FLUSH),
 )
 
 #: Runs with the same node limit.
