@@ -135,6 +135,14 @@ def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
             remedy="Give 16, 32, 64, ...; the target's own is used without one.",
             path=("alignment",),
         )
+    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
+        if number is not None and number < 0:
+            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
+    _check_of_target(options)
+
+
+def _check_of_target(options: PlanOptions) -> None:
+    """What a runtime with an order of its own leaves nobody to choose."""
     if not 1 <= options.workers <= (1 if options.target in _RUNTIMES else MAX_WORKERS):
         raise OptionsError(
             f"Target {options.target!r} cannot be planned for {options.workers} workers.",
@@ -153,9 +161,6 @@ def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
             remedy="Leave it out.",
             path=("rewrite",),
         )
-    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
-        if number is not None and number < 0:
-            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
 
 
 def _check_of_program(options: PlanOptions) -> None:
