@@ -33,6 +33,7 @@ from solver.layout.skyline_board import (
     GAPS,
     NO,
     PAUSE,
+    PRIME,
     RULES,
     RUNS,
     SEED,
@@ -140,13 +141,13 @@ class Decider:
         race = compiled_search()
         if race is None:
             raise RuntimeError("there is no compiled search")
-        self._race, self._instance, self._options = race, instance, options
+        self._order = np.argsort(instance.start, kind="stable")
+        self._race, self._instance, self._options = race, instance.subset(self._order), options
         self._unit = instance.unit
         self._load = int(instance.load().max(initial=0)) // self._unit
         self._signals = np.zeros(3, dtype=np.int64)
-        self._kind = kinds(instance)
-        shared = self._kind if options.rules.symmetry else np.arange(len(instance))
-        self._ranks = priorities(instance, shared)
+        shared = kinds(instance) if options.rules.symmetry else np.arange(len(instance))
+        self._ranks = np.ascontiguousarray(priorities(instance, shared)[:, self._order])
         self._boards: list[Board | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
@@ -187,7 +188,11 @@ class Decider:
         counters[:] = 0
         counters[RUNS] = self._runs.get((capacity, k), 0)
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
-        counters[RULES] = _bits(self._options.rules, uniform=bool((limit == limit[0]).all()))
+        counters[RULES] = _bits(
+            self._options.rules,
+            uniform=bool((limit == limit[0]).all()),
+            hashable=int(limit.max()) < PRIME,
+        )
         return board
 
     def _step(self, board: Board, k: int, answers: list[int]) -> int:
@@ -250,16 +255,21 @@ class Decider:
         for k in range(SEEDS):
             if k != winner:
                 self._boards[k] = None
-        offsets = board.offset * self._unit if answers[winner] == YES else None
-        return Decision(_ANSWERS[answers[winner]], offsets, int(board.counters[WORK]))
+        offsets = np.empty_like(board.offset)
+        offsets[self._order] = board.offset * self._unit
+        found = offsets if answers[winner] == YES else None
+        return Decision(_ANSWERS[answers[winner]], found, int(board.counters[WORK]))
 
 
-def _bits(rules: Rules, *, uniform: bool) -> int:
-    """Rules as the kernel takes them. Span exchanges buffers, so all must end at the same height."""
+def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:
+    """Rules as the kernel takes them. Span exchanges buffers, so all must end at the same height.
+
+    Heights from the prime of the hashes on would not be told apart, so nothing is remembered then.
+    """
     chosen = {
         ANY_PLATEAU: rules.plateaus,
         GAPS: rules.gaps,
-        TABLE: rules.transposition,
+        TABLE: rules.transposition and hashable,
         DECOMPOSE: rules.decomposition,
         WEIGHTS: rules.weights,
         FILL: rules.fill,

@@ -7,6 +7,9 @@ written to a trail and taken back on the way up, so a node costs a few numbers, 
     parts    one per stretch of sections still to solve   (PART_FIELDS numbers)
     trail    one per placement or gap on the path         (2 numbers)
 
+What a look at a plateau has found is kept under its first section while it is `fresh`: until the floor there
+or beside it moves, or a failure makes one of its sections heavier. A node looks at what has changed only.
+
 A path places each buffer at most once, so these grow with the depth, which is n plus the number of
 gaps. When they are full the search answers "out of memory" and the caller may give it more.
 """
@@ -22,10 +25,12 @@ from solver.layout.instance import Instance, Integers
 
 __all__ = ["Board", "allocate"]
 
-Hashes: TypeAlias = npt.NDArray[np.uint64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 #: Higher than any floor.
 SKY: Final = 1 << 61
+#: What hashes are residues of.
+PRIME: Final = (1 << 61) - 1
 #: Gaps are forced many at a time, section by section.
 TRAIL_PER_FRAME: Final = 8
 #: No part, no buffer.
@@ -33,20 +38,21 @@ NONE: Final = -1
 #: Less than any preference.
 UNTRIED: Final = -SKY
 
-# Fields of a part: sections [FIRST, LAST), buffers items[LOW:HIGH], frames left if it fails, next part.
-FIRST, LAST, LOW, HIGH, PARENT, NEXT = range(6)
-PART_FIELDS: Final = 6
-# Fields of a frame; the first five are those of its part. LEFT and RIGHT are the plateau branched on,
+# Fields of a part: sections [FIRST, LAST), COUNT unplaced buffers, its hashes, frames left if it fails, next.
+FIRST, LAST, COUNT, ONE, TWO, PARENT, NEXT = range(7)
+PART_FIELDS: Final = 7
+# Fields of a frame; the first six are those of its part. LEFT and RIGHT are the plateau branched on,
 # TRIED the preference last placed there, ONLY the one buffer to try, GAP where the gap ends; NONE: no more.
-LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST = range(5, 15)
-FRAME_FIELDS: Final = 15
+LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST = range(6, 16)
+FRAME_FIELDS: Final = 16
 
 # Slots of `counters`. WORK is buffers and sections looked at; LIMIT and WORK_LIMIT end a run, a search.
-# RUNS have been made; with PAUSE set the search comes back after each round of them.
+# RUNS have been made; with PAUSE set the search comes back after each round of them. HASH1 and HASH2 are
+# of the part being looked at.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
-    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, COUNTERS,
-) = range(17)  # fmt: skip
+    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, COUNTERS,
+) = range(19)  # fmt: skip
 # Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
 STOP, BEST_WORK, BEST_SEED = range(3)
 
@@ -60,40 +66,44 @@ ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS = (1 << k for k 
 class Board(NamedTuple):
     """Arrays over buffers, over sections, over depth; see the comments for what they hold."""
 
-    # buffers
+    # buffers, by start
     start: Integers
     end: Integers
     size: Integers
     limit: Integers  # the buffer must end at or below this
     rank: Integers  # priority, lowest first; equal for buffers that can take each other's place
-    key1: Hashes
-    key2: Hashes
-    items: Integers  # a permutation; every part owns a range of it
-    place: Integers  # where in `items` each buffer is
+    key1: Integers  # hashes are below PRIME
+    key2: Integers
+    change1: Integers  # of the hash of a part, when the buffer is placed
+    change2: Integers
+    placed: Integers
     offset: Integers
-    scratch: Integers
     # sections (one more than there are, so that "one past the last" is addressable)
+    born: Integers  # the first buffer that starts here or later
     floor: Integers
     slack: Integers  # room that gaps may still take: capacity - floor - what is unplaced there
-    zone1: Hashes
-    zone2: Hashes
+    zone1: Integers
+    zone2: Integers
     crossing: Integers  # unplaced buffers alive both before and after the boundary on the left
     live: Integers  # unplaced buffers
-    weight: npt.NDArray[np.float64]  # grows with every failure here
-    stop: Integers  # one past the plateau of this section
+    weight: Floats  # grows with every failure here
     cover: Integers  # buffers inside the plateau that cover this section
     fill: Integers  # and their total size
     before: Integers  # smallest buffer inside the plateau that ends at or before this section
     after: Integers  # smallest that starts after it
-    spanning: Integers  # where a plateau begins: the largest buffer that lives exactly there
-    label: Integers  # which part a section falls to
+    # plateaus, under their first section
+    fresh: Integers  # whether all of these hold
+    stop: Integers  # one past the plateau
+    key: Floats  # how urgent its most urgent section is; infinite where there is nothing to decide
+    pick: Integers  # that section
+    gap: Integers  # where a gap there would end, or NONE
+    only: Integers  # the one buffer to try there, or NONE
     # depth
     parts: Integers
     frames: Integers
-    states: Hashes  # of frames
     trail: Integers
-    # refuted states: two independent 64-bit hashes each
-    table: Hashes
+    # refuted states: two independent hashes each
+    table: Integers
     counters: Integers
     signals: Integers
 
@@ -101,12 +111,15 @@ class Board(NamedTuple):
 def allocate(
     instance: Instance, unit: int, limit: Integers, table_bits: int, depth: int, signals: Integers, seed: int
 ) -> Board:
-    """Arrays for a search; about ``16 * 2**table_bits + 312 * depth + 250 * n`` bytes."""
+    """Arrays for a search among buffers in the order of their starts.
+
+    They take about ``16 * 2**table_bits + 312 * depth + 260 * n`` bytes.
+    """
     n, width = len(instance), instance.sections + 1
     rng = np.random.default_rng([seed, 0x5EED])
 
-    def hashes(count: int) -> Hashes:
-        return rng.integers(0, 2**64, count, dtype=np.uint64)
+    def hashes(count: int) -> Integers:
+        return rng.integers(0, PRIME, count)
 
     kind = kinds(instance)
     count = int(kind.max(initial=-1)) + 1
@@ -118,27 +131,25 @@ def allocate(
         rank=np.arange(n),
         key1=hashes(count)[kind],
         key2=hashes(count)[kind],
-        items=np.arange(n),
-        place=np.arange(n),
-        offset=np.zeros(n, dtype=np.int64),
-        scratch=np.zeros(n, dtype=np.int64),
+        **{name: np.zeros(n, dtype=np.int64) for name in ("change1", "change2", "placed", "offset")},
+        born=np.searchsorted(instance.start, np.arange(width)),
         **{name: np.zeros(width, dtype=np.int64) for name in _SECTION_ARRAYS},
         zone1=hashes(width),
         zone2=hashes(width),
         weight=np.ones(width),
+        key=np.zeros(width),
         parts=np.zeros((depth + width, PART_FIELDS), dtype=np.int64),
         frames=np.zeros((depth, FRAME_FIELDS), dtype=np.int64),
-        states=np.zeros((depth, 2), dtype=np.uint64),
         trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, 2), dtype=np.int64),
-        table=np.zeros((1 << table_bits, 2), dtype=np.uint64),
+        table=np.zeros((1 << table_bits, 2), dtype=np.int64),
         counters=np.zeros(COUNTERS, dtype=np.int64),
         signals=signals,
     )
 
 
 _SECTION_ARRAYS: Final = (
-    "floor", "slack", "crossing", "live", "stop", "cover", "fill", "before", "after",
-    "spanning", "label",
+    "floor", "slack", "crossing", "live", "cover", "fill", "before", "after",
+    "fresh", "stop", "pick", "gap", "only",
 )  # fmt: skip
 
 

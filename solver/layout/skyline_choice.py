@@ -13,7 +13,7 @@ rule for sections, in the order, and in how much corners count: search times are
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from solver.layout.priorities import ORDERS
 from solver.layout.skyline_board import (
     FIRST,
     FLOOR,
-    HIGH,
     LAST,
     LEANING,
     LEFT,
-    LOW,
     NONE,
     ONLY,
     RIGHT,
@@ -39,10 +37,10 @@ from solver.layout.skyline_board import (
     TRIED,
     UNTRIED,
     WALLS,
+    WORK,
     Board,
 )
 from solver.layout.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
-from solver.layout.skyline_table import mix
 
 __all__ = ["ROUND", "candidate", "prepare"]
 
@@ -68,6 +66,14 @@ NOISE = 50_000
 
 
 @inlined
+def mix(x: Any) -> Any:
+    """Spreads 64 bits over 64 bits, one to one (the finaliser of splitmix64, Steele et al., 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@inlined
 def prepare(b: Board, ranks: Integers, run: int) -> None:
     """Sets the ranks and rules of a run, and forgets the weights where the rule for sections changes.
 
@@ -84,7 +90,7 @@ def prepare(b: Board, ranks: Integers, run: int) -> None:
     reach = 0 if run < ORDERS and c[SEED] == 0 else NOISE * n
     for i in range(n):
         rank = ranks[order, i]
-        word = mix(mix(np.uint64(rank + 1)) + b.zone1[0] + np.uint64(run))
+        word = mix(mix(np.uint64(rank + 1)) + np.uint64(b.zone1[0]) + np.uint64(run))
         noise = np.int64(word >> np.uint64(2)) % (2 * reach + 1) - reach
         b.rank[i] = ((rank << 20) + noise) // 64 * n + rank
 
@@ -102,11 +108,11 @@ def candidate(b: Board, frame: int) -> int:
         section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
         before = b.floor[left - 1] if left > f[frame, FIRST] else SKY
         after = b.floor[right] if right < f[frame, LAST] else SKY
-        for k in range(f[frame, LOW], f[frame, HIGH]):
-            i = b.items[k]
-            start, end, top = b.start[i], b.end[i], floor + b.size[i]
-            if left <= start <= section < end <= right and top <= b.limit[i]:
-                first = preference(b, i, start == left, end == right, top == before, top == after)
+        b.counters[WORK] += b.born[section + 1] - b.born[left]
+        for i in range(b.born[left], b.born[section + 1]):
+            end, top = b.end[i], floor + b.size[i]
+            if b.placed[i] == 0 and section < end <= right and top <= b.limit[i]:
+                first = preference(b, i, b.start[i] == left, end == right, top == before, top == after)
                 if tried < first < lowest:
                     best, lowest = i, first
     f[frame, TRIED] = lowest

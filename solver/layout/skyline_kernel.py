@@ -11,9 +11,9 @@ Where a placement cuts the part in two or more, the pieces share no buffer, so e
 itself; a piece without a solution refutes the choice that made it, whatever its siblings do, and the
 search goes back to that choice at once.
 
-A part that has been refuted is remembered by 128 bits of hash, from two independent sets of keys, over
-what decides its fate: the headroom of its sections and the multiset of its unplaced buffers. With k
-states remembered, the chance that any wrong one was ever taken for refuted is below ``k**2 / 2**128``.
+A part that has been refuted is remembered by two independent hashes over what decides its fate: the
+headroom of its sections and the multiset of its unplaced buffers (`skyline_table`). With k states met, the
+chance that any of them was ever wrongly taken for refuted is below ``k**2 / 2**123``.
 The skyline view follows MiniMalloc (ASPLOS 2023), the weights dom/wdeg (Boussemart et al., 2004).
 """
 
@@ -27,22 +27,24 @@ from solver.layout.skyline_board import (
     BEST_SEED,
     BEST_WORK,
     CAPACITY,
+    COUNT,
     FIRST,
     FLOOR,
     FRAME_COUNT,
     FULL,
     GAP,
+    HASH1,
+    HASH2,
     HEAD,
-    HIGH,
     HITS,
     LAST,
     LEFT,
     LIMIT,
-    LOW,
     NEXT,
     NO,
     NODES,
     NONE,
+    ONE,
     ONLY,
     PARENT,
     PART_COUNT,
@@ -60,6 +62,7 @@ from solver.layout.skyline_board import (
     TRAIL,
     TRAIL_COUNT,
     TRIED,
+    TWO,
     UNKNOWN,
     UNTRIED,
     WORK,
@@ -69,8 +72,8 @@ from solver.layout.skyline_board import (
 )
 from solver.layout.skyline_choice import ROUND, candidate, prepare
 from solver.layout.skyline_parts import divide, same_part, split
-from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey
-from solver.layout.skyline_table import digest, known, remember
+from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey, touch
+from solver.layout.skyline_table import foresee, known, remember
 
 __all__ = ["race"]
 
@@ -137,9 +140,11 @@ def reset(b: Board) -> None:
     """An empty floor, and all buffers as the one part."""
     c, sections = b.counters, len(b.floor) - 1
     for t in range(sections + 1):
-        b.floor[t] = b.live[t] = b.crossing[t] = 0
+        b.floor[t] = b.live[t] = b.crossing[t] = b.fresh[t] = 0
         b.slack[t] = c[CAPACITY]
-    for i in range(len(b.items)):
+    for i in range(len(b.size)):
+        b.placed[i] = 0
+        foresee(b, i)
         for t in range(b.start[i], b.end[i]):
             b.live[t] += 1
             b.slack[t] -= b.size[i]
@@ -147,36 +152,31 @@ def reset(b: Board) -> None:
             b.crossing[t] += 1
     c[FRAME_COUNT] = c[PART_COUNT] = c[TRAIL_COUNT] = 0
     c[HEAD] = NONE
-    split(b, 0, sections, 0, len(b.items), 0, NONE)
+    split(b, 0, sections, 0, NONE)
 
 
 @inlined
 def expand(b: Board, part: int) -> int:
     """Looks at a part: the number of frames to go on from, one more or those of its parent; or SOLVED."""
     p, c = b.parts, b.counters
-    first, last, low, high = p[part, FIRST], p[part, LAST], p[part, LOW], p[part, HIGH]
-    if high - low == 1:
-        return drop(b, part, b.items[low])
-    c[WORK] += last - first + high - low
-    state, section, gap, only = survey(b, first, last, low, high)
+    if p[part, COUNT] == 1:
+        return drop(b, part)
+    c[HASH1], c[HASH2] = p[part, ONE], p[part, TWO]
+    state, left = survey(b, p[part, FIRST], p[part, LAST])
     if state != OPEN:
         return NO_ROOM if state == OVERFLOW else p[part, PARENT]
-    one, two = np.uint64(0), np.uint64(0)
-    if c[RULES] & TABLE:
-        one, two = digest(b, first, last, low, high)
-        if known(b, one, two):
-            c[HITS] += 1
-            return p[part, PARENT]
-    frame = c[FRAME_COUNT]
-    b.states[frame, 0] = one
-    b.states[frame, 1] = two
-    return push(b, part, section, gap, only)
+    if c[RULES] & TABLE and known(b, c[HASH1], c[HASH2]):
+        c[HITS] += 1
+        return p[part, PARENT]
+    return push(b, part, left)
 
 
 @inlined
-def drop(b: Board, part: int, i: int) -> int:
+def drop(b: Board, part: int) -> int:
     """The only buffer of a part goes down as far as it can."""
-    bottom = 0
+    bottom, i = 0, b.born[b.parts[part, FIRST]]
+    while b.placed[i] != 0:
+        i += 1
     for t in range(b.start[i], b.end[i]):
         bottom = max(bottom, b.floor[t])
     if bottom + b.size[i] > b.limit[i]:
@@ -187,21 +187,20 @@ def drop(b: Board, part: int, i: int) -> int:
 
 
 @inlined
-def push(b: Board, part: int, section: int, gap: int, only: int) -> int:
-    """A choice at a section: everything needed to try its alternatives one after the other."""
+def push(b: Board, part: int, left: int) -> int:
+    """A choice on the plateau from `left` on: everything needed to try its alternatives one by one."""
     c, frame = b.counters, b.counters[FRAME_COUNT]
     for field in range(NEXT):
         b.frames[frame, field] = b.parts[part, field]
-    left = section
-    while left > b.parts[part, FIRST] and b.floor[left - 1] == b.floor[section]:
-        left -= 1
+    b.frames[frame, ONE] = c[HASH1]
+    b.frames[frame, TWO] = c[HASH2]
     b.frames[frame, LEFT] = left
-    b.frames[frame, RIGHT] = b.stop[section]
-    b.frames[frame, SECTION] = section
-    b.frames[frame, FLOOR] = b.floor[section]
-    b.frames[frame, GAP] = gap
+    b.frames[frame, RIGHT] = b.stop[left]
+    b.frames[frame, SECTION] = b.pick[left]
+    b.frames[frame, FLOOR] = b.floor[left]
+    b.frames[frame, GAP] = b.gap[left]
     b.frames[frame, TRIED] = UNTRIED
-    b.frames[frame, ONLY] = only
+    b.frames[frame, ONLY] = b.only[left]
     b.frames[frame, PARTS] = c[PART_COUNT]
     b.frames[frame, TRAIL] = c[TRAIL_COUNT]
     b.frames[frame, REST] = b.parts[part, NEXT]
@@ -217,25 +216,28 @@ def advance(b: Board, height: int) -> bool:
         frame = height - 1
         c[FRAME_COUNT] = height
         c[PART_COUNT] = b.frames[frame, PARTS]
-        undo(b, b.frames[frame, TRAIL])
+        undo(b, b.frames[frame, TRAIL], b.frames[frame, FIRST])
         if branch(b, frame):
             return True
         if c[RULES] & TABLE:
-            remember(b, b.states[frame, 0], b.states[frame, 1])
+            remember(b, b.frames[frame, ONE], b.frames[frame, TWO])
         height = b.frames[frame, PARENT]
     return False
 
 
 @inlined
-def undo(b: Board, mark: int) -> None:
-    """Takes back gaps and placements until the trail is `mark` entries long."""
+def undo(b: Board, mark: int, first: int) -> None:
+    """Takes back gaps and placements until the trail is `mark` entries long; none began before `first`."""
     for k in range(b.counters[TRAIL_COUNT] - 1, mark - 1, -1):
         t, old = b.trail[k, 0], b.trail[k, 1]
         if t >= 0:
             b.slack[t] += b.floor[t] - old
             b.floor[t] = old
+            touch(b, first, t, t + 1)
         else:
+            b.placed[NONE - t] = 0
             lift(b, NONE - t, -1)
+            touch(b, first, b.start[NONE - t], b.end[NONE - t])
     b.counters[TRAIL_COUNT] = mark
 
 
@@ -256,12 +258,11 @@ def branch(b: Board, frame: int) -> bool:
     """The next alternative of a choice: the next buffer by rank, then the gap; False when none is left."""
     f, c = b.frames, b.counters
     i = candidate(b, frame)
-    low, high = f[frame, LOW], f[frame, HIGH]
     if i != NONE:
-        k = b.place[i]
-        swap(b, k, high - 1)
+        b.placed[i] = 1
         b.offset[i] = f[frame, FLOOR]
         lift(b, i, 1)
+        touch(b, f[frame, FIRST], b.start[i], b.end[i])
         b.trail[c[TRAIL_COUNT], 0] = NONE - i
         c[TRAIL_COUNT] += 1
         divide(b, frame, i)
@@ -269,14 +270,9 @@ def branch(b: Board, frame: int) -> bool:
     gap, f[frame, GAP] = f[frame, GAP], NONE
     if gap == NONE:
         return False
-    raise_floor(b, f[frame, SECTION], gap)
-    same_part(b, frame, low, high)
+    section = f[frame, SECTION]
+    c[HASH1], c[HASH2] = f[frame, ONE], f[frame, TWO]
+    raise_floor(b, section, gap)
+    touch(b, f[frame, FIRST], section, section + 1)
+    same_part(b, frame, f[frame, COUNT])
     return True
-
-
-@inlined
-def swap(b: Board, k: int, last: int) -> None:
-    """Exchanges two places of the permutation."""
-    i, j = b.items[k], b.items[last]
-    b.items[k], b.items[last] = j, i
-    b.place[i], b.place[j] = last, k

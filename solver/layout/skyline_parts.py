@@ -1,30 +1,34 @@
 """Where a placement cuts a part of the compiled search into pieces, and the agenda of what is left.
 
-    items    | part 0 ------- | part 1 -- | part 2 ... |      every part owns a range of a permutation
-    agenda   HEAD -> 1 -> 0 -> 2                              linked: fewest buffers first
+    sections | part 0 ------- | part 1 -- |   | part 2 ... |      joined by unplaced buffers
+    agenda   HEAD -> 1 -> 0 -> 2                                  linked: fewest buffers first
 
-A range is only permuted within itself, so the part of an earlier choice still owns its own buffers
-when the search comes back to it, in whatever order.
+Buffers are in the order of their starts, so a part is a range of sections and of buffers at once.
 """
 
 from __future__ import annotations
 
 from solver.layout.jit import inlined
 from solver.layout.skyline_board import (
+    COUNT,
     DECOMPOSE,
     FIRST,
+    HASH1,
+    HASH2,
     HEAD,
-    HIGH,
     LAST,
-    LOW,
     NEXT,
     NONE,
+    ONE,
     PARENT,
     PART_COUNT,
     REST,
     RULES,
+    TWO,
+    WORK,
     Board,
 )
+from solver.layout.skyline_table import plus, state
 
 __all__ = ["divide", "same_part", "split"]
 
@@ -32,26 +36,28 @@ __all__ = ["divide", "same_part", "split"]
 @inlined
 def divide(b: Board, frame: int, i: int) -> None:
     """The parts left after buffer i has been placed: it can only have broken what it alone joined."""
-    f = b.frames
-    low, high = f[frame, LOW], f[frame, HIGH] - 1
-    whole = True
-    if b.counters[RULES] & DECOMPOSE:
+    f, c = b.frames, b.counters
+    count, whole = f[frame, COUNT] - 1, True
+    if c[RULES] & DECOMPOSE:
         for t in range(b.start[i] + 1, b.end[i]):
             whole = whole and b.crossing[t] > 0
-    if whole and low < high:
-        same_part(b, frame, low, high)
+    if whole and count > 0:
+        c[HASH1] = plus(f[frame, ONE], b.change1[i])
+        c[HASH2] = plus(f[frame, TWO], b.change2[i])
+        same_part(b, frame, count)
     else:
-        split(b, f[frame, FIRST], f[frame, LAST], low, high, frame + 1, f[frame, REST])
+        split(b, f[frame, FIRST], f[frame, LAST], frame + 1, f[frame, REST])
 
 
 @inlined
-def same_part(b: Board, frame: int, low: int, high: int) -> None:
-    """The part of a choice once more, with what is left in it."""
+def same_part(b: Board, frame: int, count: int) -> None:
+    """The part of a choice once more, with so many buffers left in it, and the hashes of the moment."""
     f, p, part = b.frames, b.parts, b.counters[PART_COUNT]
     p[part, FIRST] = f[frame, FIRST]
     p[part, LAST] = f[frame, LAST]
-    p[part, LOW] = low
-    p[part, HIGH] = high
+    p[part, COUNT] = count
+    p[part, ONE] = b.counters[HASH1]
+    p[part, TWO] = b.counters[HASH2]
     p[part, PARENT] = frame + 1
     p[part, NEXT] = f[frame, REST]
     b.counters[PART_COUNT] = part + 1
@@ -59,35 +65,25 @@ def same_part(b: Board, frame: int, low: int, high: int) -> None:
 
 
 @inlined
-def split(b: Board, first: int, last: int, low: int, high: int, parent: int, rest: int) -> None:
+def split(b: Board, first: int, last: int, parent: int, rest: int) -> None:
     """One part for each stretch of sections that unplaced buffers join; smallest in front of `rest`."""
     p, c = b.parts, b.counters
+    c[WORK] += last - first + b.born[last] - b.born[first]
     base = c[PART_COUNT]
     count = outline_parts(b, first, last, base)
-    for k in range(low, high):
-        b.scratch[k] = b.items[k]
-        p[b.label[b.start[b.items[k]]], HIGH] += 1
-    at = low
-    for q in range(base, base + count):
-        p[q, LOW] = at
-        at += p[q, HIGH]
-        p[q, HIGH] = p[q, LOW]
-    for k in range(low, high):
-        i = b.scratch[k]
-        q = b.label[b.start[i]]
-        b.items[p[q, HIGH]] = i
-        b.place[i] = p[q, HIGH]
-        p[q, HIGH] += 1
     c[PART_COUNT] = base + count
     c[HEAD] = rest
     for q in range(base, base + count):
         p[q, PARENT] = parent
+        # What lay to the left of it does not concern it any more.
+        b.fresh[p[q, FIRST]] = 0
+        p[q, COUNT], p[q, ONE], p[q, TWO] = state(b, p[q, FIRST], p[q, LAST])
         link(b, q, rest)
 
 
 @inlined
 def outline_parts(b: Board, first: int, last: int, base: int) -> int:
-    """Numbers the stretches from `base` on, and labels their sections; how many there are."""
+    """Numbers the stretches from `base` on; how many there are."""
     p, count, joined = b.parts, 0, False
     for t in range(first, last):
         if b.live[t] == 0:
@@ -95,11 +91,9 @@ def outline_parts(b: Board, first: int, last: int, base: int) -> int:
             continue
         if not joined or b.crossing[t] == 0:
             p[base + count, FIRST] = t
-            p[base + count, HIGH] = 0
             count += 1
         joined = True
         p[base + count - 1, LAST] = t + 1
-        b.label[t] = base + count - 1
     return count
 
 
@@ -107,9 +101,8 @@ def outline_parts(b: Board, first: int, last: int, base: int) -> int:
 def link(b: Board, q: int, rest: int) -> None:
     """Into the agenda before `rest`, in the order of the number of buffers: fewest fail soonest."""
     p = b.parts
-    size = p[q, HIGH] - p[q, LOW]
     before, after = NONE, b.counters[HEAD]
-    while after != rest and p[after, HIGH] - p[after, LOW] < size:
+    while after != rest and p[after, COUNT] < p[q, COUNT]:
         before, after = after, p[after, NEXT]
     p[q, NEXT] = after
     if before == NONE:

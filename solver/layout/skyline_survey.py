@@ -42,10 +42,12 @@ from solver.layout.skyline_board import (
     SPAN,
     TRAIL_COUNT,
     WEIGHTS,
+    WORK,
     Board,
 )
+from solver.layout.skyline_table import lower
 
-__all__ = ["BY_HEIGHT", "BY_SLACK", "BY_WEIGHT", "DEAD", "OPEN", "OVERFLOW", "raise_floor", "survey"]
+__all__ = ["BY_HEIGHT", "BY_SLACK", "BY_WEIGHT", "DEAD", "OPEN", "OVERFLOW", "raise_floor", "survey", "touch"]
 
 #: What a look at a valley, or at all of them, found.
 DEAD, FORCED, OPEN, OVERFLOW = range(4)
@@ -55,98 +57,115 @@ BY_WEIGHT, BY_SLACK, BY_HEIGHT = range(3)
 
 
 @inlined
-def survey(b: Board, first: int, last: int, low: int, high: int) -> tuple[int, int, int, int]:
-    """Forces gaps until none is forced, then picks the section of [first, last) to branch on.
+def survey(b: Board, first: int, last: int) -> tuple[int, int]:
+    """Forces gaps until none is forced, then picks the plateau of sections [first, last) to branch on.
 
-    Buffers items[low:high] are unplaced there. Gives (OPEN, section, where its gap ends or NONE, the one
-    buffer to put there or NONE), or DEAD, or OVERFLOW of the trail. O(sections + buffers) for each round
-    of forced gaps.
+    Gives OPEN and where that plateau begins, or DEAD, or OVERFLOW of the trail. O(plateaus), and for each
+    that is not fresh its sections and the buffers that start there.
     """
+    c, every = b.counters, b.counters[RULES] & ANY_PLATEAU
     while True:
-        if b.counters[TRAIL_COUNT] + last - first > len(b.trail):
-            return OVERFLOW, NONE, NONE, NONE
-        outline(b, first, last)
-        tally(b, first, low, high)
-        state, section, gap, only = judge(b, first, last)
-        if state != FORCED:
-            return state, section, gap, only
+        if c[TRAIL_COUNT] + last - first > len(b.trail):
+            return OVERFLOW, NONE
+        best, lowest, chosen, forced, left = np.inf, SKY, NONE, False, first
+        while left < last:
+            if b.fresh[left] == 0:
+                state = look(b, first, last, left)
+                if state == DEAD:
+                    return DEAD, NONE
+                forced = forced or state == FORCED
+            if b.key[left] < best and (every or b.floor[left] < lowest):
+                best, lowest, chosen = b.key[left] if every else np.inf, b.floor[left], left
+            c[WORK] += 1
+            left = b.stop[left]
+        if not forced:
+            return OPEN, chosen
 
 
 @inlined
-def outline(b: Board, first: int, last: int) -> None:
-    """Finds the plateaus, and clears what is counted on them."""
-    right = last
-    for t in range(last - 1, first - 1, -1):
-        if t + 1 < last and b.floor[t] != b.floor[t + 1]:
-            right = t + 1
-        b.stop[t] = right
+def look(b: Board, first: int, last: int, left: int) -> int:
+    """One plateau of sections [first, last), the one from `left` on: DEAD, FORCED or OPEN."""
+    right, floor = left + 1, b.floor[left]
+    while right < last and b.floor[right] == floor:
+        right += 1
+    shore = SKY if left == first else b.floor[left - 1]
+    if right < last:
+        shore = min(shore, b.floor[right])
+    b.stop[left] = right
+    b.key[left] = np.inf
+    b.counters[WORK] += right - left
+    state = OPEN
+    if shore > floor:
+        b.counters[WORK] += b.born[right] - b.born[left]
+        spanning = tally(b, left, right)
+        state, missing = valley(b, left, right, shore)
+        spans = spanning != NONE and (shore == SKY or missing + b.size[spanning] > 0)
+        b.only[left] = NONE
+        if spans and state == OPEN and b.counters[RULES] & SPAN:
+            b.key[left], b.pick[left], b.gap[left], b.only[left] = -1.0, left, NONE, spanning
+    b.fresh[left] = state == OPEN
+    if state == FORCED:
+        for t in range(left, right):
+            b.fresh[t] = 0
+        touch(b, first, left, right)
+    return state
+
+
+@inlined
+def touch(b: Board, first: int, start: int, end: int) -> None:
+    """After the floor has moved over [start, end): the plateaus there and on both sides are not fresh.
+
+    `first` is where their part begins. Proof that no other is concerned: what is known of a plateau depends
+    on its own sections, on who may stand there, and on the heights beside it. Proof that it is enough when
+    moves are taken back: of the moves that concern a plateau as it is in the end, think of the one taken
+    back last. From then on the floor there is as in the end, and the plateau begins at `start`, at `end`, or
+    where the walk to the left of `start` ends.
+    """
+    b.fresh[start] = b.fresh[end] = 0
+    if start > first:
+        t = start - 1
+        while t > first and b.floor[t - 1] == b.floor[t]:
+            t -= 1
+        b.fresh[t] = 0
+
+
+@inlined
+def tally(b: Board, left: int, right: int) -> int:
+    """Counts the buffers inside a plateau, as differences where they start and end; its spanning buffer."""
+    for t in range(left, right):
         b.cover[t] = 0
         b.fill[t] = 0
         b.before[t] = SKY
         b.after[t] = SKY
-        b.spanning[t] = NONE
-
-
-@inlined
-def tally(b: Board, first: int, low: int, high: int) -> None:
-    """Counts the buffers inside plateaus, as differences where they start and end."""
-    for k in range(low, high):
-        i = b.items[k]
+    spanning = NONE
+    for i in range(b.born[left], b.born[right]):
         start, end, size = b.start[i], b.end[i], b.size[i]
-        stop = b.stop[start]
-        if end > stop:
+        if b.placed[i] != 0 or end > right:
             continue
         b.cover[start] += 1
         b.fill[start] += size
-        begins = start == first or b.floor[start - 1] != b.floor[start]
-        if end < stop:
+        if end < right:
             b.cover[end] -= 1
             b.fill[end] -= size
             b.before[end] = min(b.before[end], size)
-        elif begins and (b.spanning[start] == NONE or size > b.size[b.spanning[start]]):
-            b.spanning[start] = i
-        if not begins:
+        elif start == left and (spanning == NONE or size > b.size[spanning]):
+            spanning = i
+        if start > left:
             b.after[start - 1] = min(b.after[start - 1], size)
+    return spanning
 
 
 @inlined
-def judge(b: Board, first: int, last: int) -> tuple[int, int, int, int]:
-    """Looks at every valley: (DEAD, FORCED or OPEN, section, gap, only)."""
-    best, section, gap, only = np.inf, NONE, NONE, NONE
-    forced = False
-    rules = b.counters[RULES]
-    lowest = SKY
-    if not rules & ANY_PLATEAU:
-        for t in range(first, last):
-            lowest = min(lowest, b.floor[t])
-    left = first
-    while left < last:
-        right, floor = b.stop[left], b.floor[left]
-        shore = SKY if left == first else b.floor[left - 1]
-        if right < last:
-            shore = min(shore, b.floor[right])
-        if shore > floor and floor <= lowest:
-            state, key, here, ends, single = valley(b, left, right, shore, forced)
-            if state == DEAD:
-                return DEAD, NONE, NONE, NONE
-            forced = forced or state == FORCED
-            if key < best:
-                best, section, gap, only = key, here, ends, single
-            if not rules & ANY_PLATEAU:
-                lowest = NONE
-        left = right
-    return FORCED if forced else OPEN, section, gap, only
+def valley(b: Board, left: int, right: int, shore: int) -> tuple[int, int]:
+    """A plateau lower than its neighbours: its verdict, and what its fullest section could lose.
 
-
-@inlined
-def valley(b: Board, left: int, right: int, shore: int, hurry: bool) -> tuple[int, float, int, int, int]:
-    """One plateau: its verdict, and its best section with key, end of gap and only buffer."""
+    Where it is OPEN, its most urgent section is what to branch on.
+    """
     run = SKY
     for t in range(right - 1, left - 1, -1):
         run = min(run, b.after[t])
         b.after[t] = run
-    best, section, gap = np.inf, NONE, NONE
-    floor, rules = b.floor[left], b.counters[RULES]
+    best, floor, rules = np.inf, b.floor[left], b.counters[RULES]
     run, cover, fill, missing, state = SKY, 0, 0, -SKY, OPEN
     for t in range(left, right):
         run = min(run, b.before[t])
@@ -160,18 +179,18 @@ def valley(b: Board, left: int, right: int, shore: int, hurry: bool) -> tuple[in
         afford = ends < SKY and ends - floor <= b.slack[t]
         if (cover == 0 and not afford) or (rules & FILL and missing > 0):
             b.weight[t] += 1
-            return DEAD, best, section, gap, NONE
+            return DEAD, missing
         if cover == 0 and rules & GAPS:
             raise_floor(b, t, ends)
             state = FORCED
-        elif state == OPEN and not hurry:
+        elif state == OPEN:
             key = urgency(b, t, cover + afford)
             if key < best:
-                best, section, gap = key, t, ends if afford else NONE
-    single = b.spanning[left]
-    if rules & SPAN and state == OPEN and single != NONE and (shore == SKY or missing + b.size[single] > 0):
-        return OPEN, -1.0, left, NONE, single
-    return state, best, section, gap, NONE
+                best = key
+                b.pick[left] = t
+                b.gap[left] = ends if afford else NONE
+    b.key[left] = best if state == OPEN else np.inf
+    return state, missing
 
 
 @inlined
@@ -195,4 +214,5 @@ def raise_floor(b: Board, t: int, height: int) -> None:
     b.trail[k, 1] = b.floor[t]
     b.counters[TRAIL_COUNT] = k + 1
     b.slack[t] -= height - b.floor[t]
+    lower(b, t, height - b.floor[t])
     b.floor[t] = height

@@ -1,51 +1,96 @@
-"""What has been refuted, remembered by 127 bits of hash.
+"""What has been refuted, remembered by two hashes of 61 bits.
 
 The fate of a part depends on the headroom (capacity - floor) of its sections and on the multiset of
 its unplaced buffers, and on nothing else; so what is learnt holds for every later run, and at every
-capacity of the same remainder by the unit. Each set of keys gives 64 bits, by a sum over sections and
-buffers of well-mixed words; the sets are drawn independently. A lookup among k entries takes a wrong
-one with a probability of about ``k / 2**127``.
+capacity of the same remainder by the unit. A hash is a sum modulo the prime 2**61 - 1::
+
+    headroom of each section x a random number of the section  +  a random number of each buffer's kind
+
+For any two different states the numbers drawn at the start make it agree with a chance of 1 / prime, and
+both hashes with a chance of ``2**-122`` (Carter and Wegman, *Universal classes of hash functions*, 1979).
+As the sum is linear, a placement changes it by a number known in advance, and a gap by one product.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import Final
 
 from solver.layout.jit import inlined
-from solver.layout.skyline_board import CAPACITY, Board
+from solver.layout.skyline_board import CAPACITY, HASH1, HASH2, PRIME, Board
 
-__all__ = ["digest", "known", "remember"]
+__all__ = ["foresee", "known", "lower", "plus", "remember", "state"]
 
+#: Set in every hash that is kept: an empty place is zero.
+TAKEN: Final = 1 << 62
 
-@inlined
-def mix(x: Any) -> Any:
-    """Spreads 64 bits over 64 bits, one to one (the finaliser of splitmix64, Steele et al., 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+_HALF: Final = (1 << 31) - 1
+_REST: Final = (1 << 30) - 1
 
 
 @inlined
-def digest(b: Board, first: int, last: int, low: int, high: int) -> tuple[Any, Any]:
-    """The hash of a part as it stands; never zero, which marks an empty place."""
-    one, two = np.uint64(0), np.uint64(0)
-    capacity = b.counters[CAPACITY]
+def fold(x: int) -> int:
+    """The same residue, below ``2**61 + 4``."""
+    return (x & PRIME) + (x >> 61)
+
+
+@inlined
+def plus(x: int, y: int) -> int:
+    """The sum of two residues."""
+    total = x + y
+    return total - PRIME if total >= PRIME else total
+
+
+@inlined
+def times(x: int, y: int) -> int:
+    """The product of a number below ``2**62`` and a residue.
+
+    With ``x = a * 2**31 + b`` and ``y = c * 2**31 + d`` it is ``2 * ac + (ad + bc) * 2**31 + bd``, as
+    ``2**62 = 2``; the middle is cut at 30 bits, so that its upper part comes round as ``2**61 = 1``. No sum
+    reaches ``2**63``.
+    """
+    a, b, c, d = x >> 31, x & _HALF, y >> 31, y & _HALF
+    middle = a * d + b * c
+    total = fold(2 * (a * c)) + fold(b * d) + (middle >> 30) + ((middle & _REST) << 31)
+    total = fold(total)
+    return total - PRIME if total >= PRIME else total
+
+
+@inlined
+def foresee(b: Board, i: int) -> None:
+    """How the hash of a part changes when buffer i is placed: headroom goes, and so does the buffer."""
+    one, two = 0, 0
+    for t in range(b.start[i], b.end[i]):
+        one, two = plus(one, b.zone1[t]), plus(two, b.zone2[t])
+    b.change1[i] = PRIME - plus(times(b.size[i], one), b.key1[i])
+    b.change2[i] = PRIME - plus(times(b.size[i], two), b.key2[i])
+
+
+@inlined
+def state(b: Board, first: int, last: int) -> tuple[int, int, int]:
+    """How many buffers are unplaced in a part, and its two hashes."""
+    count, one, two = 0, 0, 0
     for t in range(first, last):
-        room = np.uint64(capacity - b.floor[t])
-        one += mix(b.zone1[t] + room * np.uint64(0x9E3779B97F4A7C15))
-        two += mix(b.zone2[t] ^ room * np.uint64(0xD1342543DE82EF95))
-    for k in range(low, high):
-        one += b.key1[b.items[k]]
-        two += b.key2[b.items[k]]
-    return one | np.uint64(1), two
+        room = b.counters[CAPACITY] - b.floor[t]
+        one, two = plus(one, times(room, b.zone1[t])), plus(two, times(room, b.zone2[t]))
+    for i in range(b.born[first], b.born[last]):
+        if b.placed[i] == 0:
+            count += 1
+            one, two = plus(one, b.key1[i]), plus(two, b.key2[i])
+    return count, one, two
 
 
 @inlined
-def known(b: Board, one: Any, two: Any) -> bool:
+def lower(b: Board, t: int, height: int) -> None:
+    """The hashes of the part being looked at, after a gap of this height at section t."""
+    c = b.counters
+    c[HASH1] = plus(c[HASH1], PRIME - times(height, b.zone1[t]))
+    c[HASH2] = plus(c[HASH2], PRIME - times(height, b.zone2[t]))
+
+
+@inlined
+def known(b: Board, one: int, two: int) -> bool:
     """Whether this state is among the refuted."""
-    slot = np.int64(two & np.uint64(len(b.table) - 1))
+    slot, one = two & (len(b.table) - 1), one | TAKEN
     near = slot ^ 1
     return (b.table[slot, 0] == one and b.table[slot, 1] == two) or (
         b.table[near, 0] == one and b.table[near, 1] == two
@@ -53,10 +98,10 @@ def known(b: Board, one: Any, two: Any) -> bool:
 
 
 @inlined
-def remember(b: Board, one: Any, two: Any) -> None:
+def remember(b: Board, one: int, two: int) -> None:
     """Keeps a refuted state; where both of its places are taken, one of the two makes room."""
-    slot = np.int64(two & np.uint64(len(b.table) - 1))
-    if b.table[slot, 0] != 0 and (b.table[slot ^ 1, 0] == 0 or one & np.uint64(2)):
+    slot = two & (len(b.table) - 1)
+    if b.table[slot, 0] != 0 and (b.table[slot ^ 1, 0] == 0 or one & 1):
         slot ^= 1
-    b.table[slot, 0] = one
+    b.table[slot, 0] = one | TAKEN
     b.table[slot, 1] = two
