@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from solver.layout.crowd import peak_load_seen
 from solver.layout.index import COMPILED_FROM, LOADED_FROM, Walk, kernel
 from solver.layout.instance import FREE, Instance, Integers, layout_of
 from solver.layout.large import LARGE, race
@@ -177,8 +178,8 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
         "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width),
         "area": lambda: _sorted(-area, -size),
         "lifetime": lambda: _sorted(-width, -size),
-        "crowd-size": lambda: _sorted(-_peak_load_seen(instance), -size),
-        "crowd-area": lambda: _sorted(-_peak_load_seen(instance), -area),
+        "crowd-size": lambda: _sorted(-peak_load_seen(instance), -size),
+        "crowd-area": lambda: _sorted(-peak_load_seen(instance), -area),
         "degree": lambda: _sorted(-instance.degree(), -size),
         "start-size": lambda: _sorted(instance.start, -size),
         "start-lifetime": lambda: _sorted(instance.start, -width),
@@ -196,30 +197,12 @@ def _slack(instance: Instance, weight: float) -> npt.NDArray[np.float64]:
 
     Scaled: the most there is counts as `weight` of the largest buffers.
     """
-    crowd = _peak_load_seen(instance)
+    crowd = peak_load_seen(instance)
     slack = (crowd.max(initial=0) - crowd).astype(np.float64)
     scaled: npt.NDArray[np.float64] = slack * (
         weight * float(instance.size.max(initial=0)) / max(slack.max(initial=0.0), 1.0)
     )
     return scaled
-
-
-def _peak_load_seen(instance: Instance) -> Integers:
-    """The largest load that each buffer lives through: sparse table of running maxima, O(S log S)."""
-    if not len(instance):
-        return np.zeros(0, dtype=np.int64)
-    tables = [instance.load()]
-    while 2 ** len(tables) <= instance.sections:
-        half, last = 2 ** (len(tables) - 1), tables[-1]
-        tables.append(np.maximum(last[:-half], last[half:]))
-    width = instance.end - instance.start
-    level = np.frexp(width.astype(np.float64))[1] - 1
-    crowd = np.zeros(len(instance), dtype=np.int64)
-    for k in np.unique(level).tolist():
-        chosen = level == k
-        left, right = instance.start[chosen], instance.end[chosen] - 2**k
-        crowd[chosen] = np.maximum(tables[k][left], tables[k][right])
-    return crowd
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from solver.layout.index import Walk
 from solver.layout.instance import Instance, Integers, layout_of
 from solver.layout.problem import MAX_BYTES, Deadline, Layout
 
-__all__ = ["GOOD_ENOUGH", "LARGE", "race"]
+__all__ = ["GOOD_ENOUGH", "LARGE", "race", "walk"]
 
 #: Buffers from which one pass takes so long that two threads pay, and that not all orders are tried.
 LARGE: Final = 5000
@@ -52,6 +52,17 @@ def race(
                 if layout is not None and layout.peak < best.peak:
                     best, found = layout, name
     return best, found, cut
+
+
+def walk(
+    instance: Instance, module: ModuleType, order: Integers, limit: int, deadline: Deadline
+) -> tuple[Layout | None, bool]:
+    """First fit in one order; None where it ends beyond `limit`, or the deadline cut in, which is said."""
+    run = _Run(instance, module, lambda: order, limit)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(run)
+        cut = _supervise([run], [future], deadline, spare_first=False)
+        return future.result(), cut
 
 
 def _supervise(

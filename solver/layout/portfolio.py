@@ -3,6 +3,8 @@
     max-load bound -> one order -> knock at the bound -> greedy -> capacity ladder | local search -> CP-SAT
                       ^ the bound is met, or proved to be out of reach: done
 
+Between the knock and the ladder, where there are thousands of buffers, the problem is made small: `coarse`.
+
 Memory is bounded: what `Decider` states for each set of buffers searched, of which the ladder keeps `KEPT`;
 about 200 bytes a buffer for each of two greedy placements; where nothing compiles, some 160 MB.
 
@@ -21,11 +23,13 @@ from typing import Final
 import numpy as np
 
 from solver.layout.branch_and_bound import climb
+from solver.layout.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
 from solver.layout.cp_sat import refine
 from solver.layout.decider import Watch, compiled_search
 from solver.layout.greedy import greedy_portfolio, place_once
 from solver.layout.instance import Instance, layout_of
 from solver.layout.ladder import Ladder
+from solver.layout.large import GOOD_ENOUGH
 from solver.layout.load import max_load
 from solver.layout.options import Progress, SolveOptions
 from solver.layout.outcome import settle
@@ -41,6 +45,13 @@ PYTHON_BUFFERS: Final = 1500
 
 #: Up to here one short question comes before the greedy portfolio, which takes longer.
 KNOCK_BUFFERS: Final = 3000
+
+#: Above that and up to here, questions about the problem made small: grain, one part in how many of the bound
+#: is granted on top of it (0: none), and work. Different ones fail on different problems. The short ones come
+#: before the greedy portfolio where the ladder is asked too; on more buffers that one is good enough.
+COARSE_BUFFERS: Final = 50_000
+SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
+LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
 
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
 CP_SAT_BUFFERS: Final = 100
@@ -90,10 +101,16 @@ class _Run:
             progress(Progress(self.layout.peak, low, time.perf_counter() - self.began, self.stage))
 
     @property
+    def low(self) -> int:
+        return max(self.bound, self.proved)
+
+    @property
+    def enough(self) -> int:
+        return max(self.goal, self.low + int(self.low * self.watch.options.target_gap))
+
+    @property
     def finished(self) -> bool:
-        low = max(self.bound, self.proved)
-        enough = max(self.goal, low + int(low * self.watch.options.target_gap))
-        return self.layout.peak <= enough or 0 < self.goal < low or self.watch()
+        return self.layout.peak <= self.enough or 0 < self.goal < self.low or self.watch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +160,9 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
     instance, searchable = run.instance, not (run.instance.pinned or run.instance.misaligning)
     if run.finished:
         return ()
-    if searchable and len(instance) <= LADDER_BUFFERS and compiled_search() is not None:
+    compiled = searchable and len(instance) <= COARSE_BUFFERS and compiled_search() is not None
+    coarse = (_short_questions, _long_questions) if compiled and len(instance) > KNOCK_BUFFERS else ()
+    if compiled and len(instance) <= LADDER_BUFFERS:
         ladder = Ladder(
             instance, run.layout, run.bound, run.watch, lambda layout, p: run.take("ladder", layout, proved=p)
         )
@@ -155,11 +174,11 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
             ladder.offer(run.layout)
             ladder.climb(run.goal)
 
-        early = (knock,) if len(instance) <= KNOCK_BUFFERS else ()
-        return (*early, _greedy, climb_ladder, _exact)
+        early = coarse[:1] or (knock,)
+        return (*early, _greedy, *coarse[1:], climb_ladder, _exact)
     if searchable and len(instance) <= PYTHON_BUFFERS:
         return _greedy, _in_python, _exact
-    return _greedy, _local_search, _exact
+    return (_greedy, *coarse, _local_search, _exact)
 
 
 def _promising(run: _Run) -> None:
@@ -172,6 +191,27 @@ def _greedy(run: _Run) -> None:
     """All orders and fits."""
     greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline)
     run.take("greedy", greedy.layout, cut=greedy.cut)
+
+
+def _short_questions(run: _Run) -> None:
+    _coarsely(run, SHORT_QUESTIONS)
+
+
+def _long_questions(run: _Run) -> None:
+    _coarsely(run, LONG_QUESTIONS)
+
+
+def _coarsely(run: _Run, questions: tuple[tuple[Grain, int, int], ...]) -> None:
+    """The problem made small, until the layout is good enough."""
+    most = run.watch.options.work
+    for grain, parts, work in questions:
+        capacity = max(run.enough, run.bound + (run.bound // parts if parts else 0))
+        if run.finished or capacity >= run.layout.peak:
+            continue
+        limited = work if most is None else min(work, most)
+        found = search_coarsely(run.instance, capacity, run.layout.peak - 1, grain, limited, run.watch)
+        if found is not None:
+            run.take("coarse", found)
 
 
 def _in_python(run: _Run) -> None:

@@ -9,9 +9,9 @@ from solver.layout import Deadline, Problem, find_violations, max_load, solve
 from solver.layout import greedy as greedy_module
 from solver.layout.greedy import LARGE_ORDERS, greedy_portfolio, orders, place
 from solver.layout.index import kernel
-from solver.layout.instance import Instance
-from solver.layout.large import GOOD_ENOUGH, LARGE, race
-from solver.layout.problem import Buffer, Lifespan, Proof
+from solver.layout.instance import Instance, layout_of
+from solver.layout.large import GOOD_ENOUGH, LARGE, race, walk
+from solver.layout.problem import MAX_BYTES, Buffer, Lifespan, Proof
 from tests.support.buffers import countdown
 from tests.support.training_shaped import training_columns, training_shaped
 
@@ -100,3 +100,25 @@ def test_a_million_drawn_in_numpy_are_the_same_every_time() -> None:
     assert (columns.size == again.size).all()
     assert (columns.start < columns.end).all()
     assert not (columns.size % columns.alignment).any()
+
+
+def test_one_walk_is_the_placement_in_that_order(module: ModuleType) -> None:
+    p = training_shaped(5, buffers=600)
+    instance = Instance.of(p)
+    order = orders(instance)["area"]()
+    offsets = place(instance, order, greedy_module.first_fit)
+    assert offsets is not None
+    layout, cut = walk(instance, module, order, MAX_BYTES, Deadline())
+    assert (layout, cut) == (layout_of(instance, offsets), False)
+
+
+def test_a_walk_beyond_its_limit_gives_nothing(module: ModuleType) -> None:
+    instance = Instance.of(training_shaped(5, buffers=600))
+    order, bound = orders(instance)["size"](), int(instance.load().max())
+    assert walk(instance, module, order, bound - 1, Deadline()) == (None, False)
+
+
+def test_a_walk_is_cut_by_the_deadline(module: ModuleType) -> None:
+    instance = Instance.of(training_shaped(5, buffers=100_000))
+    order = np.arange(len(instance))
+    assert walk(instance, module, order, MAX_BYTES, Deadline.after(0)) == (None, True)

@@ -5,8 +5,23 @@ import time
 
 import pytest
 
-from solver.layout import Buffer, Deadline, Lifespan, Problem, Proof, Status, find_violations, max_load, solve
+from solver.layout import (
+    Buffer,
+    Deadline,
+    Layout,
+    Lifespan,
+    Problem,
+    Proof,
+    SolveOptions,
+    Status,
+    find_violations,
+    max_load,
+    solve,
+)
 from solver.layout import portfolio as module
+from solver.layout.coarse import Grain, search_coarsely
+from solver.layout.decider import Watch
+from solver.layout.instance import Instance
 from solver.layout.load import LowerBound
 from solver.layout.outcome import settle
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
@@ -94,3 +109,75 @@ def test_settle_claims_only_what_is_proved() -> None:
     assert (proved.status, proved.proof, proved.lower_bound) == (Status.OPTIMAL, Proof.SOLVER, 9)
     nothing = settle(p, None, bound, "x", now, deterministic=False)
     assert (nothing.status, nothing.layout, nothing.deterministic) == (Status.UNKNOWN, None, False)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 6, 100, 105, 124])
+def test_ten_thousand_buffers_are_placed_near_their_bound(seed: int) -> None:
+    """The greedy portfolio leaves up to a quarter of a percent on these."""
+    p = training_shaped(seed, buffers=10_000)
+    outcome = solve(p, options=SolveOptions(target_gap=0.001))
+    assert outcome.layout is not None
+    assert outcome.layout.peak <= 1.001 * outcome.lower_bound
+    assert outcome.deterministic
+
+
+def test_coarse_questions_end_where_the_layout_is_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _asked(monkeypatch)
+    p = training_shaped(1, buffers=10_000)
+    outcome = solve(p, options=SolveOptions(target_gap=0.001))
+    assert outcome.layout is not None
+    assert outcome.layout.peak <= 1.001 * max_load(p).bytes
+    assert asked[0] == (int(1.001 * max_load(p).bytes), 2_000_000)
+    solve(p, options=SolveOptions(work=1000, target_gap=0.1))
+    assert len(asked) == 1
+
+
+def test_coarse_questions_heed_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _asked(monkeypatch)
+    solve(training_shaped(1, buffers=5000), options=SolveOptions(work=1000))
+    assert {work for _, work in asked} == {1000}
+    assert len(asked) == len(module.SHORT_QUESTIONS) + len(module.LONG_QUESTIONS)
+
+
+def test_coarse_questions_need_offsets_that_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _asked(monkeypatch)
+    p = training_shaped(1, buffers=3500)
+    top = Buffer("top", 64, Lifespan(0, 1), 64, 64 * max_load(p).bytes)
+    solve(Problem((*p.buffers, top)), deadline=Deadline.after(0.2))
+    assert asked == []
+
+
+def test_beyond_the_ladder_coarse_questions_come_behind_the_greedy_portfolio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages: list[str] = []
+    p = training_shaped(1, buffers=5000)
+    solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
+    assert stages[:2] == ["greedy", "coarse"]
+    monkeypatch.setattr(module, "LADDER_BUFFERS", 100)
+    stages.clear()
+    solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
+    assert stages[:3] == ["greedy", "greedy", "coarse"]
+
+
+@pytest.mark.parametrize("asked", [0, 1, 3, 5, 8, 13])
+def test_a_deadline_within_coarse_questions_leaves_a_valid_layout(asked: int) -> None:
+    p = training_shaped(1, buffers=5000)
+    outcome = solve(p, deadline=countdown(asked))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert not outcome.deterministic
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Capacity and work of each coarse question from now on."""
+    asked: list[tuple[int, int]] = []
+
+    def listen(
+        instance: Instance, capacity: int, limit: int, grain: Grain, work: int, watch: Watch
+    ) -> Layout | None:
+        asked.append((capacity, work))
+        return search_coarsely(instance, capacity, limit, grain, work, watch)
+
+    monkeypatch.setattr(module, "search_coarsely", listen)
+    return asked
