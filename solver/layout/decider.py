@@ -20,7 +20,7 @@ import numpy as np
 from solver.layout.instance import Instance, Integers
 from solver.layout.options import Rules, SolveOptions
 from solver.layout.plain import warn_uncompiled
-from solver.layout.priorities import ORDERS, priorities
+from solver.layout.priorities import ORDERS, priorities, ranked
 from solver.layout.problem import Deadline
 from solver.layout.skyline_board import (
     ANY_PLATEAU,
@@ -31,6 +31,7 @@ from solver.layout.skyline_board import (
     FILL,
     FULL,
     GAPS,
+    GUIDED,
     NO,
     PAUSE,
     PRIME,
@@ -147,13 +148,18 @@ class Decider:
         self._load = int(instance.load().max(initial=0)) // self._unit
         self._signals = np.zeros(3, dtype=np.int64)
         shared = kinds(instance) if options.rules.symmetry else np.arange(len(instance))
-        self._ranks = np.ascontiguousarray(priorities(instance, shared)[:, self._order])
+        self._shared = shared
+        ranks = priorities(instance, shared)[:, self._order]
+        self._ranks = np.concatenate((ranks, ranks[:1]))
         self._boards: list[Board | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
 
-    def decide(self, capacity: int, work: int, watch: Watch) -> Decision:
-        """At most `work` by each seed. NO only after a search has been exhausted."""
+    def decide(self, capacity: int, work: int, watch: Watch, guide: Integers | None = None) -> Decision:
+        """At most `work` by each seed. NO only after a search has been exhausted.
+
+        `guide`: offsets (bytes) of a layout that is too high; half of the runs try first who lies low in it.
+        """
         limit = (capacity + self._instance.size - self._instance.exact) // self._unit
         overfull = self._load > int(limit.max(initial=0))
         if overfull or (self._instance.size // self._unit > limit).any():
@@ -161,6 +167,10 @@ class Decider:
         self._signals[:] = (0, _NEVER, _NEVER)
         self._forget(capacity % self._unit)
         boards = [self._board(k, capacity, limit, work) for k in range(SEEDS)]
+        if guide is not None:
+            self._ranks[ORDERS] = _upwards(guide, self._instance.size, self._shared)[self._order]
+            for board in boards:
+                board.counters[GUIDED] = 1
         answers = [UNKNOWN] * SEEDS
         if self._options.threads > 1:
             self._together(boards, answers, watch)
@@ -259,6 +269,11 @@ class Decider:
         offsets[self._order] = board.offset * self._unit
         found = offsets if answers[winner] == YES else None
         return Decision(_ANSWERS[answers[winner]], found, int(board.counters[WORK]))
+
+
+def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:
+    """Ranks from the bottom to the top of a layout."""
+    return ranked(offsets, -size, kind)
 
 
 def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:

@@ -1,12 +1,14 @@
 """The capacity ladder: from "does it fit under C?" to the smallest C, with a proof where there is one.
 
     bytes   incumbent  ----------------  a YES at C brings it down to the new peak
-                           ^  asked: bisection, with the same work for each question
+                        |  asked: strides below it, half the gap at first; twice as far after a YES,
+                        v  half as far while a question stays open, until one step is too far
             proved     ----------------  a NO at C lifts it to the next multiple of the unit
             max-load   ----------------  asked first
 
-A round spends the same work on every question; one that stays open counts as NO, but only until the
-round ends. The next round has more work for each question and starts again from what is proved.
+A round spends the same work on every question, and the next one has more for each. Far questions come first
+because they are hardly less often answered than near ones, and an answer saves all that lie between. On the
+way down the incumbent shows who may lie low (solution-guided search, Beck, 2007).
 """
 
 from __future__ import annotations
@@ -28,10 +30,7 @@ __all__ = ["Climbed", "Ladder", "Listener"]
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
 FIRST_WORK_PER_SQUARE: Final = 10
-WORK_GROWTH: Final = 4
-
-#: How much longer than all others the question at the bound may take.
-BOUND_EFFORT: Final = 4
+WORK_GROWTH: Final = 2
 
 #: Sets of buffers whose searches are kept for the next question, which bounds memory.
 KEPT: Final = 64
@@ -112,17 +111,26 @@ class Ladder:
     def _round(self, work: int, goal: int) -> None:
         """Asks at the goal or the bound, then bisects what is left; see the picture above."""
         low = max(self._low, goal // self._step * self._step)
-        ask = low
-        while low < self._layout.peak and not self._finished(goal):
-            # The bound is where the optimum most often is.
-            effort = work if ask > self._low else BOUND_EFFORT * work
-            if self._question(ask, effort) is not Answer.YES:
-                low = ask + self._step
-            ask = low + (self._layout.peak - low) // 2 // self._step * self._step
+        # The bound is where the optimum most often is.
+        self._question(low, work)
+        stride = self._gap(low) // 2
+        while not self._finished(goal):
+            stride = max(1, min(stride, self._gap(low) // 2))
+            ask = (self._layout.peak - 1) // self._step * self._step - (stride - 1) * self._step
+            if self._question(ask, work, guided=True) is Answer.YES:
+                stride *= 2
+            elif stride == 1:
+                break
+            else:
+                stride //= 2
 
-    def _question(self, capacity: int, work: int) -> Answer:
+    def _gap(self, low: int) -> int:
+        """Steps from the incumbent down to what would be enough."""
+        return -(-(self._layout.peak - max(low, self._low)) // self._step)
+
+    def _question(self, capacity: int, work: int, *, guided: bool = False) -> Answer:
         """Asks, and draws the conclusion: a new incumbent, a new bound, or nothing."""
-        answer, offsets = self._ask(capacity, min(work, self._left))
+        answer, offsets = self._ask(capacity, min(work, self._left), guided=guided)
         if offsets is not None:
             self._layout = layout_of(self._instance, offsets)
         elif answer is Answer.NO:
@@ -131,7 +139,7 @@ class Ladder:
             self._listener(self._layout, self._proved)
         return answer
 
-    def _ask(self, capacity: int, work: int) -> tuple[Answer, Integers | None]:
+    def _ask(self, capacity: int, work: int, *, guided: bool) -> tuple[Answer, Integers | None]:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""
         instance, everyone = self._instance, np.arange(len(self._instance))
         core, peeled = (
@@ -143,7 +151,8 @@ class Ladder:
             if (known[members] + instance.exact[members]).max() <= capacity:
                 offsets[members] = known[members]
                 continue
-            decision = self._decider(members).decide(capacity, work, self._watch)
+            guide = known[members] if guided else None
+            decision = self._decider(members).decide(capacity, work, self._watch, guide)
             self._left -= decision.work
             if decision.offsets is None:
                 return decision.answer, None

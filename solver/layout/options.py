@@ -13,7 +13,7 @@ from solver.layout.problem import LayoutSolver
 __all__ = ["DEFAULT_WORK", "Configurable", "Progress", "Rules", "SolveOptions"]
 
 #: Buffers and sections that each seed of the search may look at: about three seconds.
-DEFAULT_WORK: Final = 300_000_000
+DEFAULT_WORK: Final = 600_000_000
 
 
 @dataclass(frozen=True, slots=True)

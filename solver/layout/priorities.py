@@ -8,7 +8,7 @@ import numpy as np
 
 from solver.layout.instance import Instance, Integers
 
-__all__ = ["ORDERS", "priorities"]
+__all__ = ["ORDERS", "priorities", "ranked"]
 
 #: How many orders there are.
 ORDERS: Final = 7
@@ -16,7 +16,12 @@ ORDERS: Final = 7
 
 def priorities(instance: Instance, kind: Integers) -> Integers:
     """Ranks (lowest first), one row for each order; equal for buffers of one kind."""
-    return np.stack([_shared(_ranks(key, tie), kind) for key, tie in _keys(instance)])
+    return np.stack([ranked(key, tie, kind) for key, tie in _keys(instance)])
+
+
+def ranked(key: np.ndarray, tie: np.ndarray, kind: Integers) -> Integers:
+    """Ranks by key, then tie; all of a kind have that of their first."""
+    return _shared(_ranks(key, tie), kind)
 
 
 def _keys(instance: Instance) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -48,11 +48,11 @@ FRAME_FIELDS: Final = 16
 
 # Slots of `counters`. WORK is buffers and sections looked at; LIMIT and WORK_LIMIT end a run, a search.
 # RUNS have been made; with PAUSE set the search comes back after each round of them. HASH1 and HASH2 are
-# of the part being looked at.
+# of the part being looked at. GUIDED: the last row of priorities is a layout's, and every other run's.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
-    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, COUNTERS,
-) = range(19)  # fmt: skip
+    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, GUIDED, COUNTERS,
+) = range(20)  # fmt: skip
 # Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
 STOP, BEST_WORK, BEST_SEED = range(3)
 

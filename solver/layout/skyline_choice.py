@@ -23,6 +23,7 @@ from solver.layout.priorities import ORDERS
 from solver.layout.skyline_board import (
     FIRST,
     FLOOR,
+    GUIDED,
     LAST,
     LEANING,
     LEFT,
@@ -81,13 +82,16 @@ def prepare(b: Board, ranks: Integers, run: int) -> None:
     the old rank breaks ties.
     """
     c, n = b.counters, len(b.rank)
-    order, way = run % ORDERS, run // ORDERS % len(WAYS)
+    k = run // 2 if c[GUIDED] else run
+    order, way = k % ORDERS, k // ORDERS % len(WAYS)
     c[SECTION_RULE], c[LEANING] = WAYS[way]
     if order == 0:
         b.weight[:] = 1.0
     if not c[RULES] & WALLS:
         c[LEANING] = PLAIN
-    reach = 0 if run < ORDERS and c[SEED] == 0 else NOISE * n
+    reach = 0 if k < ORDERS and c[SEED] == 0 else NOISE * n
+    if c[GUIDED] and run % 2 == 1:
+        order, reach = ORDERS, NOISE * n >> 2 * (k % 4)
     for i in range(n):
         rank = ranks[order, i]
         word = mix(mix(np.uint64(rank + 1)) + np.uint64(b.zone1[0]) + np.uint64(run))

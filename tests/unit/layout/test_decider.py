@@ -100,6 +100,22 @@ def test_no_rule_changes_the_answer(rule: str | None) -> None:
             assert decide(p, capacity, replace(PLAIN, rules=rules)) is expected, (seed, capacity)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_guide_changes_no_answer(seed: int) -> None:
+    p = tiling(random.Random(seed), 200, 60, 120)
+    instance, watch = Instance.of(p), Watch(Deadline(), PLAIN)
+    best = Decider(instance, PLAIN).decide(200, ENOUGH, watch).offsets
+    assert best is not None
+    shuffled = np.random.default_rng(seed).permutation(best)
+    for guide in (best, shuffled, best * 0):
+        decider = Decider(instance, PLAIN)
+        assert decider.decide(199, ENOUGH, watch, guide).answer is Answer.NO
+        decision = decider.decide(200, ENOUGH, watch, guide)
+        assert decision.answer is Answer.YES
+        assert decision.offsets is not None
+        assert find_violations(p, layout_of(instance, decision.offsets)) == ()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_tilings_fit_exactly(seed: int) -> None:
     p = tiling(random.Random(seed), 24, 12, 20)

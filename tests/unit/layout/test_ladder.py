@@ -21,7 +21,7 @@ def spent(monkeypatch: pytest.MonkeyPatch, work: int | None, large: int) -> tupl
     """Work asked for until the ladder gave up, where no question is ever answered; and the buffers."""
     asked: list[int] = []
 
-    def decide(_self: Decider, _capacity: int, work: int, watch: Watch) -> Decision:
+    def decide(_self: Decider, _capacity: int, work: int, watch: Watch, _guide: object = None) -> Decision:
         asked.append(work)
         watch.cut = work > WORK
         return Decision(Answer.UNKNOWN, None, work)
