@@ -43,11 +43,11 @@ class Improvement:
 class _Walk:
     """The order walked from, the best layout so far and what it aims at."""
 
-    def __init__(self, instance: Instance, layout: Layout, bound: int, seed: int) -> None:
+    def __init__(self, instance: Instance, layout: Layout, bound: int, seed: int, deadline: Deadline) -> None:
         self.layout = layout
         self._instance, self._bound = instance, bound
         self._random = random.Random(SEED + seed)
-        self._tail = _peeled(instance, bound)
+        self._tail = _peeled(instance, bound, deadline)
         self._low = True
         self.restart()
 
@@ -73,11 +73,11 @@ class _Walk:
         return placed + 1
 
 
-def _peeled(instance: Instance, bound: int) -> list[int]:
+def _peeled(instance: Instance, bound: int, deadline: Deadline) -> list[int]:
     """Buffers that fit under the bound wherever all others are, in the order to place them."""
     if instance.pinned or instance.misaligning:
         return []
-    return [int(i) for i in peel(instance, bound)[1]]
+    return [int(i) for i in peel(instance, bound, lambda: deadline.expired)[1]]
 
 
 def improve(
@@ -89,7 +89,7 @@ def improve(
     """
     if len(instance) > work:
         return Improvement(layout, cut=False)
-    walk, failures = _Walk(instance, layout, bound, seed), 0
+    walk, failures = _Walk(instance, layout, bound, seed, deadline), 0
     while work > 0 and walk.layout.peak > bound:
         if deadline.expired:
             return Improvement(walk.layout, cut=True)
