@@ -135,7 +135,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    No pins, and no `misaligning` sizes. Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
+    No pins. Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
@@ -200,7 +200,7 @@ class Decider:
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
         counters[RULES] = _bits(
             self._options.rules,
-            uniform=bool((limit == limit[0]).all()),
+            uniform=bool((limit == limit[0]).all()) and not self._instance.misaligning,
             hashable=int(limit.max()) < PRIME,
         )
         return board
@@ -277,7 +277,7 @@ def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:
 
 
 def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:
-    """Rules as the kernel takes them. Span exchanges buffers, so all must end at the same height.
+    """Rules as the kernel takes them. Span exchanges buffers, so all must fit everywhere.
 
     Heights from the prime of the hashes on would not be told apart, so nothing is remembered then.
     """

@@ -18,6 +18,7 @@ are. There are at most as many sections as buffers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -82,13 +83,17 @@ class Instance:
 
     @property
     def unit(self) -> int:
-        """The greatest common divisor of all sizes, in bytes; 1 without buffers.
+        """The greatest common divisor of all sizes, and of alignments where they matter; 1 without buffers.
 
-        Without pins and `misaligning` sizes, search may count in units of it. Proof: move every buffer of a
-        layout down as far as it goes; nothing ends higher than before, and each bottom is the ground or the
-        top of another, hence a sum of sizes. Inverse: times the unit.
+        Bytes. Without pins, search may count in units of it. Proof: move every buffer of a layout down as far
+        as its alignment lets it; nothing ends higher than before, and each bottom is the ground or the top of
+        another, rounded up where `misaligning`; by induction a multiple of the unit, for an alignment either
+        is one, or divides the unit (both are powers of two then) and rounds nothing. Inverse: times the unit.
         """
-        return int(np.gcd.reduce(self.size)) if len(self) else 1
+        if not len(self):
+            return 1
+        unit = int(np.gcd.reduce(self.size))
+        return math.gcd(unit, int(self.alignment.max())) if self.misaligning else unit
 
     def load(self) -> Integers:
         """Bytes (of rounded sizes) live in each section."""

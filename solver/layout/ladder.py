@@ -58,7 +58,7 @@ class Climbed:
 
 
 class Ladder:
-    """One problem without pins or `misaligning` sizes, from its incumbent and bound to the optimum.
+    """One problem without pins, from its incumbent and bound to the optimum.
 
     `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough.
     """
@@ -68,10 +68,11 @@ class Ladder:
     ) -> None:
         self._instance, self._watch, self._listener = instance, watch, listener
         self._options = watch.options
-        # Offsets of some best layout are sums of sizes, so its peak is a multiple of this.
+        # Offsets of some best layout are multiples of the unit, so its peak is a multiple of this.
         self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
         self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
         self._left = ENDLESS if self._options.work is None else self._affordable(self._options.work)
+        self._peels = self._options.rules.peel and not instance.misaligning
         self._deciders: dict[bytes, Decider] = {}
 
     def knock(self, goal: int = 0) -> Climbed:
@@ -142,9 +143,7 @@ class Ladder:
     def _ask(self, capacity: int, work: int, *, guided: bool) -> tuple[Answer, Integers | None]:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""
         instance, everyone = self._instance, np.arange(len(self._instance))
-        core, peeled = (
-            peel(instance, capacity, self._watch) if self._options.rules.peel else (everyone, everyone[:0])
-        )
+        core, peeled = peel(instance, capacity, self._watch) if self._peels else (everyone, everyone[:0])
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
         for members in _stretches(instance, core):

@@ -157,10 +157,11 @@ def _first_layout(instance: Instance) -> Layout:
 
 def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
     """What to try in turn. Branch and bound beats local search by far, where it applies."""
-    instance, searchable = run.instance, not (run.instance.pinned or run.instance.misaligning)
+    instance, simple = run.instance, not (run.instance.pinned or run.instance.misaligning)
     if run.finished:
         return ()
-    compiled = searchable and len(instance) <= COARSE_BUFFERS and compiled_search() is not None
+    most = COARSE_BUFFERS if simple else 0 if instance.pinned else KNOCK_BUFFERS
+    compiled = len(instance) <= most and compiled_search() is not None
     coarse = (_short_questions, _long_questions) if compiled and len(instance) > KNOCK_BUFFERS else ()
     if compiled and len(instance) <= LADDER_BUFFERS:
         ladder = Ladder(
@@ -176,7 +177,7 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
 
         early = coarse[:1] or (knock,)
         return (*early, _greedy, *coarse[1:], climb_ladder, _exact)
-    if searchable and len(instance) <= PYTHON_BUFFERS:
+    if simple and len(instance) <= PYTHON_BUFFERS:
         return _greedy, _in_python, _exact
     return (_greedy, *coarse, _local_search, _exact)
 

@@ -70,10 +70,13 @@ class Board(NamedTuple):
     start: Integers
     end: Integers
     size: Integers
+    stride: Integers  # offsets are multiples of this power of two
     limit: Integers  # the buffer must end at or below this
     rank: Integers  # priority, lowest first; equal for buffers that can take each other's place
     key1: Integers  # hashes are below PRIME
     key2: Integers
+    breadth1: Integers  # the numbers of its sections, added up
+    breadth2: Integers
     change1: Integers  # of the hash of a part, when the buffer is placed
     change2: Integers
     placed: Integers
@@ -127,11 +130,12 @@ def allocate(
         start=np.ascontiguousarray(instance.start),
         end=np.ascontiguousarray(instance.end),
         size=instance.size // unit,
+        stride=strides(instance, unit),
         limit=limit,
         rank=np.arange(n),
         key1=hashes(count)[kind],
         key2=hashes(count)[kind],
-        **{name: np.zeros(n, dtype=np.int64) for name in ("change1", "change2", "placed", "offset")},
+        **{name: np.zeros(n, dtype=np.int64) for name in _BUFFER_ARRAYS},
         born=np.searchsorted(instance.start, np.arange(width)),
         **{name: np.zeros(width, dtype=np.int64) for name in _SECTION_ARRAYS},
         zone1=hashes(width),
@@ -147,18 +151,29 @@ def allocate(
     )
 
 
+_BUFFER_ARRAYS: Final = ("breadth1", "breadth2", "change1", "change2", "placed", "offset")
 _SECTION_ARRAYS: Final = (
     "floor", "slack", "crossing", "live", "cover", "fill", "before", "after",
     "fresh", "stop", "pick", "gap", "only",
 )  # fmt: skip
 
 
+def strides(instance: Instance, unit: int) -> Integers:
+    """Alignments in units, at least 1: what divides the unit is kept by itself."""
+    return (
+        np.maximum(1, instance.alignment // unit)
+        if instance.misaligning
+        else np.ones(len(instance), np.int64)
+    )
+
+
 def kinds(instance: Instance) -> Integers:
     """Equal numbers, from 0, for buffers that can take each other's place.
 
-    Proof that one of a kind need be tried: exchange two of equal lifespan and size in any layout, and it is
-    a layout of the same peak; so at a node, a second one of a kind leads where the first one led. Inverse:
-    none is needed, every buffer gets an offset of its own.
+    Proof that one of a kind need be tried: exchange two of equal lifespan, size and alignment in any layout,
+    and it is a layout of the same peak; so at a node, a second one of a kind leads where the first one led.
+    Inverse: none is needed, every buffer gets an offset of its own.
     """
-    rows = np.stack((instance.start, instance.end, instance.size, instance.exact), axis=1)
+    matters = instance.alignment if instance.misaligning else np.zeros_like(instance.size)
+    rows = np.stack((instance.start, instance.end, instance.size, instance.exact, matters), axis=1)
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -43,7 +43,7 @@ from solver.layout.skyline_board import (
 )
 from solver.layout.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
 
-__all__ = ["ROUND", "candidate", "prepare"]
+__all__ = ["ROUND", "candidate", "prepare", "raised"]
 
 #: How much corners count: not at all, as many shores as are touched, or level ones before all.
 PLAIN, LEAN, FLUSH = range(3)
@@ -106,6 +106,7 @@ def candidate(b: Board, frame: int) -> int:
     only, tried, floor = f[frame, ONLY], f[frame, TRIED], f[frame, FLOOR]
     best, lowest = NONE, SKY
     if only != NONE:
+        # A spanning buffer: only where no stride matters.
         if tried == UNTRIED and floor + b.size[only] <= b.limit[only]:
             best = only
     elif tried < SKY:
@@ -114,13 +115,36 @@ def candidate(b: Board, frame: int) -> int:
         after = b.floor[right] if right < f[frame, LAST] else SKY
         b.counters[WORK] += b.born[section + 1] - b.born[left]
         for i in range(b.born[left], b.born[section + 1]):
-            end, top = b.end[i], floor + b.size[i]
-            if b.placed[i] == 0 and section < end <= right and top <= b.limit[i]:
+            end, bottom = b.end[i], raised(b, i, floor)
+            top = bottom + b.size[i]
+            if (
+                b.placed[i] == 0
+                and section < end <= right
+                and top <= b.limit[i]
+                and pads(b, i, bottom - floor)
+            ):
                 first = preference(b, i, b.start[i] == left, end == right, top == before, top == after)
                 if tried < first < lowest:
                     best, lowest = i, first
     f[frame, TRIED] = lowest
     return best
+
+
+@inlined
+def raised(b: Board, i: int, floor: int) -> int:
+    """Where buffer i can begin at or above the floor."""
+    stride = int(b.stride[i])
+    return (floor + stride - 1) & -stride
+
+
+@inlined
+def pads(b: Board, i: int, height: int) -> bool:
+    """Whether so much can be lost under buffer i."""
+    enough = True
+    if height > 0:
+        for t in range(b.start[i], b.end[i]):
+            enough = enough and height <= b.slack[t]
+    return enough
 
 
 @inlined

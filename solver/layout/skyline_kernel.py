@@ -70,7 +70,7 @@ from solver.layout.skyline_board import (
     YES,
     Board,
 )
-from solver.layout.skyline_choice import ROUND, candidate, prepare
+from solver.layout.skyline_choice import ROUND, candidate, prepare, raised
 from solver.layout.skyline_parts import divide, same_part, split
 from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey, touch
 from solver.layout.skyline_table import foresee, known, remember
@@ -179,6 +179,7 @@ def drop(b: Board, part: int) -> int:
         i += 1
     for t in range(b.start[i], b.end[i]):
         bottom = max(bottom, b.floor[t])
+    bottom = raised(b, i, bottom)
     if bottom + b.size[i] > b.limit[i]:
         return b.parts[part, PARENT]
     b.offset[i] = bottom
@@ -236,15 +237,18 @@ def undo(b: Board, mark: int, first: int) -> None:
             touch(b, first, t, t + 1)
         else:
             b.placed[NONE - t] = 0
-            lift(b, NONE - t, -1)
+            lift(b, NONE - t, -1, old)
             touch(b, first, b.start[NONE - t], b.end[NONE - t])
     b.counters[TRAIL_COUNT] = mark
 
 
 @inlined
-def lift(b: Board, i: int, sign: int) -> None:
-    """Stands buffer i on the floor (sign 1), or takes it away (sign -1)."""
-    start, end, size = b.start[i], b.end[i], b.size[i] * sign
+def lift(b: Board, i: int, sign: int, padding: int) -> None:
+    """Stands buffer i on the floor, or so far above it (sign 1), or takes it away (sign -1)."""
+    start, end, size = b.start[i], b.end[i], (b.size[i] + padding) * sign
+    if padding > 0:
+        for t in range(start, end):
+            b.slack[t] -= padding * sign
     b.floor[start] += size
     b.live[start] -= sign
     for t in range(start + 1, end):
@@ -259,13 +263,16 @@ def branch(b: Board, frame: int) -> bool:
     f, c = b.frames, b.counters
     i = candidate(b, frame)
     if i != NONE:
+        bottom = raised(b, i, f[frame, FLOOR])
+        padding = bottom - f[frame, FLOOR]
         b.placed[i] = 1
-        b.offset[i] = f[frame, FLOOR]
-        lift(b, i, 1)
+        b.offset[i] = bottom
+        lift(b, i, 1, padding)
         touch(b, f[frame, FIRST], b.start[i], b.end[i])
         b.trail[c[TRAIL_COUNT], 0] = NONE - i
+        b.trail[c[TRAIL_COUNT], 1] = padding
         c[TRAIL_COUNT] += 1
-        divide(b, frame, i)
+        divide(b, frame, i, padding)
         return True
     gap, f[frame, GAP] = f[frame, GAP], NONE
     if gap == NONE:

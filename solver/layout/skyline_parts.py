@@ -22,20 +22,24 @@ from solver.layout.skyline_board import (
     ONE,
     PARENT,
     PART_COUNT,
+    PRIME,
     REST,
     RULES,
     TWO,
     WORK,
     Board,
 )
-from solver.layout.skyline_table import plus, state
+from solver.layout.skyline_table import plus, state, times
 
 __all__ = ["divide", "same_part", "split"]
 
 
 @inlined
-def divide(b: Board, frame: int, i: int) -> None:
-    """The parts left after buffer i has been placed: it can only have broken what it alone joined."""
+def divide(b: Board, frame: int, i: int, padding: int) -> None:
+    """The parts left after buffer i has been placed, so far above the floor.
+
+    It can only have broken what it alone joined.
+    """
     f, c = b.frames, b.counters
     count, whole = f[frame, COUNT] - 1, True
     if c[RULES] & DECOMPOSE:
@@ -44,6 +48,9 @@ def divide(b: Board, frame: int, i: int) -> None:
     if whole and count > 0:
         c[HASH1] = plus(f[frame, ONE], b.change1[i])
         c[HASH2] = plus(f[frame, TWO], b.change2[i])
+        if padding > 0:
+            c[HASH1] = plus(c[HASH1], PRIME - times(padding, b.breadth1[i]))
+            c[HASH2] = plus(c[HASH2], PRIME - times(padding, b.breadth2[i]))
         same_part(b, frame, count)
     else:
         split(b, f[frame, FIRST], f[frame, LAST], frame + 1, f[frame, REST])

@@ -18,7 +18,7 @@ from typing import Final
 from solver.layout.jit import inlined
 from solver.layout.skyline_board import CAPACITY, HASH1, HASH2, PRIME, Board
 
-__all__ = ["foresee", "known", "lower", "plus", "remember", "state"]
+__all__ = ["foresee", "known", "lower", "plus", "remember", "state", "times"]
 
 #: Set in every hash that is kept: an empty place is zero.
 TAKEN: Final = 1 << 62
@@ -61,6 +61,7 @@ def foresee(b: Board, i: int) -> None:
     one, two = 0, 0
     for t in range(b.start[i], b.end[i]):
         one, two = plus(one, b.zone1[t]), plus(two, b.zone2[t])
+    b.breadth1[i], b.breadth2[i] = one, two
     b.change1[i] = PRIME - plus(times(b.size[i], one), b.key1[i])
     b.change2[i] = PRIME - plus(times(b.size[i], two), b.key2[i])
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from solver.layout import Problem, SolveOptions, Status, find_violations, max_load, solve
+from solver.layout.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.fuzz
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
 PROBLEMS = 10 * FUZZ or 40
+MIXED = FUZZ or 20
 PINNED = FUZZ or 30
 
 
@@ -39,6 +41,26 @@ def test_every_rule_set_of_the_compiled_search_agrees_with_cp_sat(capsys: pytest
     assert not wrong
     assert 10 * len(left_open) <= PROBLEMS, Counter(left_open)
     assert 4 * counts["with an optimum above max-load"] >= PROBLEMS
+
+
+def _mixed(seed: int) -> Problem:
+    """Alignments that sums of sizes do not keep."""
+    rng = random.Random(seed)
+    p = random_problem(rng, rng.randint(2, 10), 7, rng.choice((6, 20, 40))) if seed % 2 else sample(seed)
+    choice = rng.choice(((1, 2), (1, 2, 8), (4, 16), (1, 64)))
+    mixed = Problem(tuple(replace(b, alignment=rng.choice(choice)) for b in p.buffers))
+    return mixed if Instance.of(mixed).misaligning else _mixed(seed + 10**6)
+
+
+def test_every_rule_set_agrees_with_cp_sat_on_mixed_alignments() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(MIXED):
+        verdict = judge(_mixed(seed))
+        assert not verdict.mistaken, seed
+        counts["above"] += verdict.best > verdict.bound
+        counts["all rules, unfinished"] += "all" in verdict.unfinished
+    assert 3 * counts["above"] >= MIXED
+    assert 2 * counts["all rules, unfinished"] <= MIXED
 
 
 def _constrained(rng: random.Random) -> Problem:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from solver.layout import Rules
+from solver.layout import Problem, Rules
 from solver.layout.decider import compiled_search
 from solver.layout.instance import Instance
 from solver.layout.skyline_board import (
@@ -25,6 +25,7 @@ from solver.layout.skyline_board import (
     ONE,
     RULES,
     SECTION_RULE,
+    SPAN,
     TWO,
     UNKNOWN,
     WORK_LIMIT,
@@ -116,6 +117,19 @@ def test_what_is_kept(group: int) -> None:
         b = board(instance, int(instance.load().max()), 255, seed)
         fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
     assert fresh > 300
+
+
+def test_what_is_kept_where_alignments_leave_padding() -> None:
+    fresh = 0
+    for seed in range(10):
+        rng = random.Random(seed)
+        buffers = tiling(rng, 90, 40, 80).buffers
+        mixed = Problem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
+        instance = Instance.of(mixed)
+        assert instance.misaligning
+        b = board(instance, 110, 255 & ~SPAN, seed)
+        fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+    assert fresh > 1000
 
 
 @pytest.mark.parametrize("bit", range(len(fields(Rules)) - 3))
