@@ -135,7 +135,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    No pins. Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
+    Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
@@ -162,10 +162,11 @@ class Decider:
         """
         limit = (capacity + self._instance.size - self._instance.exact) // self._unit
         overfull = self._load > int(limit.max(initial=0))
-        if overfull or (self._instance.size // self._unit > limit).any():
+        lowest = np.maximum(self._instance.offset, 0) // self._unit
+        if overfull or (lowest + self._instance.size // self._unit > limit).any():
             return Decision(Answer.NO, None, 0)
         self._signals[:] = (0, _NEVER, _NEVER)
-        self._forget(capacity % self._unit)
+        self._forget(capacity if self._instance.pinned else capacity % self._unit)
         boards = [self._board(k, capacity, limit, work) for k in range(SEEDS)]
         if guide is not None:
             self._ranks[ORDERS] = _upwards(guide, self._instance.size, self._shared)[self._order]
@@ -181,7 +182,10 @@ class Decider:
         return self._verdict(boards, answers)
 
     def _forget(self, residue: int) -> None:
-        """Where the remainder by the unit changes, buffers end at other heights: nothing learnt holds."""
+        """Where the remainder by the unit changes, buffers end at other heights: nothing learnt holds.
+
+        Nor where pins come to lie further from, or nearer to, the capacity.
+        """
         if residue != self._residue:
             self._residue = residue
             self._boards = [None] * SEEDS
@@ -200,7 +204,8 @@ class Decider:
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
         counters[RULES] = _bits(
             self._options.rules,
-            uniform=bool((limit == limit[0]).all()) and not self._instance.misaligning,
+            uniform=bool((limit == limit[0]).all())
+            and not (self._instance.misaligning or self._instance.pinned),
             hashable=int(limit.max()) < PRIME,
         )
         return board

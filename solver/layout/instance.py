@@ -83,17 +83,19 @@ class Instance:
 
     @property
     def unit(self) -> int:
-        """The greatest common divisor of all sizes, and of alignments where they matter; 1 without buffers.
+        """The greatest common divisor of sizes and pins, and of alignments if they matter; 1 for nobody.
 
-        Bytes. Without pins, search may count in units of it. Proof: move every buffer of a layout down as far
-        as its alignment lets it; nothing ends higher than before, and each bottom is the ground or the top of
-        another, rounded up where `misaligning`; by induction a multiple of the unit, for an alignment either
-        is one, or divides the unit (both are powers of two then) and rounds nothing. Inverse: times the unit.
+        Bytes. Search may count in units of it. Proof: move every buffer of a layout that is not pinned down
+        as far as its alignment lets it; nothing ends higher than before, and each bottom is the ground or the
+        top of another, rounded up to its alignment; by induction a multiple of the unit, for an alignment is
+        one, or divides the unit (both are powers of two then) and rounds nothing. Inverse: times the unit.
         """
         if not len(self):
             return 1
-        unit = int(np.gcd.reduce(self.size))
-        return math.gcd(unit, int(self.alignment.max())) if self.misaligning else unit
+        pins = self.offset[self.offset != FREE]
+        unit = math.gcd(int(np.gcd.reduce(self.size)), int(np.gcd.reduce(pins)))
+        most = int(self.alignment.max())
+        return math.gcd(unit, most) if unit % most else unit
 
     def load(self) -> Integers:
         """Bytes (of rounded sizes) live in each section."""

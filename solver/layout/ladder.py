@@ -58,7 +58,7 @@ class Climbed:
 
 
 class Ladder:
-    """One problem without pins, from its incumbent and bound to the optimum.
+    """One problem, from its incumbent and bound to the optimum.
 
     `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough.
     """
@@ -72,7 +72,7 @@ class Ladder:
         self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
         self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
         self._left = ENDLESS if self._options.work is None else self._affordable(self._options.work)
-        self._peels = self._options.rules.peel and not instance.misaligning
+        self._peels = self._options.rules.peel and not (instance.misaligning or instance.pinned)
         self._deciders: dict[bytes, Decider] = {}
 
     def knock(self, goal: int = 0) -> Climbed:

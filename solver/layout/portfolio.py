@@ -160,8 +160,9 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
     instance, simple = run.instance, not (run.instance.pinned or run.instance.misaligning)
     if run.finished:
         return ()
-    most = COARSE_BUFFERS if simple else 0 if instance.pinned else KNOCK_BUFFERS
-    compiled = len(instance) <= most and compiled_search() is not None
+    compiled = (
+        len(instance) <= (COARSE_BUFFERS if simple else KNOCK_BUFFERS) and compiled_search() is not None
+    )
     coarse = (_short_questions, _long_questions) if compiled and len(instance) > KNOCK_BUFFERS else ()
     if compiled and len(instance) <= LADDER_BUFFERS:
         ladder = Ladder(

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.instance import Instance, Integers
+from solver.layout.instance import FREE, Instance, Integers
 
 __all__ = ["Board", "allocate"]
 
@@ -71,6 +71,7 @@ class Board(NamedTuple):
     end: Integers
     size: Integers
     stride: Integers  # offsets are multiples of this power of two
+    pin: Integers  # the offset that is given, or NONE
     limit: Integers  # the buffer must end at or below this
     rank: Integers  # priority, lowest first; equal for buffers that can take each other's place
     key1: Integers  # hashes are below PRIME
@@ -81,9 +82,11 @@ class Board(NamedTuple):
     change2: Integers
     placed: Integers
     offset: Integers
+    pins: Integers  # the buffers that are pinned
     # sections (one more than there are, so that "one past the last" is addressable)
     born: Integers  # the first buffer that starts here or later
     floor: Integers
+    roof: Integers  # the lowest unplaced pin over it
     slack: Integers  # room that gaps may still take: capacity - floor - what is unplaced there
     zone1: Integers
     zone2: Integers
@@ -131,6 +134,8 @@ def allocate(
         end=np.ascontiguousarray(instance.end),
         size=instance.size // unit,
         stride=strides(instance, unit),
+        pin=np.where(instance.offset == FREE, NONE, instance.offset // unit),
+        pins=np.flatnonzero(instance.offset != FREE),
         limit=limit,
         rank=np.arange(n),
         key1=hashes(count)[kind],
@@ -153,27 +158,25 @@ def allocate(
 
 _BUFFER_ARRAYS: Final = ("breadth1", "breadth2", "change1", "change2", "placed", "offset")
 _SECTION_ARRAYS: Final = (
-    "floor", "slack", "crossing", "live", "cover", "fill", "before", "after",
+    "floor", "roof", "slack", "crossing", "live", "cover", "fill", "before", "after",
     "fresh", "stop", "pick", "gap", "only",
 )  # fmt: skip
 
 
 def strides(instance: Instance, unit: int) -> Integers:
     """Alignments in units, at least 1: what divides the unit is kept by itself."""
-    return (
-        np.maximum(1, instance.alignment // unit)
-        if instance.misaligning
-        else np.ones(len(instance), np.int64)
-    )
+    return np.maximum(1, instance.alignment // unit)
 
 
 def kinds(instance: Instance) -> Integers:
     """Equal numbers, from 0, for buffers that can take each other's place.
 
-    Proof that one of a kind need be tried: exchange two of equal lifespan, size and alignment in any layout,
-    and it is a layout of the same peak; so at a node, a second one of a kind leads where the first one led.
-    Inverse: none is needed, every buffer gets an offset of its own.
+    Proof that one of a kind need be tried: exchange two of equal lifespan, size and alignment, neither of
+    them pinned, in any layout, and it is a layout of the same peak; so at a node, a second one of a kind
+    leads where the first one led. Inverse: none is needed, every buffer gets an offset of its own.
     """
-    matters = instance.alignment if instance.misaligning else np.zeros_like(instance.size)
-    rows = np.stack((instance.start, instance.end, instance.size, instance.exact, matters), axis=1)
+    stride = strides(instance, instance.unit)
+    rows = np.stack(
+        (instance.start, instance.end, instance.size, instance.exact, stride, instance.offset), axis=1
+    )
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

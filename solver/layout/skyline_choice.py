@@ -106,7 +106,7 @@ def candidate(b: Board, frame: int) -> int:
     only, tried, floor = f[frame, ONLY], f[frame, TRIED], f[frame, FLOOR]
     best, lowest = NONE, SKY
     if only != NONE:
-        # A spanning buffer: only where no stride matters.
+        # A spanning buffer: only where neither strides nor pins matter.
         if tried == UNTRIED and floor + b.size[only] <= b.limit[only]:
             best = only
     elif tried < SKY:
@@ -121,7 +121,7 @@ def candidate(b: Board, frame: int) -> int:
                 b.placed[i] == 0
                 and section < end <= right
                 and top <= b.limit[i]
-                and pads(b, i, bottom - floor)
+                and stands(b, i, bottom, bottom - floor)
             ):
                 first = preference(b, i, b.start[i] == left, end == right, top == before, top == after)
                 if tried < first < lowest:
@@ -132,18 +132,18 @@ def candidate(b: Board, frame: int) -> int:
 
 @inlined
 def raised(b: Board, i: int, floor: int) -> int:
-    """Where buffer i can begin at or above the floor."""
-    stride = int(b.stride[i])
-    return (floor + stride - 1) & -stride
+    """Where buffer i can begin at or above the floor; no floor is above an unplaced pin."""
+    pin, stride = int(b.pin[i]), int(b.stride[i])
+    return (floor + stride - 1) & -stride if pin == NONE else pin
 
 
 @inlined
-def pads(b: Board, i: int, height: int) -> bool:
-    """Whether so much can be lost under buffer i."""
-    enough = True
-    if height > 0:
+def stands(b: Board, i: int, bottom: int, padding: int) -> bool:
+    """Whether so much can be lost under buffer i, and no pin lies under it or in its way."""
+    enough, top = True, bottom + b.size[i] if b.pin[i] == NONE else bottom
+    if padding > 0 or len(b.pins) > 0:
         for t in range(b.start[i], b.end[i]):
-            enough = enough and height <= b.slack[t]
+            enough = enough and padding <= b.slack[t] and top <= b.roof[t]
     return enough
 
 

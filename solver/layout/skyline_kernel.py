@@ -145,6 +145,8 @@ def reset(b: Board) -> None:
     for i in range(len(b.size)):
         b.placed[i] = 0
         foresee(b, i)
+    hang(b, 0, sections)
+    for i in range(len(b.size)):
         for t in range(b.start[i], b.end[i]):
             b.live[t] += 1
             b.slack[t] -= b.size[i]
@@ -238,8 +240,21 @@ def undo(b: Board, mark: int, first: int) -> None:
         else:
             b.placed[NONE - t] = 0
             lift(b, NONE - t, -1, old)
+            if b.pin[NONE - t] != NONE:
+                hang(b, b.start[NONE - t], b.end[NONE - t])
             touch(b, first, b.start[NONE - t], b.end[NONE - t])
     b.counters[TRAIL_COUNT] = mark
+
+
+@inlined
+def hang(b: Board, start: int, end: int) -> None:
+    """The lowest unplaced pin over each section, anew. O(pins x sections)."""
+    for t in range(start, end):
+        b.roof[t] = SKY
+    for i in b.pins:
+        if b.placed[i] == 0:
+            for t in range(max(start, b.start[i]), min(end, b.end[i])):
+                b.roof[t] = min(b.roof[t], b.pin[i])
 
 
 @inlined
@@ -268,6 +283,8 @@ def branch(b: Board, frame: int) -> bool:
         b.placed[i] = 1
         b.offset[i] = bottom
         lift(b, i, 1, padding)
+        if b.pin[i] != NONE:
+            hang(b, b.start[i], b.end[i])
         touch(b, f[frame, FIRST], b.start[i], b.end[i])
         b.trail[c[TRAIL_COUNT], 0] = NONE - i
         b.trail[c[TRAIL_COUNT], 1] = padding

@@ -19,6 +19,9 @@ Move every buffer of a layout down as far as it goes. Then above section s of a 
 A gap takes ``g - f`` from slack[s]; a section that cannot afford one must be covered, and a section
 that nobody inside covers has its gap forced up to nbr, for whoever covers it reaches over the shore.
 
+A pin is a buffer that lies at its offset o or nowhere. It can be placed once it is the lowest above all of
+its sections; what is free between f and o is lost, nothing is placed across it, and a gap ends at o.
+
 Two rules cut more. *Fill*: below nbr, only buffers inside the plateau can stand above s, so
 ``nbr - f - fill[s]`` is lost at least; more than slack[s] is a failure. *Span*: a buffer b that lives
 exactly [left, right) and lies below nbr has only buffers inside beneath it, and b can change places
@@ -173,10 +176,10 @@ def valley(b: Board, left: int, right: int, shore: int) -> tuple[int, int]:
         fill += b.fill[t]
         if shore < SKY:
             missing = max(missing, shore - floor - fill - b.slack[t])
-        ends = min(shore, floor + min(run, b.after[t]))
+        ends = min(shore, floor + min(run, b.after[t]), b.roof[t])
         if cover == 0 and shore < SKY:
             ends = shore
-        afford = ends < SKY and ends - floor <= b.slack[t]
+        afford = floor < ends < SKY and ends - floor <= b.slack[t]
         if (cover == 0 and not afford) or (rules & FILL and missing > 0):
             b.weight[t] += 1
             return DEAD, missing

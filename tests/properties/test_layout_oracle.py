@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout import Problem, SolveOptions, Status, find_violations, max_load, solve
+from solver.layout import Buffer, Problem, SolveOptions, Status, find_violations, max_load, solve
 from solver.layout.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
@@ -44,15 +44,24 @@ def test_every_rule_set_of_the_compiled_search_agrees_with_cp_sat(capsys: pytest
 
 
 def _mixed(seed: int) -> Problem:
-    """Alignments that sums of sizes do not keep."""
+    """Alignments that sums of sizes do not keep, and in every third problem pins."""
     rng = random.Random(seed)
     p = random_problem(rng, rng.randint(2, 10), 7, rng.choice((6, 20, 40))) if seed % 2 else sample(seed)
     choice = rng.choice(((1, 2), (1, 2, 8), (4, 16), (1, 64)))
     mixed = Problem(tuple(replace(b, alignment=rng.choice(choice)) for b in p.buffers))
-    return mixed if Instance.of(mixed).misaligning else _mixed(seed + 10**6)
+    placed = solve(mixed, solver="greedy").layout
+    if seed % 3 or placed is None:
+        return mixed if Instance.of(mixed).misaligning else _mixed(seed + 10**6)
+    pins = set(rng.sample(range(len(mixed.buffers)), min(len(mixed.buffers), rng.choice((1, 2, 4)))))
+    offsets = (offset if i in pins else None for i, offset in enumerate(placed.offsets))
+    return Problem(tuple(map(_pinned, mixed.buffers, offsets)))
 
 
-def test_every_rule_set_agrees_with_cp_sat_on_mixed_alignments() -> None:
+def _pinned(buffer: Buffer, offset: int | None) -> Buffer:
+    return replace(buffer, offset=offset)
+
+
+def test_every_rule_set_agrees_with_cp_sat_on_mixed_alignments_and_pins() -> None:
     counts: Counter[str] = Counter()
     for seed in range(MIXED):
         verdict = judge(_mixed(seed))

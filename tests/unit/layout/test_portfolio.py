@@ -43,8 +43,15 @@ def test_the_outcome_names_the_stage_that_found_the_layout() -> None:
     assert solve(tight_problem(random.Random(4))).solver in ("portfolio/ladder", "portfolio/greedy")
 
 
-def test_cp_sat_closes_the_gap_that_pins_leave() -> None:
-    outcome = solve(HOLE)
+def test_the_search_closes_the_gap_that_pins_leave() -> None:
+    outcome = solve(HOLE, deadline=Deadline.after(module.CP_SAT_START))
+    assert outcome.layout is not None
+    assert outcome.deterministic
+    assert (outcome.layout.peak, outcome.status, outcome.proof) == (19, Status.OPTIMAL, Proof.SOLVER)
+
+
+def test_cp_sat_closes_the_gap_where_the_search_has_no_work() -> None:
+    outcome = solve(HOLE, options=SolveOptions(work=0))
     assert outcome.layout is not None
     assert (outcome.layout.peak, outcome.status, outcome.proof) == (19, Status.OPTIMAL, Proof.SOLVER)
     assert max_load(HOLE).bytes == 17
@@ -59,7 +66,7 @@ def test_an_incumbent_that_is_already_best_is_kept() -> None:
 
 
 def test_a_deadline_too_near_for_cp_sat_leaves_it_out_and_says_so() -> None:
-    outcome = solve(HOLE, deadline=Deadline.after(0.5))
+    outcome = solve(HOLE, deadline=Deadline.after(0.5), options=SolveOptions(work=0))
     assert outcome.layout is not None
     assert outcome.status is Status.FEASIBLE
     assert not outcome.deterministic

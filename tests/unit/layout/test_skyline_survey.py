@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from solver.layout import Problem, Rules
+from solver.layout import Problem, Rules, solve
 from solver.layout.decider import compiled_search
 from solver.layout.instance import Instance
 from solver.layout.skyline_board import (
@@ -130,6 +130,24 @@ def test_what_is_kept_where_alignments_leave_padding() -> None:
         b = board(instance, 110, 255 & ~SPAN, seed)
         fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
     assert fresh > 1000
+
+
+def test_what_is_kept_around_pins() -> None:
+    fresh = 0
+    for seed in range(10):
+        rng = random.Random(seed)
+        problem = tiling(rng, 90, 40, 80)
+        placed = solve(problem, solver="greedy").layout
+        assert placed is not None
+        pinned = [
+            replace(b, offset=offset) if rng.random() < 0.1 else b
+            for b, offset in zip(problem.buffers, placed.offsets, strict=True)
+        ]
+        instance = Instance.of(Problem(tuple(pinned)))
+        assert instance.pinned
+        b = board(instance, placed.peak, 255 & ~SPAN, seed)
+        fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+    assert fresh > 500
 
 
 @pytest.mark.parametrize("bit", range(len(fields(Rules)) - 3))
