@@ -11,16 +11,17 @@
 
 Move every buffer of a layout down as far as it goes. Then above section s of a local-minimum plateau
 
-* either some unplaced buffer that lives wholly inside [left, right) and covers s lies on f,
+* either some unplaced buffer that lives wholly inside [left, right) and covers s lies on f, or as little
+  above it as its alignment asks for, with nothing beneath it: the padding comes off the slack,
 * or there is a gap. Whatever ends the gap rests on a neighbour (not lower than ``nbr``, the lower of
-  the two), or on something inside the plateau that does not cover s and lies on f or higher. So the
+  the two), or above something inside the plateau that does not cover s and lies on f or higher. So the
   gap reaches at least to ``g = min(nbr, f + smallest buffer inside that does not cover s)``.
 
 A gap takes ``g - f`` from slack[s]; a section that cannot afford one must be covered, and a section
 that nobody inside covers has its gap forced up to nbr, for whoever covers it reaches over the shore.
 
-A pin is a buffer that lies at its offset o or nowhere. It can be placed once it is the lowest above all of
-its sections; what is free between f and o is lost, nothing is placed across it, and a gap ends at o.
+A pin lies at its offset o or nowhere. It can be placed once it is the lowest above all of its sections;
+what is free between f and o is padding, nothing is placed across it, and a gap ends at o if not before.
 
 Two rules cut more. *Fill*: below nbr, only buffers inside the plateau can stand above s, so
 ``nbr - f - fill[s]`` is lost at least; more than slack[s] is a failure. *Span*: a buffer b that lives
