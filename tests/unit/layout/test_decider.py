@@ -100,6 +100,14 @@ def test_no_rule_changes_the_answer(rule: str | None) -> None:
             assert decide(p, capacity, replace(PLAIN, rules=rules)) is expected, (seed, capacity)
 
 
+@pytest.mark.parametrize("alignments", [(1, 4), (4, 1)])
+def test_equal_buffers_of_other_alignments_are_told_apart(alignments: tuple[int, int]) -> None:
+    """Only the one that is aligned to 4 can lie at the bottom; whichever comes first, it must be tried."""
+    p = Problem(tuple(Buffer(str(a), 3, Lifespan(0, 1), a) for a in alignments))
+    assert decide(p, 6) is Answer.YES
+    assert decide(p, 5) is Answer.NO
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_guide_changes_no_answer(seed: int) -> None:
     p = tiling(random.Random(seed), 200, 60, 120)
