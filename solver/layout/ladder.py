@@ -110,7 +110,7 @@ class Ladder:
         return self._layout.peak <= enough or hopeless or self._left <= 0 or self._watch()
 
     def _round(self, work: int, goal: int) -> None:
-        """Asks at the goal or the bound, then bisects what is left; see the picture above."""
+        """Asks at the goal or the bound, then strides down from the incumbent; see the picture above."""
         low = max(self._low, goal // self._step * self._step)
         # The bound is where the optimum most often is.
         self._question(low, work)
