@@ -60,8 +60,9 @@ __all__ = ["Answer", "Decider", "Decision", "Watch", "compiled_search"]
 #: Searches that race.
 SEEDS: Final = 2
 
-#: States remembered by each seed: 2**18 are 4 MiB.
-TABLE_BITS: Final = 18
+#: States remembered by each seed: 2**16 are 1 MiB. More would be found again a little more often, but fresh memory
+#: costs more than it saves where the answer takes milliseconds.
+TABLE_BITS: Final = 16
 
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
 DEPTH_PER_BUFFER: Final = 12
@@ -135,7 +136,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
+    Memory: for each of two seeds 1 MiB and about 6 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
