@@ -60,9 +60,11 @@ __all__ = ["Answer", "Decider", "Decision", "Watch", "compiled_search"]
 #: Searches that race.
 SEEDS: Final = 2
 
-#: States remembered by each seed: 2**16 are 1 MiB. More would be found again a little more often, but fresh memory
-#: costs more than it saves where the answer takes milliseconds.
-TABLE_BITS: Final = 16
+#: States remembered by each seed: 2**18 are 4 MiB. Fresh memory takes longer to come than a question of no more
+#: than `SHORT` work, which remembers fewer.
+TABLE_BITS: Final = 18
+SHORT_TABLE_BITS: Final = 14
+SHORT: Final = 4_000_000
 
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
 DEPTH_PER_BUFFER: Final = 12
@@ -136,7 +138,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds 1 MiB and about 6 kB a buffer.
+    Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
@@ -192,11 +194,13 @@ class Decider:
             self._boards = [None] * SEEDS
 
     def _board(self, k: int, capacity: int, limit: Integers, work: int) -> Board:
-        board = self._boards[k]
+        board, bits = self._boards[k], TABLE_BITS if work > SHORT else SHORT_TABLE_BITS
+        if board is not None and len(board.table) < 1 << bits:
+            board = self._boards[k] = board._replace(table=np.zeros((1 << bits, 2), np.int64))
         if board is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
-            board = allocate(self._instance, self._unit, limit, TABLE_BITS, depth, self._signals, seed)
+            board = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed)
             self._boards[k] = board
         counters = board.counters
         board.limit[:] = limit
