@@ -60,8 +60,8 @@ __all__ = ["Answer", "Decider", "Decision", "Watch", "compiled_search"]
 #: Searches that race.
 SEEDS: Final = 2
 
-#: States remembered by each seed: 2**18 are 4 MiB. Fresh memory takes longer to come than a question of no more
-#: than `SHORT` work, which remembers fewer.
+#: States remembered by each seed: 2**18 are 4 MiB. Fresh memory takes longer to come than a question of up to
+#: `SHORT` work does, which remembers fewer.
 TABLE_BITS: Final = 18
 SHORT_TABLE_BITS: Final = 14
 SHORT: Final = 4_000_000
