@@ -138,7 +138,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds 4 MiB and about 6 kB a buffer.
+    Memory: for each of two seeds 4 MiB and about 4 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:

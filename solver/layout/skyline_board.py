@@ -119,7 +119,7 @@ def allocate(
 ) -> Board:
     """Arrays for a search among buffers in the order of their starts.
 
-    They take about ``16 * 2**table_bits + 312 * depth + 260 * n`` bytes.
+    They take about ``16 * 2**table_bits + 312 * depth + 350 * n`` bytes.
     """
     n, width = len(instance), instance.sections + 1
     rng = np.random.default_rng([seed, 0x5EED])
@@ -145,8 +145,7 @@ def allocate(
         **{name: np.zeros(width, dtype=np.int64) for name in _SECTION_ARRAYS},
         zone1=hashes(width),
         zone2=hashes(width),
-        weight=np.ones(width),
-        key=np.zeros(width),
+        **{name: np.ones(width) for name in ("weight", "key")},
         parts=np.zeros((depth + width, PART_FIELDS), dtype=np.int64),
         frames=np.zeros((depth, FRAME_FIELDS), dtype=np.int64),
         trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, 2), dtype=np.int64),

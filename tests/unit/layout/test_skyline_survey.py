@@ -107,6 +107,11 @@ def stop_and_look(b: Board, every: int, most: int) -> int:
     return fresh
 
 
+def near_and_far(b: Board) -> int:
+    """Every one of the first nodes, then some deep ones."""
+    return stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+
+
 @pytest.mark.parametrize("group", range(3))
 def test_what_is_kept(group: int) -> None:
     fresh = 0
@@ -115,7 +120,7 @@ def test_what_is_kept(group: int) -> None:
         problem = tiling(rng, 90, 40, 80) if group else random_problem(rng, 90, 30, 9)
         instance = Instance.of(problem)
         b = board(instance, int(instance.load().max()), 255, seed)
-        fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+        fresh += near_and_far(b)
     assert fresh > 300
 
 
@@ -128,7 +133,7 @@ def test_what_is_kept_where_alignments_leave_padding() -> None:
         instance = Instance.of(mixed)
         assert instance.misaligning
         b = board(instance, 110, 255 & ~SPAN, seed)
-        fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+        fresh += near_and_far(b)
     assert fresh > 1000
 
 
@@ -146,7 +151,7 @@ def test_what_is_kept_around_pins() -> None:
         instance = Instance.of(Problem(tuple(pinned)))
         assert instance.pinned
         b = board(instance, placed.peak, 255 & ~SPAN, seed)
-        fresh += stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+        fresh += near_and_far(b)
     assert fresh > 500
 
 
