@@ -45,6 +45,8 @@ class RulesOfLayout(DocumentModel):
     fill: bool = Field(True, description="Fail where a valley cannot be filled.")
     span: bool = Field(True, description="Place at once who exactly spans a valley.")
     walls: bool = Field(True, description="Try first who leans on a wall of a valley, in part of the runs.")
+    jumps: bool = Field(True, description="Go back at once to a choice that a failure depends on.")
+    promotion: bool = Field(True, description="Try earlier who came too late before.")
 
 
 class LayoutOptionFields(DocumentModel):

@@ -32,15 +32,18 @@ from solver.layout.skyline_board import (
     FULL,
     GAPS,
     GUIDED,
+    JUMPS,
     NO,
     PAUSE,
     PRIME,
+    PROMOTION,
     RULES,
     RUNS,
     SEED,
     SPAN,
     STOP,
     TABLE,
+    TABLE_FIELDS,
     UNKNOWN,
     WALLS,
     WEIGHTS,
@@ -60,7 +63,7 @@ __all__ = ["Answer", "Decider", "Decision", "Watch", "compiled_search"]
 #: Searches that race.
 SEEDS: Final = 2
 
-#: States remembered by each seed: 2**18 are 4 MiB. Fresh memory takes longer to come than a question of up to
+#: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
 #: `SHORT` work does, which remembers fewer.
 TABLE_BITS: Final = 18
 SHORT_TABLE_BITS: Final = 14
@@ -138,7 +141,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
 class Decider:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds 4 MiB and about 4 kB a buffer.
+    Memory: for each of two seeds 6 MiB and about 4 kB a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
@@ -196,7 +199,7 @@ class Decider:
     def _board(self, k: int, capacity: int, limit: Integers, work: int) -> Board:
         board, bits = self._boards[k], TABLE_BITS if work > SHORT else SHORT_TABLE_BITS
         if board is not None and len(board.table) < 1 << bits:
-            board = self._boards[k] = board._replace(table=np.zeros((1 << bits, 2), np.int64))
+            board = self._boards[k] = board._replace(table=np.zeros((1 << bits, TABLE_FIELDS), np.int64))
         if board is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
@@ -300,5 +303,7 @@ def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:
         FILL: rules.fill,
         SPAN: rules.span and uniform,
         WALLS: rules.walls,
+        JUMPS: rules.jumps,
+        PROMOTION: rules.promotion,
     }
     return sum(bit for bit, on in chosen.items() if on)

@@ -40,7 +40,8 @@ class Rules:
     solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
     `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
     `fill`: fail where a valley cannot be filled. `span`: place at once who exactly spans a valley.
-    `walls`: in part of the runs, try first who leans on a wall of a valley.
+    `walls`: in part of the runs, try first who leans on a wall of a valley. `jumps`: go back at once to a
+    choice that a failure depends on. `promotion`: below an incumbent, try earlier who came too late before.
     """
 
     plateaus: bool = True
@@ -54,6 +55,8 @@ class Rules:
     fill: bool = True
     span: bool = True
     walls: bool = True
+    jumps: bool = True
+    promotion: bool = True
 
 
 @dataclass(frozen=True, slots=True)

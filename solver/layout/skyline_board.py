@@ -5,7 +5,7 @@ written to a trail and taken back on the way up, so a node costs a few numbers, 
 
     frames   one per choice on the current path           (FRAME_FIELDS numbers)
     parts    one per stretch of sections still to solve   (PART_FIELDS numbers)
-    trail    one per placement or gap on the path         (2 numbers)
+    trail    one per placement or gap on the path         (TRAIL_FIELDS numbers)
 
 What a look at a plateau has found is kept under its first section while it is `fresh`: until the floor there
 or beside it moves, or a failure makes one of its sections heavier. A node looks at what has changed only.
@@ -31,6 +31,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 SKY: Final = 1 << 61
 #: What hashes are residues of.
 PRIME: Final = (1 << 61) - 1
+#: Explanations tell so many stretches of sections apart, as bits of one number.
+STRETCHES: Final = 62
 #: Gaps are forced many at a time, section by section.
 TRAIL_PER_FRAME: Final = 8
 #: No part, no buffer.
@@ -43,16 +45,26 @@ FIRST, LAST, COUNT, ONE, TWO, PARENT, NEXT = range(7)
 PART_FIELDS: Final = 7
 # Fields of a frame; the first six are those of its part. LEFT and RIGHT are the plateau branched on,
 # TRIED the preference last placed there, ONLY the one buffer to try, GAP where the gap ends; NONE: no more.
-LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST = range(6, 16)
-FRAME_FIELDS: Final = 16
+# BLAME explains why the alternatives tried so far have failed.
+LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST, BLAME = range(6, 17)
+FRAME_FIELDS: Final = 17
+
+# An entry of the trail: a section, its floor before the gap and the plateau that forced it (NONE, SKY where
+# it was chosen); or NONE - i and the padding under buffer i.
+TRAIL_FIELDS: Final = 4
+
+# A refuted state: two hashes, and what explains it.
+TABLE_FIELDS: Final = 3
 
 # Slots of `counters`. WORK is buffers and sections looked at; LIMIT and WORK_LIMIT end a run, a search.
 # RUNS have been made; with PAUSE set the search comes back after each round of them. HASH1 and HASH2 are
 # of the part being looked at. GUIDED: the last row of priorities is a layout's, and every other run's.
+# CAUSE explains the last failure; DEAD_LEFT and DEAD_SECTION say where a look has met it.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
-    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, GUIDED, COUNTERS,
-) = range(20)  # fmt: skip
+    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, GUIDED,
+    CAUSE, DEAD_LEFT, DEAD_SECTION, COUNTERS,
+) = range(23)  # fmt: skip
 # Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
 STOP, BEST_WORK, BEST_SEED = range(3)
 
@@ -60,7 +72,9 @@ STOP, BEST_WORK, BEST_SEED = range(3)
 NO, YES, UNKNOWN, FULL = range(4)
 
 # Rules, as bits of counters[RULES].
-ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS = (1 << k for k in range(8))
+ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS, JUMPS, PROMOTION = (
+    1 << k for k in range(10)
+)
 
 
 class Board(NamedTuple):
@@ -80,6 +94,8 @@ class Board(NamedTuple):
     breadth2: Integers
     change1: Integers  # of the hash of a part, when the buffer is placed
     change2: Integers
+    kind: Integers  # equal for buffers that can take each other's place
+    heat: Floats  # of a kind: how often it came too late
     placed: Integers
     offset: Integers
     pins: Integers  # the buffers that are pinned
@@ -88,6 +104,7 @@ class Board(NamedTuple):
     floor: Integers
     roof: Integers  # the lowest unplaced pin over it
     slack: Integers  # room that gaps may still take: capacity - floor - what is unplaced there
+    bit: Integers  # of its stretch
     zone1: Integers
     zone2: Integers
     crossing: Integers  # unplaced buffers alive both before and after the boundary on the left
@@ -108,7 +125,7 @@ class Board(NamedTuple):
     parts: Integers
     frames: Integers
     trail: Integers
-    # refuted states: two independent hashes each
+    # refuted states: two independent hashes each, and why
     table: Integers
     counters: Integers
     signals: Integers
@@ -119,7 +136,7 @@ def allocate(
 ) -> Board:
     """Arrays for a search among buffers in the order of their starts.
 
-    They take about ``16 * 2**table_bits + 312 * depth + 350 * n`` bytes.
+    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes.
     """
     n, width = len(instance), instance.sections + 1
     rng = np.random.default_rng([seed, 0x5EED])
@@ -140,17 +157,20 @@ def allocate(
         rank=np.arange(n),
         key1=hashes(count)[kind],
         key2=hashes(count)[kind],
+        kind=kind,
+        heat=np.zeros(n),
         **{name: np.zeros(n, dtype=np.int64) for name in _BUFFER_ARRAYS},
         born=np.searchsorted(instance.start, np.arange(width)),
         **{name: np.zeros(width, dtype=np.int64) for name in _SECTION_ARRAYS},
+        bit=1 << np.arange(width) // -(-width // STRETCHES),
         zone1=hashes(width),
         zone2=hashes(width),
         weight=np.ones(width),
         key=np.zeros(width),
         parts=np.zeros((depth + width, PART_FIELDS), dtype=np.int64),
         frames=np.zeros((depth, FRAME_FIELDS), dtype=np.int64),
-        trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, 2), dtype=np.int64),
-        table=np.zeros((1 << table_bits, 2), dtype=np.int64),
+        trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS), dtype=np.int64),
+        table=np.zeros((1 << table_bits, TABLE_FIELDS), dtype=np.int64),
         counters=np.zeros(COUNTERS, dtype=np.int64),
         signals=signals,
     )

@@ -29,6 +29,7 @@ from solver.layout.skyline_board import (
     LEFT,
     NONE,
     ONLY,
+    PROMOTION,
     RIGHT,
     RULES,
     SECTION,
@@ -62,6 +63,9 @@ ROUND = ORDERS * len(WAYS)
 #: More than any rank, and more than two shores.
 SHORE, LEVEL = 1 << 52, 1 << 55
 
+#: The hottest kind is tried so many of 2**20 parts of all places earlier than its order says.
+HEAT = 1 << 19
+
 #: Noise reaches so many of 2**20 parts of all places, up and down.
 NOISE = 50_000
 
@@ -92,10 +96,15 @@ def prepare(b: Board, ranks: Integers, run: int) -> None:
     reach = 0 if k < ORDERS and c[SEED] == 0 else NOISE * n
     if c[GUIDED] and run % 2 == 1:
         order, reach = ORDERS, NOISE * n >> 2 * (k % 4)
+    hottest = 1.0
+    for i in range(n):
+        hottest = max(hottest, b.heat[i])
     for i in range(n):
         rank = ranks[order, i]
         word = mix(mix(np.uint64(rank + 1)) + np.uint64(b.zone1[0]) + np.uint64(run))
         noise = np.int64(word >> np.uint64(2)) % (2 * reach + 1) - reach
+        if c[RULES] & PROMOTION and c[GUIDED]:
+            noise -= np.int64(HEAT * n * (b.heat[b.kind[i]] / hottest))
         b.rank[i] = ((rank << 20) + noise) // 64 * n + rank
 
 

@@ -11,6 +11,9 @@ Where a placement cuts the part in two or more, the pieces share no buffer, so e
 itself; a piece without a solution refutes the choice that made it, whatever its siblings do, and the
 search goes back to that choice at once.
 
+A failure says which sections have caused it (`skyline_blame`); choices that have nothing to do with them are
+undone without trying the rest of their alternatives.
+
 A part that has been refuted is remembered by two independent hashes over what decides its fate: the
 headroom of its sections and the multiset of its unplaced buffers (`skyline_table`). With k states met, the
 chance that any of them was ever wrongly taken for refuted is below ``k**2 / 2**123``.
@@ -23,10 +26,13 @@ import numpy as np
 
 from solver.layout.instance import Integers
 from solver.layout.jit import compiled, inlined
+from solver.layout.skyline_blame import blame_valley, concerned, grounds, no_other
 from solver.layout.skyline_board import (
     BEST_SEED,
     BEST_WORK,
+    BLAME,
     CAPACITY,
+    CAUSE,
     COUNT,
     FIRST,
     FLOOR,
@@ -72,7 +78,7 @@ from solver.layout.skyline_board import (
 )
 from solver.layout.skyline_choice import ROUND, candidate, prepare, raised
 from solver.layout.skyline_parts import divide, same_part, split
-from solver.layout.skyline_survey import OPEN, OVERFLOW, raise_floor, survey, touch
+from solver.layout.skyline_survey import DEAD, OVERFLOW, raise_floor, survey, touch
 from solver.layout.skyline_table import foresee, known, remember
 
 __all__ = ["race"]
@@ -164,28 +170,34 @@ def expand(b: Board, part: int) -> int:
     if p[part, COUNT] == 1:
         return drop(b, part)
     c[HASH1], c[HASH2] = p[part, ONE], p[part, TWO]
-    state, left = survey(b, p[part, FIRST], p[part, LAST])
-    if state != OPEN:
-        return NO_ROOM if state == OVERFLOW else p[part, PARENT]
-    if c[RULES] & TABLE and known(b, c[HASH1], c[HASH2]):
+    first, last, mark = p[part, FIRST], p[part, LAST], c[TRAIL_COUNT]
+    state, left = survey(b, first, last)
+    if state == OVERFLOW:
+        return NO_ROOM
+    if state == DEAD:
+        blame_valley(b, first, last)
+    elif c[RULES] & TABLE and known(b, c[HASH1], c[HASH2]):
         c[HITS] += 1
-        return p[part, PARENT]
-    return push(b, part, left)
+    else:
+        return push(b, part, left)
+    grounds(b, mark, first, last)
+    return p[part, PARENT]
 
 
 @inlined
 def drop(b: Board, part: int) -> int:
     """The only buffer of a part goes down as far as it can."""
-    bottom, i = 0, b.born[b.parts[part, FIRST]]
+    bottom, i, c = 0, b.born[b.parts[part, FIRST]], b.counters
     while b.placed[i] != 0:
         i += 1
     for t in range(b.start[i], b.end[i]):
-        bottom = max(bottom, b.floor[t])
+        if b.floor[t] >= bottom:
+            bottom, c[CAUSE] = b.floor[t], b.bit[t]
     bottom = raised(b, i, bottom)
     if bottom + b.size[i] > b.limit[i]:
         return b.parts[part, PARENT]
     b.offset[i] = bottom
-    b.counters[HEAD] = b.parts[part, NEXT]
+    c[HEAD] = b.parts[part, NEXT]
     return SOLVED
 
 
@@ -207,6 +219,7 @@ def push(b: Board, part: int, left: int) -> int:
     b.frames[frame, PARTS] = c[PART_COUNT]
     b.frames[frame, TRAIL] = c[TRAIL_COUNT]
     b.frames[frame, REST] = b.parts[part, NEXT]
+    b.frames[frame, BLAME] = 0
     c[FRAME_COUNT] = frame + 1
     return frame + 1
 
@@ -214,18 +227,32 @@ def push(b: Board, part: int, left: int) -> int:
 @inlined
 def advance(b: Board, height: int) -> bool:
     """Goes back to `height` frames and takes the next alternative there, or goes back further."""
-    c = b.counters
+    f, c = b.frames, b.counters
     while height > 0:
         frame = height - 1
         c[FRAME_COUNT] = height
-        c[PART_COUNT] = b.frames[frame, PARTS]
-        undo(b, b.frames[frame, TRAIL], b.frames[frame, FIRST])
-        if branch(b, frame):
-            return True
+        c[PART_COUNT] = f[frame, PARTS]
+        if retract(b, frame):
+            if branch(b, frame):
+                return True
+            c[CAUSE] = f[frame, BLAME] | no_other(b, frame)
         if c[RULES] & TABLE:
-            remember(b, b.frames[frame, ONE], b.frames[frame, TWO])
-        height = b.frames[frame, PARENT]
+            remember(b, f[frame, ONE], f[frame, TWO])
+        height = f[frame, PARENT]
+        grounds(b, f[height - 1, TRAIL] + 1 if height > 0 else 0, f[frame, FIRST], f[frame, LAST])
     return False
+
+
+@inlined
+def retract(b: Board, frame: int) -> bool:
+    """Takes back what was tried last, if anything; whether the next alternative of the choice can help."""
+    mark = b.frames[frame, TRAIL]
+    if b.counters[TRAIL_COUNT] == mark:
+        return True
+    helps = concerned(b, mark)
+    undo(b, mark, b.frames[frame, FIRST])
+    b.frames[frame, BLAME] |= b.counters[CAUSE]
+    return helps
 
 
 @inlined
@@ -296,7 +323,7 @@ def branch(b: Board, frame: int) -> bool:
         return False
     section = f[frame, SECTION]
     c[HASH1], c[HASH2] = f[frame, ONE], f[frame, TWO]
-    raise_floor(b, section, gap)
+    raise_floor(b, section, gap, NONE, SKY)
     touch(b, f[frame, FIRST], section, section + 1)
     same_part(b, frame, f[frame, COUNT])
     return True

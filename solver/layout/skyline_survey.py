@@ -37,6 +37,8 @@ from solver.layout.jit import inlined
 from solver.layout.skyline_board import (
     ANY_PLATEAU,
     CAPACITY,
+    DEAD_LEFT,
+    DEAD_SECTION,
     FILL,
     GAPS,
     NONE,
@@ -183,9 +185,10 @@ def valley(b: Board, left: int, right: int, shore: int) -> tuple[int, int]:
         afford = floor < ends < SKY and ends - floor <= b.slack[t]
         if (cover == 0 and not afford) or (rules & FILL and missing > 0):
             b.weight[t] += 1
+            b.counters[DEAD_LEFT], b.counters[DEAD_SECTION] = left, t
             return DEAD, missing
         if cover == 0 and rules & GAPS:
-            raise_floor(b, t, ends)
+            raise_floor(b, t, ends, left, right)
             state = FORCED
         elif state == OPEN:
             key = urgency(b, t, cover + afford)
@@ -211,11 +214,13 @@ def urgency(b: Board, t: int, alternatives: int) -> float:
 
 
 @inlined
-def raise_floor(b: Board, t: int, height: int) -> None:
-    """A gap at section t; taken back by the trail."""
+def raise_floor(b: Board, t: int, height: int, left: int, right: int) -> None:
+    """A gap at section t, forced by a plateau or chosen; taken back by the trail."""
     k = b.counters[TRAIL_COUNT]
     b.trail[k, 0] = t
     b.trail[k, 1] = b.floor[t]
+    b.trail[k, 2] = left
+    b.trail[k, 3] = right
     b.counters[TRAIL_COUNT] = k + 1
     b.slack[t] -= height - b.floor[t]
     lower(b, t, height - b.floor[t])

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from solver.layout.jit import inlined
-from solver.layout.skyline_board import CAPACITY, HASH1, HASH2, PRIME, Board
+from solver.layout.skyline_board import CAPACITY, CAUSE, HASH1, HASH2, NONE, PRIME, Board
 
 __all__ = ["foresee", "known", "lower", "plus", "remember", "state", "times"]
 
@@ -90,19 +90,25 @@ def lower(b: Board, t: int, height: int) -> None:
 
 @inlined
 def known(b: Board, one: int, two: int) -> bool:
-    """Whether this state is among the refuted."""
+    """Whether this state is among the refuted; then the cause is what explained it."""
     slot, one = two & (len(b.table) - 1), one | TAKEN
     near = slot ^ 1
-    return (b.table[slot, 0] == one and b.table[slot, 1] == two) or (
-        b.table[near, 0] == one and b.table[near, 1] == two
-    )
+    found = NONE
+    if b.table[slot, 0] == one and b.table[slot, 1] == two:
+        found = slot
+    elif b.table[near, 0] == one and b.table[near, 1] == two:
+        found = near
+    if found != NONE:
+        b.counters[CAUSE] = b.table[found, 2]
+    return found != NONE
 
 
 @inlined
 def remember(b: Board, one: int, two: int) -> None:
-    """Keeps a refuted state; where both of its places are taken, one of the two makes room."""
+    """Keeps a refuted state and its cause; where both of its places are taken, one of the two makes room."""
     slot = two & (len(b.table) - 1)
     if b.table[slot, 0] != 0 and (b.table[slot ^ 1, 0] == 0 or one & 1):
         slot ^= 1
     b.table[slot, 0] = one | TAKEN
     b.table[slot, 1] = two
+    b.table[slot, 2] = b.counters[CAUSE]
