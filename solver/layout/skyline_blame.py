@@ -69,6 +69,7 @@ def blame_valley(b: Board, first: int, last: int) -> None:
     c, left, section = b.counters, b.counters[DEAD_LEFT], b.counters[DEAD_SECTION]
     right = b.stop[left]
     c[CAUSE] = b.bit[section] | shores(b, first, last, left, right)
+    # Without shores it is for what would end a gap, wherever that lies.
     if left == first and right == last:
         c[CAUSE] = stretch(b, first, last)
     if c[RULES] & PROMOTION:
