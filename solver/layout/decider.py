@@ -156,7 +156,8 @@ class Decider:
         shared = kinds(instance) if options.rules.symmetry else np.arange(len(instance))
         self._shared = shared
         ranks = priorities(instance, shared)[:, self._order]
-        self._ranks = np.concatenate((ranks, ranks[:1]))
+        # Rows that lie in one piece: as the kernel is compiled, for this layout of memory alone.
+        self._ranks = np.ascontiguousarray(np.concatenate((ranks, ranks[:1])))
         self._boards: list[Board | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}

@@ -48,10 +48,10 @@ class _Kernel:
     @staticmethod
     def _load() -> ModuleType | None:
         try:
-            from solver.layout import index_kernel, index_strips
+            from solver.layout import index_kernel
 
-            one = np.ones(1, np.int64)
-            index_strips.grow_tree(one, np.zeros((3, 6), np.int64), np.empty((3, 3), np.int64))
+            one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+            Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel).place(zero, 1)
         except UNCOMPILED as error:
             warn_uncompiled(error)
             return None

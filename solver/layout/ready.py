@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from solver.layout.decider import compiled_search
 from solver.layout.index import kernel
+from solver.layout.plain import UNCOMPILED, warn_uncompiled
 
 __all__ = ["load_compiled"]
 
 
 def load_compiled() -> bool:
-    """From disk at once, or compiled now, which takes half a minute; False where nothing compiles here."""
-    return all([compiled_search() is not None, kernel() is not None])
+    """All of it: from disk at once, or compiled now, which takes half a minute.
+
+    False where nothing compiles here. What is called here, and with arguments of the types that it is called
+    with here, is all that ever runs compiled: what is compiled in the middle of a solve hears no deadline.
+    """
+    return all([compiled_search() is not None, kernel() is not None, _sweep_loaded()])
+
+
+def _sweep_loaded() -> bool:
+    try:
+        from solver.layout.sweep import disjoint
+
+        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+        return disjoint(zero, one, zero, one)
+    except UNCOMPILED as error:
+        warn_uncompiled(error)
+        return False
