@@ -62,7 +62,7 @@ kernel = _Kernel()
 
 
 class Walk:
-    """One pass through an order; what was placed stays. Memory: about 200 bytes a buffer.
+    """One pass through an order; what was placed stays. Memory: 100 to 500 bytes a buffer.
 
     `cancel` may be called from another thread; it takes effect within one placement.
     """
@@ -111,37 +111,43 @@ class Walk:
         shelf = strips.Shelf(
             nodes[:made].copy(),
             np.empty(256, np.int64),
-            np.zeros((_CHUNKS, 3), np.int64),
+            np.empty((_CHUNKS, 3), np.int64),
             np.empty((_CHUNKS, strips.CHUNK, 4), np.int64),
             np.arange(_CHUNKS - 1, -1, -1),
             np.empty((strips.DEPTH, 4), np.int64),
-            np.array([_CHUNKS, 0, 1, self._module.DONE, 0]),
+            np.array([_CHUNKS, 0, self._module.DONE, 0]),
         )
         strips.insert(shelf, 0, len(load), 0, strips.SKY)
         return shelf
 
-    def _more_memory(self) -> None:
-        """Twice of everything; what is in use keeps its place."""
+    def _more_chunks(self) -> None:
+        """Twice as many; what is in use keeps its place."""
         strips, old = self._strips, self._shelf
         chunks, free = len(old.chunks), int(old.counts[strips.FREE])
-        fresh = np.arange(2 * chunks - 1, chunks - 1, -1)
-        self._shelf = strips.Shelf(
-            old.nodes,
-            np.concatenate((old.entries, np.empty_like(old.entries))),
-            np.concatenate((old.chunks, np.zeros_like(old.chunks))),
-            np.concatenate((old.strips, np.empty_like(old.strips))),
-            np.concatenate((fresh, old.free[:free], np.empty(chunks - free, np.int64))),
-            old.cursors,
-            old.counts,
-        )
+        unused = np.empty(2 * chunks, np.int64)
+        unused[:chunks] = np.arange(2 * chunks - 1, chunks - 1, -1)
+        unused[chunks : chunks + free] = old.free[:free]
+        self._shelf = old._replace(chunks=_twice(old.chunks), strips=_twice(old.strips), free=unused)
         old.counts[strips.FREE] = free + chunks
-        self._gap = np.empty((2 * len(self._gap), 5), np.int64)
 
     def _go(self, order: Integers, limit: int, fit: int) -> int:
-        position = 0
+        module, position = self._module, 0
         while True:
             arguments = (self._shelf, self._gap, self.buffers, order, position, limit, fit)
-            position = int(self._module.place_some(*arguments))
-            if self._shelf.counts[self._strips.WHY] != self._module.MEMORY:
-                return position
-            self._more_memory()
+            position = int(module.place_some(*arguments))
+            match int(self._shelf.counts[self._strips.WHY]):
+                case module.SHORT_OF_STRIPS:
+                    self._gap = _twice(self._gap)
+                case module.SHORT_OF_CHUNKS:
+                    self._more_chunks()
+                case module.SHORT_OF_ENTRIES:
+                    self._shelf = self._shelf._replace(entries=_twice(self._shelf.entries))
+                case _:
+                    return position
+
+
+def _twice(rows: Integers) -> Integers:
+    """As many rows again, which cost no memory before they are used."""
+    more = np.empty((2 * len(rows), *rows.shape[1:]), np.int64)
+    more[: len(rows)] = rows
+    return more

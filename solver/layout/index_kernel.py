@@ -14,7 +14,9 @@ from solver.layout.index_strips import (
     CENTRE,
     EARLIEST,
     END,
+    ENTRIES,
     EXACT,
+    FREE,
     HEIGHT,
     HOME,
     LATEST,
@@ -34,18 +36,22 @@ from solver.layout.index_strips import (
     USED,
     WHY,
     Shelf,
-    fits,
     insert,
+    more_chunks,
+    more_entries,
     trim,
 )
 from solver.layout.instance import Integers
 from solver.layout.jit import compiled, inlined
 
-__all__ = ["BEST", "DONE", "FIRST", "LIMIT", "MEMORY", "PINNED", "STOPPED", "place_some"]
+__all__ = [
+    "BEST", "DONE", "FIRST", "LIMIT", "PINNED", "SHORT_OF_CHUNKS", "SHORT_OF_ENTRIES", "SHORT_OF_STRIPS",
+    "STOPPED", "place_some",
+]  # fmt: skip
 
 # How to choose among gaps, and why a walk ended.
 FIRST, BEST, PINNED = range(3)
-DONE, LIMIT, MEMORY, STOPPED = range(4)
+DONE, LIMIT, STOPPED, SHORT_OF_STRIPS, SHORT_OF_CHUNKS, SHORT_OF_ENTRIES = range(6)
 
 
 @inlined
@@ -181,7 +187,7 @@ def place_some(
     """Place from position `first` of the order on; the position it got to.
 
     `fit` is FIRST, BEST or PINNED (each at its offset). Why it ended is left in ``counts[WHY]``: DONE, LIMIT
-    (the next one would end beyond `limit`), MEMORY (give more, then go on), STOPPED (by ``counts[STOP]``).
+    (the next one would end beyond `limit`), STOPPED (by ``counts[STOP]``), or what to give more of.
     """
     counts = shelf.counts
     for position in range(first, len(order)):
@@ -190,9 +196,14 @@ def place_some(
         if fit == BEST:
             floor = _tightest(shelf, gap[0], buffer)
         strips, offset = _lowest(shelf, gap, buffer, floor)
+        chunks = more_chunks(shelf, 4 * strips + 4)
         counts[WHY] = DONE
-        if strips < 0 or not fits(shelf, 4 * strips + 4):
-            counts[WHY] = MEMORY
+        if strips < 0:
+            counts[WHY] = SHORT_OF_STRIPS
+        elif counts[FREE] < chunks:
+            counts[WHY] = SHORT_OF_CHUNKS
+        elif len(shelf.entries) - counts[ENTRIES] < more_entries(shelf, chunks):
+            counts[WHY] = SHORT_OF_ENTRIES
         elif offset + buffer[EXACT] > limit:
             counts[WHY] = LIMIT
         elif counts[STOP] != 0:

@@ -38,6 +38,7 @@ __all__ = [
     "DEPTH",
     "EARLIEST",
     "END",
+    "ENTRIES",
     "EXACT",
     "FREE",
     "HEIGHT",
@@ -59,9 +60,10 @@ __all__ = [
     "USED",
     "WHY",
     "Shelf",
-    "fits",
     "grow_tree",
     "insert",
+    "more_chunks",
+    "more_entries",
     "trim",
 ]
 
@@ -89,9 +91,8 @@ NODE, POSITION, SLOT, HEIGHT = range(4)
 HOME: Final = 4
 # Fields of a buffer. Padding to the smallest alignment is part of the size, not of the exact size.
 START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)
-# Counters: chunks free to take, directory entries used, room of the largest directory; why a walk ended;
-# set by another thread to end it.
-FREE, ENTRIES, LARGEST, WHY, STOP = range(5)
+# Counters: chunks free to take, directory entries used; why a walk ended; set by another thread to end it.
+FREE, ENTRIES, WHY, STOP = range(4)
 
 
 class Shelf(NamedTuple):
@@ -157,11 +158,25 @@ def _home(nodes: Integers, begin: int, end: int) -> int:
 
 
 @inlined
-def fits(shelf: Shelf, inserts: int) -> bool:
-    """Whether there is memory for so many insertions: each may split a chunk and move a directory."""
-    entries = inserts * (2 * int(shelf.counts[LARGEST]) + 4)
-    left = len(shelf.entries) - int(shelf.counts[ENTRIES])
-    return int(shelf.counts[FREE]) >= 2 * inserts and left >= entries
+def more_chunks(shelf: Shelf, inserts: int) -> int:
+    """How many chunks so many insertions take at most.
+
+    Proof: an insertion takes one at most, for an empty node or by a split. Add up what chunks hold beyond a
+    half: a split makes two halves of a full one and takes half a chunk from that sum, an insertion adds 1. So
+    there is at most one split for each chunk in use, and one for each half of a chunk inserted.
+    """
+    splits = len(shelf.chunks) - shelf.counts[FREE] + inserts // (CHUNK // 2)
+    return int(min(inserts, splits + len(shelf.nodes)))
+
+
+@inlined
+def more_entries(shelf: Shelf, chunks: int) -> int:
+    """How many entries are used when directories move to take in so many chunks, at most.
+
+    Proof: m chunks more in a directory with room for r move it to 2r + 1 entries, and so on: to less than
+    2(r + m) + 2 the last time, and to less than half as many each time before. All rooms are at most ENTRIES.
+    """
+    return int(4 * (shelf.counts[ENTRIES] + chunks) + 4 * chunks)
 
 
 @inlined
@@ -190,7 +205,6 @@ def _enter(shelf: Shelf, node: int, position: int) -> int:
             entries[at + k] = entries[nodes[node, AT] + k]
         nodes[node, AT], nodes[node, ROOM] = at, room
         counts[ENTRIES] += room
-        counts[LARGEST] = max(counts[LARGEST], room)
     at = nodes[node, AT]
     for k in range(used, position, -1):
         entries[at + k] = entries[at + k - 1]

@@ -6,7 +6,7 @@
 Between the knock and the ladder, where there are thousands of buffers, the problem is made small: `coarse`.
 
 Memory is bounded: what `Decider` states for each set of buffers searched, of which the ladder keeps `KEPT`;
-about 200 bytes a buffer for each of two greedy placements; where nothing compiles, some 160 MB.
+100 to 500 bytes a buffer for each of two greedy placements; where nothing compiles, some 160 MB.
 
 Every budget is counted in work, so that the same problem gives the same layout on any machine. The
 deadline and the caller's cancel event cut in on top; what was found until then is returned, and the

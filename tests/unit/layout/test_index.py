@@ -106,6 +106,16 @@ def test_many_at_one_step_and_many_gaps_grow_the_memory() -> None:
     assert find_violations(p, made) == ()
 
 
+def test_a_gap_of_very_many_strips_takes_little_memory() -> None:
+    """A tower of small ones, and a large one beside it all: its gap has a strip for each of them."""
+    many = 20_000
+    p = problem(*((4, 0, 2) for _ in range(many)), (4 * many, 2, 4))
+    placing = walk(p)
+    assert placing.place(np.arange(many + 1), MAX_BYTES) == many + 1
+    assert int(placing.offsets[-1]) == 0
+    assert sum(rows.nbytes for rows in (*placing._shelf, placing._gap)) < 600 * many
+
+
 def test_a_cancelled_walk_places_no_more() -> None:
     p = training_shaped(0, buffers=400)
     placing = walk(p)
