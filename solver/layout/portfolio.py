@@ -49,7 +49,7 @@ KNOCK_BUFFERS: Final = 3000
 #: Above that and up to here, questions about the problem made small: grain, one part in how many of the bound
 #: is granted on top of it (0: none), and work. Different ones fail on different problems. The short ones come
 #: before the greedy portfolio where the ladder is asked too; on more buffers that one is good enough.
-COARSE_BUFFERS: Final = 50_000
+COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
 
