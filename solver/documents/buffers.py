@@ -11,11 +11,28 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
-from solver.layout.problem import Buffer, Lifespan, Problem
+from solver.layout.problem import Buffer, Gap, Lifespan, Problem
 
-__all__ = ["FORMAT", "BuffersDocument", "dump_buffers", "load_buffers"]
+__all__ = [
+    "FORMAT",
+    "BuffersDocument",
+    "GapDocument",
+    "dump_buffers",
+    "gaps_to_list",
+    "load_buffers",
+    "to_gaps",
+]
 
 FORMAT = "arenaplan.buffers"
+
+
+class GapDocument(DocumentModel):
+    """During steps ``[start, end)`` it holds bytes ``[low, high)`` alone; none where the two are equal."""
+
+    start: Int64
+    end: Int64
+    low: Natural = 0
+    high: Natural = 0
 
 
 class BufferDocument(DocumentModel):
@@ -27,6 +44,7 @@ class BufferDocument(DocumentModel):
     end: Int64
     alignment: Positive = 1
     offset: Natural | None = None
+    gaps: Annotated[tuple[GapDocument, ...], *FIXED_LIST] = ()
 
 
 class BuffersDocument(DocumentModel):
@@ -60,7 +78,20 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
         Lifespan(document.start, document.end),
         document.alignment,
         document.offset,
+        to_gaps(document.gaps),
     )
+
+
+def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Gap, ...]:
+    """Whether they make sense is for the door to say."""
+    return tuple(Gap(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
+
+
+def gaps_to_list(gaps: tuple[Gap, ...]) -> list[dict[str, int]]:
+    """What is held is left out where it is nothing."""
+    spans = ({"start": gap.lifespan.start, "end": gap.lifespan.end} for gap in gaps)
+    held = ({"low": gap.low, "high": gap.high} if gap.low < gap.high else {} for gap in gaps)
+    return [span | kept for span, kept in zip(spans, held, strict=True)]
 
 
 def dump_buffers(problem: Problem, *, indent: int | None = None) -> bytes:
@@ -83,4 +114,6 @@ def _buffer_to_dict(buffer: Buffer) -> dict[str, Any]:
         found["alignment"] = buffer.alignment
     if buffer.offset is not None:
         found["offset"] = buffer.offset
+    if buffer.gaps:
+        found["gaps"] = gaps_to_list(buffer.gaps)
     return found

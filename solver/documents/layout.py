@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from solver.documents.buffers import GapDocument, gaps_to_list, to_gaps
 from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
 from solver.documents.layout_options import LayoutOptionFields, layout_options_to_dict, to_layout_options
 from solver.documents.parse import canonical_json, to_bytes
@@ -33,6 +34,7 @@ class BufferOfLayout(DocumentModel):
     alignment: Positive = 1
     pinned: bool = Field(False, description="Whether the offset was given, not found.")
     offset: Natural
+    gaps: Annotated[tuple[GapDocument, ...], *FIXED_LIST] = ()
 
 
 class LayoutDocument(DocumentModel):
@@ -92,7 +94,8 @@ def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
             path=("buffers", i, "end"),
         )
     span = Lifespan(buffer.start, buffer.end)
-    return Buffer(buffer.id, buffer.size, span, buffer.alignment, buffer.offset if buffer.pinned else None)
+    pin = buffer.offset if buffer.pinned else None
+    return Buffer(buffer.id, buffer.size, span, buffer.alignment, pin, to_gaps(buffer.gaps))
 
 
 def layout_to_dict(placed: PlacedBuffers) -> dict[str, Any]:
@@ -121,4 +124,6 @@ def _buffer_to_dict(buffer: Buffer, offset: int) -> dict[str, Any]:
         found["alignment"] = buffer.alignment
     if buffer.offset is not None:
         found["pinned"] = True
+    if buffer.gaps:
+        found["gaps"] = gaps_to_list(buffer.gaps)
     return {**found, "offset": offset}

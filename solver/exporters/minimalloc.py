@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, Layout, Problem
+from solver.layout import Buffer, Gap, Layout, Problem
 
 __all__ = ["dump_minimalloc"]
 
@@ -15,7 +15,7 @@ _UNSAFE: Final = re.compile(r"[,\x00-\x1f\x7f]")
 
 
 def dump_minimalloc(problem: Problem, layout: Layout | None = None) -> bytes:
-    """One line a buffer; an alignment column where one is not 1, an offset column for a layout or pins.
+    """One line a buffer; columns of alignments and gaps where there are any, of offsets for a layout or pins.
 
     Without a layout the cells of buffers that are not pinned stay empty. Raises ProblemError for an
     id that the format, which has no quotes, cannot hold.
@@ -23,6 +23,8 @@ def dump_minimalloc(problem: Problem, layout: Layout | None = None) -> bytes:
     columns = [_column(problem, name) for name in ("id", "lower", "upper", "size")]
     if any(buffer.alignment != 1 for buffer in problem.buffers):
         columns.append(_column(problem, "alignment"))
+    if any(buffer.gaps for buffer in problem.buffers):
+        columns.append(_column(problem, "gaps"))
     offsets = _offsets(problem, layout)
     if layout is not None or any(offsets):
         columns.append(["offset", *offsets])
@@ -51,7 +53,13 @@ _COLUMNS: Final[Mapping[str, Callable[[int, Buffer], str]]] = {
     "upper": lambda _, buffer: str(buffer.lifespan.end),
     "size": lambda _, buffer: str(buffer.size),
     "alignment": lambda _, buffer: str(buffer.alignment),
+    "gaps": lambda _, buffer: " ".join(map(_gap, buffer.gaps)),
 }
+
+
+def _gap(gap: Gap) -> str:
+    kept = f"@{gap.low}:{gap.high}" if gap.low < gap.high else ""
+    return f"{gap.lifespan.start}-{gap.lifespan.end}{kept}"
 
 
 def _offsets(problem: Problem, layout: Layout | None) -> list[str]:

@@ -4,14 +4,15 @@
     b1,0,3,4,1,,,                                       live [0, 3)
     b2,3,9,4,2,,16,                                     a layout to start from may put it at 16
     b3,0,9,4,1,7-9,,8                                   live [0, 7), pinned at 8
+    b4,0,9,4,1,2-4 5-6@0:2,,                            free in [2, 4), in [5, 6) but for its first two bytes
 
 ``lower`` may be called ``start`` or ``begin``, ``id`` also ``buffer`` or ``buffer_id``. ``upper`` is the
 first step behind the lifespan; a column ``end`` in its place holds the last step inside, in gaps too.
 An empty cell of an optional column leaves the value out, and so does the hint -1.
 
-A gap ``a-b`` frees the buffer during ``[a, b)``; ``a-b@p:q`` frees all but its bytes ``[p, q)``. The
-layout problem knows one lifespan a buffer, so a gap is taken where it changes nothing (it keeps all
-bytes) or shortens the lifespan at either end. Any other gap is an error, never silently dropped.
+A gap ``a-b`` frees the buffer during ``[a, b)``; ``a-b@p:q`` frees all but its bytes ``[p, q)``. One that
+frees either end of the lifespan shortens it. Gaps may touch, and reach beyond the lifespan; those that free
+all bytes may overlap.
 
 The format is that of MiniMalloc (Moffitt, ASPLOS 2023).
 """
@@ -20,11 +21,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from solver.errors import DocumentError, ProblemError
-from solver.layout import Buffer, Layout, Lifespan, Problem, check_problem, find_violations
+from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, check_problem, find_violations
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
 
@@ -174,9 +175,9 @@ def _buffer(row: _Row) -> Buffer:
     if not name or len(name) > _LONGEST_ID or _UNPRINTABLE.search(name):
         row.fail("id", f"id is {_shown(name)}", "Give 1 to 1024 characters without control characters.")
     size = row.natural("size")
-    lifespan = _shortened(row, _lifespan(row), size)
+    lifespan, gaps = _with_gaps(row, _lifespan(row), size)
     alignment = row.optional("alignment")
-    return Buffer(name, size, lifespan, 1 if alignment is None else alignment, row.optional("offset"))
+    return Buffer(name, size, lifespan, 1 if alignment is None else alignment, row.optional("offset"), gaps)
 
 
 def _lifespan(row: _Row) -> Lifespan:
@@ -187,25 +188,45 @@ def _lifespan(row: _Row) -> Lifespan:
     return Lifespan(start, end)
 
 
-def _shortened(row: _Row, lifespan: Lifespan, size: int) -> Lifespan:
-    """The lifespan without the gaps at its ends. Gaps are tried in order of time from either side."""
-    gaps = [_gap(row, text, size) for text in row.cell("gaps").split()]
-    frees = sorted((gap for gap in gaps if gap is not None), key=lambda gap: gap.start)
+def _with_gaps(row: _Row, lifespan: Lifespan, size: int) -> tuple[Lifespan, tuple[Gap, ...]]:
+    """The lifespan without what gaps free at its ends, and the gaps inside, in order of time."""
+    found = (_gap(row, text, size) for text in row.cell("gaps").split())
+    gaps = _joined(row, sorted((gap for gap in found if gap is not None), key=lambda gap: gap.lifespan))
     start, end = lifespan.start, lifespan.end
-    while frees and frees[0].start <= start:
-        start = max(start, frees.pop(0).end)
-    for gap in sorted(frees, key=lambda gap: gap.end, reverse=True):
-        if gap.end < end:
-            remedy = "Give the parts rows of their own, or clear the cell so that all bytes stay reserved."
-            row.fail("gaps", f"the gap [{gap.start}, {gap.end}) lies inside the lifespan", remedy)
-        end = min(end, gap.start)
+    for gap in gaps:
+        if gap.low == gap.high and gap.lifespan.start <= start:
+            start = max(start, gap.lifespan.end)
+    for gap in reversed(gaps):
+        if gap.low == gap.high and gap.lifespan.end >= end:
+            end = min(end, gap.lifespan.start)
     if end <= start:
         row.fail("gaps", "the gaps leave nothing of the lifespan", "Remove the row or correct its gaps.")
-    return Lifespan(start, end)
+    inside = (Lifespan(max(gap.lifespan.start, start), min(gap.lifespan.end, end)) for gap in gaps)
+    kept = (replace(gap, lifespan=span) for gap, span in zip(gaps, inside, strict=True))
+    return Lifespan(start, end), tuple(gap for gap in kept if gap.lifespan.start < gap.lifespan.end)
 
 
-def _gap(row: _Row, text: str, size: int) -> Lifespan | None:
-    """When the buffer frees all its bytes; None where it keeps them all."""
+def _joined(row: _Row, gaps: Sequence[Gap]) -> list[Gap]:
+    """Gaps that free all bytes made one where they touch or overlap; others must lie apart."""
+    joined: list[Gap] = []
+    for gap in gaps:
+        last = joined[-1] if joined else None
+        if last is None or last.lifespan.end < gap.lifespan.start:
+            joined.append(gap)
+        elif last.low == last.high and gap.low == gap.high:
+            end = max(last.lifespan.end, gap.lifespan.end)
+            joined[-1] = Gap(Lifespan(last.lifespan.start, end))
+        elif last.lifespan.end == gap.lifespan.start:
+            joined.append(gap)
+        else:
+            span = gap.lifespan
+            what = f"the gap [{span.start}, {span.end}) overlaps one that keeps other bytes"
+            row.fail("gaps", what, "Give each step one gap.")
+    return joined
+
+
+def _gap(row: _Row, text: str, size: int) -> Gap | None:
+    """None where it keeps all bytes."""
     found = _GAP.fullmatch(text)
     if found is None:
         row.fail("gaps", f"the gap {_shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
@@ -213,16 +234,11 @@ def _gap(row: _Row, text: str, size: int) -> Lifespan | None:
     if end <= start:
         row.fail("gaps", f"the gap {_shown(text)} is empty", "A gap ends after its start.")
     if found[3] is None:
-        return Lifespan(start, end)
+        return Gap(Lifespan(start, end))
     low, high = int(found[3]), int(found[4])
     if not 0 <= low < high <= size:
         row.fail("gaps", f"the gap {_shown(text)} keeps bytes outside the buffer", f"Its size is {size}.")
-    if (low, high) != (0, size):
-        remedy = "Clear the cell so that all bytes stay reserved."
-        row.fail(
-            "gaps", f"the gap {_shown(text)} keeps a part of the buffer, which cannot be planned", remedy
-        )
-    return None
+    return None if (low, high) == (0, size) else Gap(Lifespan(start, end), low, high)
 
 
 def _hint(row: _Row) -> int | None:

@@ -3,15 +3,15 @@
 In reading order:
 
     problem, options, outcome             what is asked and answered
-    check, load, columns, sweep           is it a layout, how small can one be; share no code with solvers
+    pieces, check, load, columns, sweep   is it a layout, how small can one be; share no code with solvers
     instance, reduce                      sections of time; what is decided before any search
     greedy, skyline, index*, large        placing in an order: plain, and at scale with an index of free space
-    windows                               repair of large layouts
     skyline_survey, _choice, _kernel,     the compiled search: the picture, who goes first, depth first,
       _parts, _table, _board                decomposition, memory of what was refuted, arrays
     priorities, decider, ladder           orders; one question to two seeds; many questions to the optimum
     skyline_search, branch_and_bound      the same search in Python
     search, cp_sat, baselines             local search, CP-SAT, the planners of other systems
+    gaps                                  lifespans with gaps
     portfolio, door                       what is tried in which order; the way in
     jit, plain, compile, ready            compiled code on disk, and what happens without
     certificate, placed                   a layout with its proof, as a document holds it
@@ -22,11 +22,13 @@ from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.door import SOLVERS, solve
 from solver.layout.load import LowerBound, live_at, max_load
 from solver.layout.options import Progress, Rules, SolveOptions
+from solver.layout.pieces import Piece, in_pieces, pieces
 from solver.layout.placed import LayoutOptions, PlacedBuffers
 from solver.layout.problem import (
     MAX_BYTES,
     Buffer,
     Deadline,
+    Gap,
     Layout,
     LayoutSolver,
     Lifespan,
@@ -43,12 +45,14 @@ __all__ = [
     "Buffer",
     "Certificate",
     "Deadline",
+    "Gap",
     "Layout",
     "LayoutOptions",
     "LayoutSolver",
     "Lifespan",
     "LowerBound",
     "Outcome",
+    "Piece",
     "PlacedBuffers",
     "Problem",
     "Progress",
@@ -59,8 +63,10 @@ __all__ = [
     "Violation",
     "check_problem",
     "find_violations",
+    "in_pieces",
     "live_at",
     "load_compiled",
     "max_load",
+    "pieces",
     "solve",
 ]

@@ -22,7 +22,8 @@ import numpy as np
 
 from solver.errors import ProblemError
 from solver.layout.columns import UNPINNED, Columns
-from solver.layout.problem import MAX_BYTES, Buffer, Layout, Problem
+from solver.layout.pieces import Piece, pieces
+from solver.layout.problem import MAX_BYTES, Buffer, Gap, Layout, Lifespan, Problem
 
 __all__ = ["Violation", "check_problem", "find_violations"]
 
@@ -97,6 +98,22 @@ def _check_buffer(index: int, buffer: Buffer) -> None:
         raise _bad(index, buffer, what, "An alignment is a power of two.", "alignment")
     if buffer.offset is not None:
         _check_pin(index, buffer, buffer.offset)
+    before = span.start
+    for gap in buffer.gaps:
+        _check_gap(index, buffer, gap, before)
+        before = gap.lifespan.end
+
+
+def _check_gap(index: int, buffer: Buffer, gap: Gap, before: int) -> None:
+    """Inside the lifespan, from step `before` on, and its bytes inside the buffer."""
+    span, numbers = gap.lifespan, (gap.lifespan.start, gap.lifespan.end, gap.low, gap.high)
+    if not all(map(_is_int, numbers)) or not before <= span.start < span.end <= buffer.lifespan.end:
+        what = f"has the gap [{span.start!r}, {span.end!r})"
+        remedy = "Gaps are not empty, lie inside the lifespan, apart and in order of time."
+        raise _bad(index, buffer, what, remedy, "gaps")
+    if not 0 <= gap.low <= gap.high <= buffer.size:
+        what = f"has a gap that holds bytes [{gap.low}, {gap.high}) of {buffer.size}"
+        raise _bad(index, buffer, what, "They lie inside the buffer; none where the two are equal.", "gaps")
 
 
 def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
@@ -118,12 +135,14 @@ def _check_sum(problem: Problem) -> None:
 
 
 def _check_pins(problem: Problem) -> None:
-    pinned = [(index, buffer) for index, buffer in enumerate(problem.buffers) if buffer.offset is not None]
-    offsets = [buffer.offset or 0 for _, buffer in pinned]
-    for i, j in _overlaps([buffer for _, buffer in pinned], offsets):
-        index, buffer = pinned[max(i, j)]
-        what = f"is pinned where buffer {pinned[min(i, j)][1].id!r} is pinned at the same time"
-        raise _bad(index, buffer, what, "Pin one of the two elsewhere.", "offset")
+    buffers = problem.buffers
+    if not any(buffer.offset is not None for buffer in buffers):
+        return
+    pinned = [piece for piece in pieces(problem) if buffers[piece.owner].offset is not None]
+    for a, b in _overlaps(pinned, [buffer.offset or 0 for buffer in buffers]):
+        index, other = max(a.owner, b.owner), min(a.owner, b.owner)
+        what = f"is pinned where buffer {buffers[other].id!r} is pinned at the same time"
+        raise _bad(index, buffers[index], what, "Pin one of the two elsewhere.", "offset")
 
 
 def find_violations(problem: Problem, layout: Layout, *, limit: int | None = None) -> tuple[Violation, ...]:
@@ -168,8 +187,8 @@ def _plainly_sound(problem: Problem, layout: Layout) -> bool:
 def _violations(problem: Problem, layout: Layout) -> Iterator[Violation]:
     for buffer, offset in zip(problem.buffers, layout.offsets, strict=True):
         yield from _misplaced(buffer, offset)
-    for i, j in _overlaps(problem.buffers, layout.offsets):
-        yield _overlap(problem.buffers[i], layout.offsets[i], problem.buffers[j], layout.offsets[j])
+    for a, b in _overlaps(pieces(problem), layout.offsets):
+        yield _overlap(problem, layout, a, b)
     tops = [o + b.size for b, o in zip(problem.buffers, layout.offsets, strict=True)]
     if layout.peak != max(tops, default=0):
         yield Violation("peak", (), f"peak {layout.peak} stated, {max(tops, default=0)} needed")
@@ -187,21 +206,23 @@ def _misplaced(buffer: Buffer, offset: int) -> Iterator[Violation]:
         yield Violation("pin", (buffer.id,), f"offset {offset}, pinned at {buffer.offset}")
 
 
-def _overlap(a: Buffer, at_a: int, b: Buffer, at_b: int) -> Violation:
-    bytes_ = f"bytes [{max(at_a, at_b)}, {min(at_a + a.size, at_b + b.size)})"
-    steps = f"[{max(a.lifespan.start, b.lifespan.start)}, {min(a.lifespan.end, b.lifespan.end)})"
-    return Violation("overlap", (a.id, b.id), f"both hold {bytes_} during steps {steps}")
+def _overlap(problem: Problem, layout: Layout, a: Piece, b: Piece) -> Violation:
+    at_a, at_b = layout.offsets[a.owner], layout.offsets[b.owner]
+    bytes_ = f"bytes [{max(at_a + a.low, at_b + b.low)}, {min(at_a + a.high, at_b + b.high)})"
+    both = Lifespan(max(a.lifespan.start, b.lifespan.start), min(a.lifespan.end, b.lifespan.end))
+    ids = (problem.buffers[a.owner].id, problem.buffers[b.owner].id)
+    return Violation("overlap", ids, f"both hold {bytes_} during steps [{both.start}, {both.end})")
 
 
-def _overlaps(buffers: Sequence[Buffer], offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of positions (earlier born first) that share bytes at some step, each pair once."""
-    events = [(b.lifespan.start, 1, i) for i, b in enumerate(buffers)]
-    events += [(b.lifespan.end, 0, i) for i, b in enumerate(buffers)]
-    live = _LiveIntervals(offsets, [o + b.size for b, o in zip(buffers, offsets, strict=True)])
+def _overlaps(held: Sequence[Piece], offsets: Sequence[int]) -> Iterator[tuple[Piece, Piece]]:
+    """Pieces (earlier born first) sharing bytes at some step, each pair once. `offsets`: of their owners."""
+    events = [(p.lifespan.start, 1, i) for i, p in enumerate(held)]
+    events += [(p.lifespan.end, 0, i) for i, p in enumerate(held)]
+    live = _LiveIntervals([offsets[p.owner] + p.low for p in held], [offsets[p.owner] + p.high for p in held])
     for _, is_start, i in sorted(events):
         if is_start:
             for j in live.sharing(i):
-                yield j, i
+                yield held[j], held[i]
             live.add(i)
         else:
             live.remove(i)

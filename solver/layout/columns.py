@@ -34,8 +34,10 @@ class Columns:
 
     @classmethod
     def of(cls, problem: Problem) -> Columns | None:
-        """None where something is no plain integer, or too large for 64 bits, alone or added up."""
+        """None where there are gaps, something is no plain integer, or the sum is too large for 64 bits."""
         buffers = problem.buffers
+        if any(b.gaps for b in buffers):
+            return None
         sizes = [b.size for b in buffers]
         starts, ends = [b.lifespan.start for b in buffers], [b.lifespan.end for b in buffers]
         alignments = [b.alignment for b in buffers]

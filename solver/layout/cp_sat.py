@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
@@ -22,7 +22,8 @@ from solver.layout.instance import FREE, Instance, Integers, layout_of
 from solver.layout.load import max_load
 from solver.layout.options import SolveOptions
 from solver.layout.outcome import settle
-from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.pieces import Piece
+from solver.layout.problem import Deadline, Layout, LayoutSolver, Lifespan, Outcome, Problem
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -52,33 +53,45 @@ class Refinement:
     cut: bool
 
 
-def _grid(instance: Instance) -> int:
+def _grid(instance: Instance, held: Sequence[Piece] | None = None) -> int:
     """The bytes of which every offset of some best layout is a multiple.
 
     Move all buffers down as far as they go: offsets become sums of sizes above the ground or a
     pin, rounded up to alignments. An alignment that divides all sizes and pins rounds nothing.
+    With gaps, tops and bottoms of pieces (`held`) come into these sums as well.
     """
+    if held is not None:
+        ends = [end for piece in held for end in (piece.low, piece.high)]
+        pinned = instance.offset[instance.offset != FREE].tolist()
+        return math.gcd(*ends, *pinned, *instance.exact.tolist(), *instance.alignment.tolist())
     pins = instance.offset[instance.offset != FREE]
     grid = math.gcd(int(np.gcd.reduce(instance.size)), int(np.gcd.reduce(pins)) if len(pins) else 0)
     return math.gcd(grid, *(a for a in set(instance.alignment.tolist()) if grid % a))
 
 
-def representable(instance: Instance, peak: int) -> bool:
+def representable(instance: Instance, peak: int, held: Sequence[Piece] | None = None) -> bool:
     """Whether CP-SAT can compute with numbers as large as this problem needs."""
-    return peak // math.gcd(_grid(instance), *instance.exact.tolist()) * instance.sections <= MAX_EXTENT
+    steps = instance.sections if held is None else max((piece.lifespan.end for piece in held), default=0)
+    return peak // math.gcd(_grid(instance, held), *instance.exact.tolist()) * steps <= MAX_EXTENT
 
 
 class _Model:
     """Minimise the peak, down to `enough`. Offsets count in `grid` bytes, the peak in `unit` bytes."""
 
     def __init__(
-        self, instance: Instance, incumbent: Layout, bound: int, enough: int, deadline: Deadline
+        self,
+        instance: Instance,
+        incumbent: Layout,
+        bound: int,
+        enough: int,
+        deadline: Deadline,
+        held: Sequence[Piece] | None = None,
     ) -> None:
-        """Raises TimeoutError once the deadline has passed."""
+        """`held` are the pieces of buffers with gaps. Raises TimeoutError once the deadline has passed."""
         from ortools.sat.python import cp_model
 
         self._instance, self._incumbent, self._deadline = instance, incumbent, deadline
-        self._grid = _grid(instance)
+        self._grid = _grid(instance, held)
         self._unit = math.gcd(self._grid, *instance.exact.tolist())
         self._model = cp_model.CpModel()
         self._variables = [self._variable(i) for i in range(len(instance))]
@@ -87,7 +100,7 @@ class _Model:
         # A peak that nothing below was asked for proves nothing.
         self._given = lowest * self._unit if enough > bound else 0
         self._peak = self._model.new_int_var(lowest, highest, "peak")
-        self._no_overlap()
+        self._no_overlap(_whole(instance) if held is None else held)
         self._below_peak()
         self._model.minimize(self._peak)
         self._hint()
@@ -109,15 +122,15 @@ class _Model:
         if self._deadline.expired:
             raise TimeoutError
 
-    def _no_overlap(self) -> None:
-        model, instance = self._model, self._instance
-        spans, ranges = [], []
-        for i, offset in enumerate(self._offsets):
+    def _no_overlap(self, held: Sequence[Piece]) -> None:
+        model, spans, ranges = self._model, [], []
+        for k, piece in enumerate(held):
             self._check()
-            start, width = int(instance.start[i]), int(instance.end[i] - instance.start[i])
-            spans.append(model.new_fixed_size_interval_var(start, width, f"span {i}"))
-            size = int(instance.size[i]) // self._grid
-            ranges.append(model.new_fixed_size_interval_var(offset, size, f"range {i}"))
+            start, end = piece.lifespan.start, piece.lifespan.end
+            spans.append(model.new_fixed_size_interval_var(start, end - start, f"span {k}"))
+            bottom = self._offsets[piece.owner] + piece.low // self._grid
+            size = (piece.high - piece.low) // self._grid
+            ranges.append(model.new_fixed_size_interval_var(bottom, size, f"range {k}"))
         model.add_no_overlap_2d(spans, ranges)
 
     def _below_peak(self) -> None:
@@ -159,6 +172,12 @@ class _Model:
         return np.array([solver.value(offset) * self._grid for offset in self._offsets], dtype=np.int64)
 
 
+def _whole(instance: Instance) -> list[Piece]:
+    """Each buffer over its sections, padded: what is held where there are no gaps."""
+    columns = (instance.start.tolist(), instance.end.tolist(), instance.size.tolist())
+    return [Piece(i, Lifespan(s, e), 0, size) for i, (s, e, size) in enumerate(zip(*columns, strict=True))]
+
+
 def refine(
     instance: Instance,
     incumbent: Layout,
@@ -167,20 +186,21 @@ def refine(
     work: float,
     seed: int = SEED,
     enough: int = 0,
+    held: Sequence[Piece] | None = None,
 ) -> Refinement:
     """Improve on the incumbent until optimal, below `enough` bytes, or until work or wall time is spent.
 
     CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
-    does not at once: loading it, or building its model, hears of nothing.
+    does not at once: loading it, or building its model, hears of nothing. `held`: see `_Model`.
     """
-    if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak):
+    if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak, held):
         return Refinement(incumbent, 0, cut=deadline.expired)
     calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
     answer: Future[Refinement] = Future()
 
     def run() -> None:
         try:
-            model = _Model(instance, incumbent, bound, enough, deadline)
+            model = _Model(instance, incumbent, bound, enough, deadline, held)
             answer.set_result(model.solve(work, seed, calls))
         except TimeoutError:
             answer.set_result(Refinement(incumbent, 0, cut=True))

@@ -12,9 +12,11 @@ from solver.layout.baselines import BASELINES
 from solver.layout.branch_and_bound import BranchAndBound
 from solver.layout.check import Violation, check_problem, find_violations
 from solver.layout.cp_sat import CpSat
+from solver.layout.gaps import solve_with_gaps
 from solver.layout.greedy import Greedy
 from solver.layout.load import max_load
 from solver.layout.options import Configurable, SolveOptions
+from solver.layout.pieces import has_gaps
 from solver.layout.portfolio import Portfolio
 from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
 from solver.layout.search import LocalSearch
@@ -55,7 +57,11 @@ def solve(
     if impossible is not None:
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
-    outcome = _chosen(solver, options).solve(problem, until, incumbent)
+    chosen = _chosen(solver, options)
+    if has_gaps(problem):
+        outcome = solve_with_gaps(problem, chosen, options or SolveOptions(), until, incumbent)
+    else:
+        outcome = chosen.solve(problem, until, incumbent)
     return _within_capacity(problem, _checked(problem, outcome))
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from solver.layout.columns import Columns
+from solver.layout.pieces import in_pieces
 from solver.layout.problem import Buffer, Problem
 
 __all__ = ["LowerBound", "live_at", "max_load", "pinned_top"]
@@ -27,8 +28,8 @@ class LowerBound:
 
 
 def live_at(problem: Problem, step: int) -> tuple[Buffer, ...]:
-    """The buffers whose lifespan covers `step`, in the order of the problem."""
-    return tuple(b for b in problem.buffers if b.lifespan.start <= step < b.lifespan.end)
+    """The buffers whose lifespan covers `step`, in the order of the problem; with gaps, what is held then."""
+    return tuple(b for b in in_pieces(problem).buffers if b.lifespan.start <= step < b.lifespan.end)
 
 
 def pinned_top(problem: Problem) -> int:
@@ -45,7 +46,10 @@ def max_load(problem: Problem) -> LowerBound:
     step is the sum of the rounded sizes less the largest padding among the live buffers. It grows
     with every birth (rounded size less any growth of that padding is positive), hence it is enough
     to look right after each birth, and the first to attain the maximum is at the earliest step.
+
+    With gaps it is the load of the pieces, without any padding.
     """
+    problem = in_pieces(problem)
     if len(problem.buffers) >= COLUMNS_FROM:
         columns = Columns.of(problem)
         if columns is not None and not (columns.size % columns.alignment.min()).any():

@@ -16,6 +16,7 @@ __all__ = [
     "MAX_BYTES",
     "Buffer",
     "Deadline",
+    "Gap",
     "Layout",
     "LayoutSolver",
     "Lifespan",
@@ -41,14 +42,27 @@ class Lifespan:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """During `lifespan` a buffer holds its bytes ``[low, high)`` alone; none where the two are equal."""
+
+    lifespan: Lifespan
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Buffer:
-    """`size` bytes that must stay put during `lifespan`; an `offset` given here is pinned."""
+    """`size` bytes that must stay put during `lifespan`; an `offset` given here is pinned.
+
+    During its `gaps`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
+    """
 
     id: str
     size: int
     lifespan: Lifespan
     alignment: int = 1
     offset: int | None = None
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

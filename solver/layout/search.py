@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from solver.layout.greedy import first_fit, greedy_portfolio, place_until
-from solver.layout.instance import Instance, layout_of
+from solver.layout.instance import Instance, Integers, layout_of
 from solver.layout.load import max_load
 from solver.layout.options import SolveOptions
 from solver.layout.outcome import settle
 from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
 from solver.layout.reduce import peel
 
-__all__ = ["Improvement", "LocalSearch", "improve"]
+__all__ = ["Improvement", "LocalSearch", "Placer", "improve"]
+
+#: Places in an order, within a limit (bytes): the offsets, and how far into the order it got.
+Placer: TypeAlias = Callable[[Integers, int], tuple[Integers, int]]
 
 SEED: Final = 1
 
@@ -43,8 +48,10 @@ class Improvement:
 class _Walk:
     """The order walked from, the best layout so far and what it aims at."""
 
-    def __init__(self, instance: Instance, layout: Layout, bound: int, seed: int, deadline: Deadline) -> None:
-        self.layout = layout
+    def __init__(
+        self, instance: Instance, layout: Layout, bound: int, seed: int, deadline: Deadline, place: Placer
+    ) -> None:
+        self.layout, self._place = layout, place
         self._instance, self._bound = instance, bound
         self._random = random.Random(SEED + seed)
         self._tail = _peeled(instance, bound, deadline)
@@ -62,7 +69,7 @@ class _Walk:
     def attempt(self) -> int:
         """One pass through the order; the number of placements made."""
         order = np.array(self._order + self._tail, dtype=np.int64)
-        offsets, placed = place_until(self._instance, order, first_fit, self._target)
+        offsets, placed = self._place(order, self._target)
         if placed == len(order):
             self.layout = layout_of(self._instance, offsets)
             self._target = max(self._bound, self.layout.peak - 1)
@@ -81,15 +88,22 @@ def _peeled(instance: Instance, bound: int, deadline: Deadline) -> list[int]:
 
 
 def improve(
-    instance: Instance, layout: Layout, bound: int, work: int, deadline: Deadline, seed: int = 0
+    instance: Instance,
+    layout: Layout,
+    bound: int,
+    work: int,
+    deadline: Deadline,
+    seed: int = 0,
+    place: Placer | None = None,
 ) -> Improvement:
     """At most about `work` placements more; stops at the bound. The same input gives the same layout.
 
-    Does nothing where the work would not suffice for one pass.
+    Does nothing where the work would not suffice for one pass. `place`: first fit, unless it is another.
     """
     if len(instance) > work:
         return Improvement(layout, cut=False)
-    walk, failures = _Walk(instance, layout, bound, seed, deadline), 0
+    chosen = place or partial(_first_fit, instance)
+    walk, failures = _Walk(instance, layout, bound, seed, deadline, chosen), 0
     while work > 0 and walk.layout.peak > bound:
         if deadline.expired:
             return Improvement(walk.layout, cut=True)
@@ -100,6 +114,10 @@ def improve(
             walk.restart()
             failures = 0
     return Improvement(walk.layout, cut=False)
+
+
+def _first_fit(instance: Instance, order: Integers, limit: int) -> tuple[Integers, int]:
+    return place_until(instance, order, first_fit, limit)
 
 
 #: Placements; each takes about 20 microseconds among a few hundred buffers.

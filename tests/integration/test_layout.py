@@ -55,6 +55,16 @@ def test_a_layout(http: httpx.Client, buffers: Buffers) -> None:
     assert [buffer.id for buffer in made.problem.buffers] == [b["id"] for b in buffers["buffers"]]
 
 
+def test_gaps(http: httpx.Client) -> None:
+    """The second buffer lies where the first one holds nothing."""
+    away = one(offset=0, gaps=[])
+    away["buffers"][0]["gaps"] = [{"start": 1, "end": 3}]
+    away["buffers"][1].update(start=1, end=3)
+    made = documents.load_layout(place(http, away).content)
+    assert made.layout.peak == made.certificate.lower_bound == 8
+    assert find_violations(made.problem, made.layout) == ()
+
+
 def test_without_a_version_in_the_path(http: httpx.Client, buffers: Buffers) -> None:
     assert http.post("/layout", json={"problem": buffers}).content == place(http, buffers).content
 
@@ -172,6 +182,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a negative pin": ({"offset": -8}, "invalid-problem", "offset"),
     "pins in conflict": ({"offset": 4}, "invalid-problem", "offset"),
     "a misaligned pin": ({"offset": 24, "alignment": 16}, "invalid-problem", "offset"),
+    "a gap outside": ({"gaps": [{"start": 3, "end": 5}]}, "invalid-problem", "gaps"),
+    "a gap without an end": ({"gaps": [{"start": 3}]}, "invalid-document", "gaps/0/end"),
+    "a gap that keeps more": ({"gaps": [{"start": 1, "end": 2, "high": 9}]}, "invalid-problem", "gaps"),
     "an unknown field": ({"colour": 1}, "invalid-document", "colour"),
 }
 

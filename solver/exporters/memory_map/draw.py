@@ -19,7 +19,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Final
 
 from solver.exporters.memory_map.scene import Area, Boxes, Label, Scene, Strokes, dashes
-from solver.layout import Buffer, Layout, Problem
+from solver.layout import Layout, Piece, Problem, in_pieces, pieces
 
 __all__ = ["draw"]
 
@@ -91,15 +91,18 @@ def _frame(scene: Scene, steps: _Axis, vertical: _Axis, name: str, ticks: int = 
 
 
 def _rectangles(scene: Scene, problem: Problem, layout: Layout, steps: _Axis, offsets: _Axis) -> None:
-    placed = sorted(
-        zip(problem.buffers, layout.offsets, strict=True), key=lambda pair: (pair[0].lifespan, pair[1])
-    )
-    boxes = [_box(buffer, offset, steps, offsets) for buffer, offset in placed]
+    """Pieces of one buffer have one colour."""
+    buffers = problem.buffers
+    order = sorted(range(len(buffers)), key=lambda i: (buffers[i].lifespan, layout.offsets[i]))
+    rank = {i: k for k, i in enumerate(order)}
+    held = sorted(pieces(problem), key=lambda piece: rank[piece.owner])
+    boxes = [_box(piece, layout.offsets[piece.owner], steps, offsets) for piece in held]
     for k, (fill, outline) in enumerate(_COLOURS):
-        mine = tuple(boxes[k :: len(_COLOURS)])
+        pairs = zip(held, boxes, strict=True)
+        mine = tuple(box for piece, box in pairs if rank[piece.owner] % len(_COLOURS) == k)
         if mine:
             scene.add(Boxes(fill, outline, mine))
-    names = [buffer.id for buffer, _ in placed]
+    names = [buffers[piece.owner].id for piece in held]
     for name, (x, y, width, height) in _roomy(names, boxes):
         middle = (x + width / 2, y + height / 2 + _LABEL_SIZE * 0.36)
         scene.add(Label(middle, name, _LABEL_SIZE, _INK, "middle"))
@@ -108,9 +111,9 @@ def _rectangles(scene: Scene, problem: Problem, layout: Layout, steps: _Axis, of
 _Box = tuple[float, float, float, float]
 
 
-def _box(buffer: Buffer, offset: int, steps: _Axis, offsets: _Axis) -> _Box:
-    left, right = steps(buffer.lifespan.start), steps(buffer.lifespan.end)
-    bottom, top = offsets(offset), offsets(offset + buffer.size)
+def _box(piece: Piece, offset: int, steps: _Axis, offsets: _Axis) -> _Box:
+    left, right = steps(piece.lifespan.start), steps(piece.lifespan.end)
+    bottom, top = offsets(offset + piece.low), offsets(offset + piece.high)
     return left, top, right - left, bottom - top
 
 
@@ -149,8 +152,9 @@ def _live(scene: Scene, problem: Problem, steps: _Axis, curve: _Axis) -> None:
 
 def _loads(problem: Problem) -> Iterator[tuple[int, int]]:
     """Steps at which the live bytes change, with the bytes from then on."""
-    changes = sorted((b.lifespan.start, b.size) for b in problem.buffers)
-    changes += sorted((b.lifespan.end, -b.size) for b in problem.buffers)
+    held = in_pieces(problem).buffers
+    changes = sorted((b.lifespan.start, b.size) for b in held)
+    changes += sorted((b.lifespan.end, -b.size) for b in held)
     by_step = groupby(sorted(changes), key=lambda change: change[0])
     steps, deltas = [], []
     for step, group in by_step:

@@ -23,7 +23,7 @@ from solver.documents import (
 )
 from solver.errors import BatchError, DocumentError, OptionsError, ProblemError
 from solver.graph import Role, Trainable, TrainingRules
-from solver.layout.problem import Buffer, Lifespan, Problem
+from solver.layout.problem import Buffer, Gap, Lifespan, Problem
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import batch_normalised, chain
@@ -262,6 +262,12 @@ def test_buffers() -> None:
     )
     assert load_buffers(dump_buffers(problem)) == problem
     assert load_buffers(dump_buffers(Problem(()))) == Problem(())
+
+
+def test_gaps_of_buffers() -> None:
+    gaps = (Gap(Lifespan(1, 2)), Gap(Lifespan(2, 3), 4, 8))
+    problem = Problem((Buffer("a", 8, Lifespan(0, 9), gaps=gaps),))
+    assert load_buffers(dump_buffers(problem)) == problem
 
 
 def test_buffers_leave_defaults_out() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from solver.errors import DocumentError, ProblemError
 from solver.importers import MiniMallocTable, load_minimalloc
-from solver.layout import Buffer, Layout, Lifespan, Problem
+from solver.layout import Buffer, Gap, Layout, Lifespan, Problem
 from tests.support.buffers import DATA, read_csv
 
 HEADER = "id,lower,upper,size"
@@ -106,6 +106,33 @@ def test_gaps_at_the_ends_shorten(gaps: str, lifespan: Lifespan) -> None:
 
 def test_gaps_are_inclusive_where_the_lifespan_is() -> None:
     assert only("id,start,end,size,gaps", "b,10,29,8,10-11").lifespan == Lifespan(12, 30)
+    assert only("id,start,end,size,gaps", "b,10,29,8,15-16").gaps == (Gap(Lifespan(15, 17)),)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "found"),
+    [
+        ("12-15", [(12, 15, 0, 0)]),
+        ("20-22 12-15", [(12, 15, 0, 0), (20, 22, 0, 0)]),
+        ("12-15 14-18", [(12, 18, 0, 0)]),
+        ("12-15 15-18", [(12, 18, 0, 0)]),
+        ("12-15@0:4", [(12, 15, 0, 4)]),
+        ("12-15@0:4 15-18@4:8", [(12, 15, 0, 4), (15, 18, 4, 8)]),
+        ("12-15@0:8 13-14", [(13, 14, 0, 0)]),
+        ("10-12@2:3", [(10, 12, 2, 3)]),
+        ("5-12@2:3 28-40@2:3", [(10, 12, 2, 3), (28, 30, 2, 3)]),
+        ("12-15@0:4 15-18", [(12, 15, 0, 4), (15, 18, 0, 0)]),
+    ],
+)
+def test_gaps_inside(gaps: str, found: list[tuple[int, int, int, int]]) -> None:
+    read = only(f"{HEADER},gaps", f"b,10,30,8,{gaps}")
+    assert read.lifespan == Lifespan(10, 30)
+    assert [(g.lifespan.start, g.lifespan.end, g.low, g.high) for g in read.gaps] == found
+
+
+def test_a_gap_at_an_end_and_one_inside() -> None:
+    read = only(f"{HEADER},gaps", "b,10,30,8,8-12 14-16@0:2 25-30")
+    assert (read.lifespan, read.gaps) == (Lifespan(12, 25), (Gap(Lifespan(14, 16), 0, 2),))
 
 
 # ------------------------------------------------------------------------------------------ hints
@@ -200,10 +227,14 @@ ROWS = {
     "gap is a word": ("gaps", "b,0,9,8,soon", "gaps", "the gap 'soon' is malformed"),
     "gap has one end": ("gaps", "b,0,9,8,3", "gaps", "malformed"),
     "gap is empty": ("gaps", "b,0,9,8,3-3", "gaps", "the gap '3-3' is empty"),
-    "gap in the middle": ("gaps", "b,0,9,8,3-5", "gaps", "the gap [3, 5) lies inside the lifespan"),
-    "one gap too many": ("gaps", "b,0,9,8,0-2 3-5", "gaps", "the gap [3, 5) lies inside"),
+    "gaps that differ": (
+        "gaps",
+        "b,0,9,8,3-5 4-6@0:2",
+        "gaps",
+        "the gap [4, 6) overlaps one that keeps other",
+    ),
+    "gaps that differ, too": ("gaps", "b,0,9,8,3-5@1:2 4-6@0:2", "gaps", "the gap [4, 6) overlaps"),
     "gaps leave nothing": ("gaps", "b,0,9,8,0-9", "gaps", "leave nothing"),
-    "gap keeps a part": ("gaps", "b,0,9,8,3-5@0:4", "gaps", "keeps a part of the buffer"),
     "gap keeps bytes outside": ("gaps", "b,0,9,8,3-5@4:9", "gaps", "bytes outside the buffer"),
     "gap keeps nothing": ("gaps", "b,0,9,8,3-5@4:4", "gaps", "bytes outside the buffer"),
 }

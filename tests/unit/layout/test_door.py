@@ -40,6 +40,7 @@ def test_public_names() -> None:
         "Buffer",
         "Certificate",
         "Deadline",
+        "Gap",
         "Layout",
         "LayoutOptions",
         "LayoutSolver",
@@ -47,6 +48,7 @@ def test_public_names() -> None:
         "LowerBound",
         "MAX_BYTES",
         "Outcome",
+        "Piece",
         "PlacedBuffers",
         "Problem",
         "Progress",
@@ -58,9 +60,11 @@ def test_public_names() -> None:
         "Violation",
         "check_problem",
         "find_violations",
+        "in_pieces",
         "live_at",
         "load_compiled",
         "max_load",
+        "pieces",
         "solve",
     ]
 

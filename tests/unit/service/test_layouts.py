@@ -78,6 +78,13 @@ def test_csv_to_csv(run: Any) -> None:
     assert right(CSV, Path("solution.csv").read_bytes())
 
 
+def test_gaps_in_and_out(run: Any) -> None:
+    table = "id,lower,upper,size,gaps\na,0,9,8,3-6@0:2\nb,3,6,6,\n"
+    result = run("solve", "-", stdin=table)
+    assert result.exit_code == 0
+    assert result.stdout == "id,lower,upper,size,gaps,offset\na,0,9,8,3-6@0:2,0\nb,3,6,6,,2\n"
+
+
 def test_capacity_that_fits(run: Any) -> None:
     assert run("solve", "problem.csv", "--capacity", "12", "-o", "solution.csv").exit_code == 0
     assert right(CSV, Path("solution.csv").read_bytes())
@@ -200,7 +207,7 @@ BAD = {
     "a negative number": (CSV + "b6,-1,9,4\n", "-#/rows/5/lower: Line 7: lower is -1"),
     "an empty lifespan": (CSV + "b6,9,9,4\n", "-#/rows/5/upper: Line 7: the lifespan [9, 9) is empty"),
     "an id twice": (CSV + "b1,0,9,4\n", "-#/rows/5/id: Line 7: buffer 'b1' has the id of another"),
-    "a gap": ("id,lower,upper,size,gaps\na,0,9,4,3-5\n", "-#/rows/0/gaps: Line 2: the gap [3, 5)"),
+    "a gap": ("id,lower,upper,size,gaps\na,0,9,4,5-3\n", "-#/rows/0/gaps: Line 2: the gap '5-3' is empty"),
     "pins in conflict": (
         "id,lower,upper,size,offset\na,0,9,4,0\nb,0,9,4,2\n",
         "-#/rows/1/offset: Line 3: buffer 'b' is pinned where",

@@ -10,7 +10,7 @@ import pytest
 from solver.exporters.memory_map import Scene, draw
 from solver.exporters.memory_map.draw import HEIGHT, WIDTH
 from solver.exporters.memory_map.scene import Area, Boxes, Label, Strokes
-from solver.layout import Layout, Problem, solve
+from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, solve
 from tests.support.buffers import layout, problem, random_problem
 
 PAIR = problem((4, 0, 3), (6, 2, 9))
@@ -44,6 +44,18 @@ def test_rectangles_lie_to_scale() -> None:
     assert first[2] / second[2] == pytest.approx(3 / 7)
     assert first[3] / second[3] == pytest.approx(4 / 6)
     assert first[1] + first[3] == pytest.approx(second[1])  # the first lies on the second
+
+
+def test_gaps_are_left_free() -> None:
+    gaps = (Gap(Lifespan(2, 4)), Gap(Lifespan(5, 6), 0, 2))
+    gapped = Problem((Buffer("a", 8, Lifespan(0, 9), gaps=gaps), Buffer("b", 8, Lifespan(2, 4))))
+    scene = draw(gapped, Layout((0, 0), 8), title="gaps")
+    found = sorted(boxes(scene))
+    assert len(found) == 5
+    heights = {round(height) for _, _, _, height in found}
+    assert len(heights) == 2
+    assert texts(scene).count("a") == 4
+    assert len([mark for mark in scene.marks if isinstance(mark, Boxes)]) == 2  # all of a have one colour
 
 
 def test_words() -> None:
