@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +40,7 @@ WORKERS: Final = 8
 
 #: Seconds between looks at the deadline, and how many such pauses CP-SAT has to stop in.
 TICK: Final = 0.005
-GRACE: Final = 4
+GRACE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,17 @@ class Refinement:
     layout: Layout
     proved: int
     cut: bool
+
+
+class _Line:
+    """Between CP-SAT's thread and the caller's: the best layout so far, and what stops the search."""
+
+    def __init__(self, incumbent: Layout) -> None:
+        self.best = incumbent
+        self.stop: Callable[[], None] | None = None
+
+    def offer(self, layout: Layout) -> None:
+        self.best = min(self.best, layout, key=lambda candidate: candidate.peak)
 
 
 def _grid(instance: Instance, held: Sequence[Piece] | None = None) -> int:
@@ -145,11 +155,8 @@ class _Model:
             if self._instance.offset[i] == FREE:
                 self._model.add_hint(self._variables[i], offset // (self._stride(i) * self._grid))
 
-    def solve(self, work: float, seed: int, calls: SimpleQueue[Callable[[], None]]) -> Refinement:
-        """`work` is CP-SAT's deterministic time; rectangles cost it many times that in seconds.
-
-        Puts into `calls` what stops it.
-        """
+    def solve(self, work: float, seed: int, line: _Line) -> Refinement:
+        """`work` is CP-SAT's deterministic time; rectangles cost it many times that in seconds."""
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
@@ -158,18 +165,30 @@ class _Model:
         solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = work
         solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
-        calls.put(solver.stop_search)
-        status = solver.solve(self._model)
+        line.stop = solver.stop_search
+        status = solver.solve(self._model, self._listener(line))
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-        layout = self._incumbent
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            found = layout_of(self._instance, self._offsets_of(solver))
-            layout = min(layout, found, key=lambda candidate: candidate.peak)
+            line.offer(self._layout(solver.value))
+        layout = line.best
         proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
-    def _offsets_of(self, solver: cp_model.CpSolver) -> Integers:
-        return np.array([solver.value(offset) * self._grid for offset in self._offsets], dtype=np.int64)
+    def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
+        """Keeps each better layout at once: who stops waiting for CP-SAT loses nothing."""
+        from ortools.sat.python import cp_model
+
+        layout = self._layout
+
+        class Listener(cp_model.CpSolverSolutionCallback):
+            def on_solution_callback(self) -> None:
+                line.offer(layout(self.value))
+
+        return Listener()
+
+    def _layout(self, value: Callable[[cp_model.LinearExprT], int]) -> Layout:
+        offsets: Integers = np.array([value(x) * self._grid for x in self._offsets], dtype=np.int64)
+        return layout_of(self._instance, offsets)
 
 
 def _whole(instance: Instance) -> list[Piece]:
@@ -191,17 +210,17 @@ def refine(
     """Improve on the incumbent until optimal, below `enough` bytes, or until work or wall time is spent.
 
     CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
-    does not at once: loading it, or building its model, hears of nothing. `held`: see `_Model`.
+    does not at once: loading it hears of nothing. `held`: see `_Model`.
     """
     if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak, held):
         return Refinement(incumbent, 0, cut=deadline.expired)
-    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    line = _Line(incumbent)
     answer: Future[Refinement] = Future()
 
     def run() -> None:
         try:
             model = _Model(instance, incumbent, bound, enough, deadline, held)
-            answer.set_result(model.solve(work, seed, calls))
+            answer.set_result(model.solve(work, seed, line))
         except TimeoutError:
             answer.set_result(Refinement(incumbent, 0, cut=True))
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
@@ -210,21 +229,12 @@ def refine(
     Thread(target=run).start()  # no daemon: the interpreter must not end under CP-SAT
     while not answer.done() and deadline.remaining > 0:
         wait((answer,), min(TICK, deadline.remaining))
-    stopped = answer.result() if answer.done() else _stopped(answer, calls)
-    return Refinement(incumbent, 0, cut=True) if stopped is None else stopped
-
-
-def _stopped(answer: Future[Refinement], calls: SimpleQueue[Callable[[], None]]) -> Refinement | None:
-    """What it has when it stops at once; None if it does not."""
-    stop: Callable[[], None] | None = None
     for _ in range(GRACE):
-        if stop is None and not calls.empty():
-            stop = calls.get()
-        if stop is not None:
-            stop()
-        if wait((answer,), TICK).done:
-            return answer.result()
-    return None
+        if not answer.done():
+            if line.stop is not None:
+                line.stop()
+            wait((answer,), TICK)
+    return answer.result() if answer.done() else Refinement(line.best, 0, cut=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,10 @@ def with_tenant(found: Plan, name: str, **changes: object) -> Plan:
 
 
 def with_step(found: Plan, step_id: str, **changes: tuple[str, ...] | str) -> Plan:
-    steps = tuple(replace(s, **changes) if s.id == step_id else s for s in found.steps)  # type: ignore[arg-type]
+    steps = tuple(
+        replace(s, **changes) if s.id == step_id else s  # type: ignore[arg-type]  # any field
+        for s in found.steps
+    )
     return replace(found, steps=steps)
 
 
