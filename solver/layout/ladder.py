@@ -22,10 +22,10 @@ from solver.layout.decider import Answer, Decider, Watch
 from solver.layout.greedy import first_fit, place
 from solver.layout.instance import FREE, Instance, Integers, layout_of, round_up
 from solver.layout.large import LARGE
-from solver.layout.problem import Layout
+from solver.layout.problem import MAX_BYTES, Layout
 from solver.layout.reduce import components, peel
 
-__all__ = ["Climbed", "Ladder", "Listener"]
+__all__ = ["NEGLIGIBLE", "Climbed", "Ladder", "Listener", "negligible"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
@@ -39,8 +39,18 @@ KEPT: Final = 64
 #: what the first descents do not close, longer search has not closed either.
 DESCENTS_WHEN_LARGE: Final = 1
 
+#: A gap of one part in so many of the bound is not worth more work than this: padding makes the bound a few
+#: bytes too low, and seconds go by until a search has found the last of them, or none.
+NEGLIGIBLE: Final = 1_000_000
+NEGLIGIBLE_WORK: Final = 100_000_000
+
 #: Stands for no limit.
 ENDLESS: Final = 2**62
+
+
+def negligible(peak: int, bound: int) -> bool:
+    """Whether so small a gap is hardly worth more work."""
+    return (peak - bound) * NEGLIGIBLE <= bound
 
 
 class Listener(Protocol):
@@ -60,14 +70,21 @@ class Climbed:
 class Ladder:
     """One problem, from its incumbent and bound to the optimum.
 
-    `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough.
+    `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough. Above the
+    `capacity` no gap is negligible.
     """
 
     def __init__(
-        self, instance: Instance, layout: Layout, bound: int, watch: Watch, listener: Listener
+        self,
+        instance: Instance,
+        layout: Layout,
+        bound: int,
+        watch: Watch,
+        listener: Listener,
+        capacity: int = MAX_BYTES,
     ) -> None:
         self._instance, self._watch, self._listener = instance, watch, listener
-        self._options = watch.options
+        self._options, self._capacity = watch.options, capacity
         # Offsets of some best layout are multiples of the unit, so its peak is a multiple of this.
         self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
         self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
@@ -99,10 +116,17 @@ class Ladder:
     def climb(self, goal: int = 0) -> Climbed:
         """Rounds of questions until the gap is closed or small enough, or the work is spent."""
         work = self._first_work
+        self._weigh()
         while not self._finished(goal):
             self._round(work, goal)
             work *= WORK_GROWTH
         return Climbed(self._layout, self._proved)
+
+    def _weigh(self) -> None:
+        """What is left to win decides what is left to spend."""
+        peak = self._layout.peak
+        if peak <= self._capacity and negligible(peak, self._low):
+            self._left = min(self._left, NEGLIGIBLE_WORK)
 
     def _finished(self, goal: int) -> bool:
         enough = max(goal, self._low + int(self._low * self._options.target_gap))
@@ -134,6 +158,7 @@ class Ladder:
         answer, offsets = self._ask(capacity, min(work, self._left), guided=guided)
         if offsets is not None:
             self._layout = layout_of(self._instance, offsets)
+            self._weigh()
         elif answer is Answer.NO:
             self._low = self._proved = max(self._low, capacity // self._step * self._step + self._step)
         if answer is not Answer.UNKNOWN:

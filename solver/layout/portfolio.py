@@ -28,12 +28,12 @@ from solver.layout.cp_sat import refine
 from solver.layout.decider import Watch, compiled_search
 from solver.layout.greedy import greedy_portfolio, place_once
 from solver.layout.instance import Instance, layout_of
-from solver.layout.ladder import Ladder
+from solver.layout.ladder import NEGLIGIBLE, Ladder, negligible
 from solver.layout.large import GOOD_ENOUGH
 from solver.layout.load import max_load
 from solver.layout.options import Progress, SolveOptions
 from solver.layout.outcome import settle
-from solver.layout.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
 from solver.layout.search import improve
 from solver.layout.skyline_search import Budget
 
@@ -84,6 +84,7 @@ class _Run:
     watch: Watch
     began: float
     goal: int = 0
+    capacity: int = MAX_BYTES
     proved: int = 0
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
@@ -107,6 +108,11 @@ class _Run:
     @property
     def enough(self) -> int:
         return max(self.goal, self.low + int(self.low * self.watch.options.target_gap))
+
+    @property
+    def negligible(self) -> bool:
+        """Whether the gap is too small for stages that do not prove anything."""
+        return self.layout.peak <= self.capacity and negligible(self.layout.peak, self.low)
 
     @property
     def finished(self) -> bool:
@@ -134,7 +140,8 @@ class Portfolio:
         quick = "greedy", _first_layout(instance)
         if incumbent is not None and incumbent.peak < quick[1].peak:
             quick = "incumbent", incumbent
-        run = _Run(instance, bound.bytes, quick[1], quick[0], watch, began, goal)
+        capacity = MAX_BYTES if problem.capacity is None else problem.capacity
+        run = _Run(instance, bound.bytes, quick[1], quick[0], watch, began, goal, capacity)
         run.report()
         if not goal and not run.finished and len(instance) <= PROMISING_BUFFERS:
             _promising(run)
@@ -166,7 +173,12 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
     coarse = (_short_questions, _long_questions) if compiled and len(instance) > KNOCK_BUFFERS else ()
     if compiled and len(instance) <= LADDER_BUFFERS:
         ladder = Ladder(
-            instance, run.layout, run.bound, run.watch, lambda layout, p: run.take("ladder", layout, proved=p)
+            instance,
+            run.layout,
+            run.bound,
+            run.watch,
+            lambda layout, p: run.take("ladder", layout, proved=p),
+            run.capacity,
         )
 
         def knock(run: _Run) -> None:
@@ -191,8 +203,10 @@ def _promising(run: _Run) -> None:
 
 def _greedy(run: _Run) -> None:
     """All orders and fits."""
-    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline)
-    run.take("greedy", greedy.layout, cut=greedy.cut)
+    if not run.negligible:
+        enough = run.bound + run.bound // NEGLIGIBLE
+        greedy = greedy_portfolio(run.instance, enough, run.watch.deadline)
+        run.take("greedy", greedy.layout, cut=greedy.cut)
 
 
 def _short_questions(run: _Run) -> None:
@@ -208,7 +222,7 @@ def _coarsely(run: _Run, questions: tuple[tuple[Grain, int, int], ...]) -> None:
     most = run.watch.options.work
     for grain, parts, work in questions:
         capacity = max(run.enough, run.bound + (run.bound // parts if parts else 0))
-        if run.finished or capacity >= run.layout.peak:
+        if run.finished or run.negligible or capacity >= run.layout.peak:
             continue
         limited = work if most is None else min(work, most)
         found = search_coarsely(run.instance, capacity, run.layout.peak - 1, grain, limited, run.watch)
@@ -224,9 +238,10 @@ def _in_python(run: _Run) -> None:
 
 
 def _local_search(run: _Run) -> None:
-    work = min(SEARCH_WORK, SEARCH_WORK_PER_BUFFER * len(run.instance))
-    improved = improve(run.instance, run.layout, run.bound, work, run.watch.deadline)
-    run.take("search", improved.layout, cut=improved.cut)
+    if not run.negligible:
+        work = min(SEARCH_WORK, SEARCH_WORK_PER_BUFFER * len(run.instance))
+        improved = improve(run.instance, run.layout, run.bound, work, run.watch.deadline)
+        run.take("search", improved.layout, cut=improved.cut)
 
 
 def _exact(run: _Run) -> None:

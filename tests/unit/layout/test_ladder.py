@@ -12,6 +12,8 @@ from solver.layout import ladder as module
 from solver.layout.decider import Answer, Decider, Decision, Watch
 from solver.layout.instance import Instance, layout_of
 from solver.layout.ladder import Ladder
+from solver.layout.problem import MAX_BYTES
+from tests.support.buffers import problem
 from tests.support.oracle import tiling
 
 WORK = 10**7
@@ -28,11 +30,11 @@ def spent(monkeypatch: pytest.MonkeyPatch, work: int | None, large: int) -> tupl
 
     monkeypatch.setattr(Decider, "decide", decide)
     monkeypatch.setattr(module, "LARGE", large)
-    problem = tiling(random.Random(1), 1000, 30, 60)
-    instance, options = Instance.of(problem), SolveOptions(work=work)
+    tiled = tiling(random.Random(1), 1000, 30, 60)
+    instance, options = Instance.of(tiled), SolveOptions(work=work)
     stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
     watch = Watch(Deadline(), options)
-    Ladder(instance, stacked, max_load(problem).bytes, watch, lambda _layout, _proved: None).climb()
+    Ladder(instance, stacked, max_load(tiled).bytes, watch, lambda _layout, _proved: None).climb()
     return sum(asked), len(instance)
 
 
@@ -47,3 +49,33 @@ def test_a_large_problem_gets_one_descent(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spent(monkeypatch, None, 10)[0] > WORK
+
+
+def above(bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Work asked for where the bound is so far below the incumbent, and no question is answered."""
+    asked: list[int] = []
+
+    def decide(_self: Decider, _capacity: int, work: int, _watch: Watch, _guide: object = None) -> Decision:
+        asked.append(work)
+        return Decision(Answer.UNKNOWN, None, work)
+
+    monkeypatch.setattr(Decider, "decide", decide)
+    half = problem((bound // 2, 0, 2), (bound // 2 + gap - 1, 1, 3), (1, 0, 3))
+    instance, watch = Instance.of(half), Watch(Deadline(), SolveOptions(work=10**10))
+    layout = layout_of(instance, np.array([1, bound // 2 + 1, 0]))
+    assert layout.peak == bound + gap
+    Ladder(instance, layout, bound, watch, lambda _layout, _proved: None, capacity).climb()
+    return sum(asked)
+
+
+def test_a_millionth_is_worth_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 900, MAX_BYTES, monkeypatch) == module.NEGLIGIBLE_WORK
+    assert above(10**9, 900, 10**9 + 900, monkeypatch) == module.NEGLIGIBLE_WORK
+
+
+def test_above_the_capacity_nothing_is_negligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 900, 10**9 + 899, monkeypatch) == 10**10
+
+
+def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == 10**10
