@@ -4,11 +4,12 @@ In reading order:
 
     problem, options, outcome             what is asked and answered
     pieces, check, load, columns, sweep   is it a layout, how small can one be; share no code with solvers
-    instance, reduce                      sections of time; what is decided before any search
+    instance, reduce, crowd               sections of time; what is decided before any search
     greedy, skyline, index*, large        placing in an order: plain, and at scale with an index of free space
     skyline_survey, _choice, _kernel,     the compiled search: the picture, who goes first, depth first,
-      _parts, _table, _board                decomposition, memory of what was refuted, arrays
+      _parts, _table, _blame, _board        decomposition, memory of what was refuted, explanations, arrays
     priorities, decider, ladder           orders; one question to two seeds; many questions to the optimum
+    coarse                                a large problem made small for search
     skyline_search, branch_and_bound      the same search in Python
     search, cp_sat, baselines             local search, CP-SAT, the planners of other systems
     gaps                                  lifespans with gaps
