@@ -18,7 +18,7 @@ import numpy as np
 from solver.errors import ProblemError
 from solver.layout.check import check_problem, find_violations
 from solver.layout.cp_sat import SEED, CpSat, refine
-from solver.layout.greedy import Greedy, orders
+from solver.layout.greedy import Greedy, orders, place_once
 from solver.layout.instance import FREE, Instance, Integers, layout_of
 from solver.layout.load import LowerBound, max_load
 from solver.layout.options import Configurable, Progress, SolveOptions
@@ -38,8 +38,10 @@ from solver.layout.search import LocalSearch, improve
 
 __all__ = ["Placing", "solve_with_gaps"]
 
-#: Placements by the greedy orders: of very many buffers not all orders are tried, or none.
-GREEDY_WORK: Final = 100_000
+#: Pieces looked at by the greedy orders, and by local search; a placement looks at all that are placed. Of up
+#: to so many buffers one order is tried in any case: ten to twenty seconds for the most.
+GREEDY_WORK: Final = 200_000_000
+ONE_ORDER: Final = 20_000
 
 #: Deterministic time of CP-SAT behind other stages: more than without gaps, for nobody else proves anything.
 EXACT_WORK: Final = 0.1
@@ -115,13 +117,22 @@ class _Run:
         return cls(problem, solver, options, deadline, bound, enough, instance, _ranked(pieces(problem)))
 
     def greedy(self, found: _Found) -> _Found:
-        """First fit in pieces, in as many orders as `GREEDY_WORK` allows."""
-        for order in list(orders(self.instance).values())[: GREEDY_WORK // max(1, len(self.instance))]:
+        """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
+
+        A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
+        only gaps keep pins apart.
+        """
+        many = len(self.instance)
+        most = max(GREEDY_WORK // (many * len(self.held)), int(many <= ONE_ORDER))
+        if not self.instance.pinned:
+            order = np.lexsort((-self.instance.size,))
+            found = found.or_better(layout_of(self.instance, place_once(self.instance, order)), "greedy")
+        for order_of in list(orders(self.instance).values())[:most]:
             if found.layout is not None and (found.layout.peak <= self.enough or self.deadline.expired):
                 break
             limit = MAX_BYTES if found.layout is None else found.layout.peak - 1
             place = Placing(self.instance, self.held, None if found.layout is None else self.deadline)
-            offsets, placed = place(order(), limit)
+            offsets, placed = place(order_of(), limit)
             if placed == len(self.instance):
                 found = found.or_better(layout_of(self.instance, offsets), "greedy")
         return replace(found, cut=found.cut or self.deadline.expired)
@@ -152,7 +163,8 @@ class _Run:
         if found.layout is None:
             return found
         place, seed = Placing(self.instance, self.held, self.deadline), self.options.seed
-        better = improve(self.instance, found.layout, self.enough, SEARCH_WORK, self.deadline, seed, place)
+        work = min(SEARCH_WORK, GREEDY_WORK // len(self.held))
+        better = improve(self.instance, found.layout, self.enough, work, self.deadline, seed, place)
         return found.or_better(better.layout, "search", cut=better.cut)
 
     def exact(self, found: _Found) -> _Found:

@@ -22,6 +22,7 @@ from solver.layout.decider import Answer, Decider, Watch
 from solver.layout.greedy import first_fit, place
 from solver.layout.instance import FREE, Instance, Integers, layout_of, round_up
 from solver.layout.large import LARGE
+from solver.layout.options import DEFAULT_WORK
 from solver.layout.problem import MAX_BYTES, Layout
 from solver.layout.reduce import components, peel
 
@@ -123,9 +124,9 @@ class Ladder:
         return Climbed(self._layout, self._proved)
 
     def _weigh(self) -> None:
-        """What is left to win decides what is left to spend."""
-        peak = self._layout.peak
-        if peak <= self._capacity and negligible(peak, self._low):
+        """What is left to win decides what is left to spend, where the caller has not said what to spend."""
+        peak, usual = self._layout.peak, self._options.work == DEFAULT_WORK
+        if usual and peak <= self._capacity and negligible(peak, self._low):
             self._left = min(self._left, NEGLIGIBLE_WORK)
 
     def _finished(self, goal: int) -> bool:

@@ -66,8 +66,8 @@ class SolveOptions:
     `threads` changes the time, never the answer. With `race` the first answer wins, and the outcome
     says that it is not deterministic. The search stops at a gap of `target_gap` (a fraction), and
     where `fit` is set as soon as the capacity is met. `cancel` ends it within 50 ms, once there is
-    a first layout to return, and a microsecond a buffer to check it; `progress` is called in the caller's
-    thread. Raises OptionsError where a number is out of range.
+    a first layout to return, and a microsecond or two a buffer to check it; `progress` is called in the
+    caller's thread. Raises OptionsError where a number is out of range.
 
     Every solver heeds `cancel`. The portfolio heeds all the rest; of the others that search,
     "branch-and-bound" heeds all but the threads and the race, which one search cannot have, "search" and

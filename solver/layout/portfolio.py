@@ -6,7 +6,7 @@
 Between the knock and the ladder, where there are thousands of buffers, the problem is made small: `coarse`.
 
 Memory is bounded: what `Decider` states for each set of buffers searched, of which the ladder keeps `KEPT`;
-100 to 500 bytes a buffer for each of two greedy placements; where nothing compiles, some 160 MB.
+100 to 600 bytes a buffer for each of two greedy placements; where nothing compiles, some 160 MB.
 
 Every budget is counted in work, so that the same problem gives the same layout on any machine. The
 deadline and the caller's cancel event cut in on top; what was found until then is returned, and the
@@ -31,7 +31,7 @@ from solver.layout.instance import Instance, layout_of
 from solver.layout.ladder import NEGLIGIBLE, Ladder, negligible
 from solver.layout.large import GOOD_ENOUGH
 from solver.layout.load import max_load
-from solver.layout.options import Progress, SolveOptions
+from solver.layout.options import DEFAULT_WORK, Progress, SolveOptions
 from solver.layout.outcome import settle
 from solver.layout.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
 from solver.layout.search import improve
@@ -111,8 +111,9 @@ class _Run:
 
     @property
     def negligible(self) -> bool:
-        """Whether the gap is too small for stages that do not prove anything."""
-        return self.layout.peak <= self.capacity and negligible(self.layout.peak, self.low)
+        """Whether the gap is too small for stages that prove nothing, with the usual budget."""
+        usual, peak = self.watch.options.work == DEFAULT_WORK, self.layout.peak
+        return usual and peak <= self.capacity and negligible(peak, self.low)
 
     @property
     def finished(self) -> bool:
@@ -204,7 +205,8 @@ def _promising(run: _Run) -> None:
 def _greedy(run: _Run) -> None:
     """All orders and fits."""
     if not run.negligible:
-        enough = run.bound + run.bound // NEGLIGIBLE
+        usual = run.watch.options.work == DEFAULT_WORK
+        enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
         greedy = greedy_portfolio(run.instance, enough, run.watch.deadline)
         run.take("greedy", greedy.layout, cut=greedy.cut)
 

@@ -257,3 +257,20 @@ def test_progress_tells_the_bound_with_gaps_and_deadlines_are_heeded() -> None:
     cancel = Event()
     cancel.set()
     assert solve(p, options=SolveOptions(cancel=cancel)).layout is not None
+
+
+def test_thousands_are_cut_short_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first layout is there before any placing in pieces, which could take seconds a pass."""
+    p = gapped_step(2000, 1, kept=1)
+    passes: list[Deadline | None] = []
+    first = Placing.__init__
+
+    def noted(self: Placing, instance: Instance, held: list[Piece], deadline: Deadline | None = None) -> None:
+        passes.append(deadline)
+        first(self, instance, held, deadline)
+
+    monkeypatch.setattr(Placing, "__init__", noted)
+    outcome = solve(p, deadline=Deadline.after(0))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert None not in passes

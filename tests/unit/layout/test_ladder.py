@@ -12,6 +12,7 @@ from solver.layout import ladder as module
 from solver.layout.decider import Answer, Decider, Decision, Watch
 from solver.layout.instance import Instance, layout_of
 from solver.layout.ladder import Ladder
+from solver.layout.options import DEFAULT_WORK
 from solver.layout.problem import MAX_BYTES
 from tests.support.buffers import problem
 from tests.support.oracle import tiling
@@ -51,7 +52,9 @@ def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch
     assert spent(monkeypatch, None, 10)[0] > WORK
 
 
-def above(bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch) -> int:
+def above(
+    bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch, work: int = DEFAULT_WORK
+) -> int:
     """Work asked for where the bound is so far below the incumbent, and no question is answered."""
     asked: list[int] = []
 
@@ -61,7 +64,7 @@ def above(bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Decider, "decide", decide)
     half = problem((bound // 2, 0, 2), (bound // 2 + gap - 1, 1, 3), (1, 0, 3))
-    instance, watch = Instance.of(half), Watch(Deadline(), SolveOptions(work=10**10))
+    instance, watch = Instance.of(half), Watch(Deadline(), SolveOptions(work=work))
     layout = layout_of(instance, np.array([1, bound // 2 + 1, 0]))
     assert layout.peak == bound + gap
     Ladder(instance, layout, bound, watch, lambda _layout, _proved: None, capacity).climb()
@@ -74,8 +77,12 @@ def test_a_millionth_is_worth_little_work(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_above_the_capacity_nothing_is_negligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 900, 10**9 + 899, monkeypatch) == 10**10
+    assert above(10**9, 900, 10**9 + 899, monkeypatch) == DEFAULT_WORK
 
 
 def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == 10**10
+    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == DEFAULT_WORK
+
+
+def test_who_says_what_to_spend_gets_it_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 900, MAX_BYTES, monkeypatch, work=10**10) == 10**10
