@@ -19,7 +19,7 @@ from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
 from solver.liveness import analyze, analyze_blocks
 from solver.liveness.footprint import footprint
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant, verify
-from solver.rewrite import Footprint, Rewriting, rewrite
+from solver.preparations.rewriting import Footprint, Rewriting, rewrite
 from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, singa_program, training_program
 from solver.targets import Pool, TargetPlan, TargetTenant, reference
 from solver.targets.nntrainer import nntrainer_target

@@ -16,7 +16,7 @@ from solver.documents.read import read
 from solver.errors import PlanError
 from solver.layout.problem import Lifespan, Proof, Status
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, Tenant
-from solver.rewrite import Replacement
+from solver.preparations.rewriting import Replacement
 from solver.training.program import Lifetime, OperandKind
 
 __all__ = [

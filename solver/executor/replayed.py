@@ -6,7 +6,7 @@ from solver.errors import PlanError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph.types import Graph
 from solver.plan import Plan
-from solver.rewrite import replay
+from solver.preparations.rewriting import replay
 
 __all__ = ["rewritten"]
 

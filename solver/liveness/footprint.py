@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from solver.layout import max_load
-from solver.rewrite import Footprint
+from solver.preparations.rewriting import Footprint
 from solver.targets import Pool, TargetPlan
 
 __all__ = ["footprint"]

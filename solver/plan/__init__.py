@@ -1,32 +1,40 @@
-"""Plans: the execution order, every buffer at its offset, and what proves them right and good."""
+"""Plans: the program, every value at its offset, and what says how good that is."""
 
 from solver.layout.certificate import Certificate
 from solver.layout.placed import LayoutOptions, PlacedBuffers
-from solver.plan.plan import Arena, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant
+from solver.plan.options import PlanOptions
+from solver.plan.plan import Plan, held_lives
 from solver.plan.recycle import RecycledStep, Recycling, recycling
 from solver.plan.validation import StepReport, ValidationReport
-from solver.plan.verify import live_at, verify
+from solver.plan.views import (
+    AliasedValue,
+    Arena,
+    Lifetime,
+    PlannedBuffer,
+    PlannedStep,
+    PlanTables,
+    PlanView,
+)
 from solver.plan.violation import Violation
-from solver.plan.waves import WaveReport, wave_report
 
 __all__ = [
+    "AliasedValue",
     "Arena",
     "Certificate",
     "LayoutOptions",
+    "Lifetime",
     "PlacedBuffers",
     "Plan",
     "PlanOptions",
+    "PlanTables",
+    "PlanView",
     "PlannedBuffer",
     "PlannedStep",
     "RecycledStep",
     "Recycling",
     "StepReport",
-    "Tenant",
     "ValidationReport",
     "Violation",
-    "WaveReport",
-    "live_at",
+    "held_lives",
     "recycling",
-    "verify",
-    "wave_report",
 ]

@@ -1,162 +1,149 @@
-"""A memory plan: the execution order, every buffer at its offset, and the certificate.
+"""A memory plan: a program, a place for each of its values, and the certificates of the arenas.
 
-A plan stands on its own. Whoever has it can allocate one arena, know at which byte each operand
-lives during which steps, and check every claim without the planner (see `solver.plan.verify`).
+A plan stands on its own. Whoever has it can allocate the arenas, run the steps in them, and check every
+claim without the planner (`solver.verify`). It stores no lifespan, sum or peak: they are computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from solver.layout.certificate import Certificate
 from solver.layout.problem import Lifespan
-from solver.rewrite import Replacement
-from solver.training.program import Lifetime, OperandKind
+from solver.plan.options import PlanOptions
+from solver.plan.views import AliasedValue, Arena, Lifetime, PlannedBuffer, PlannedStep, PlanTables
+from solver.program import (
+    Access,
+    EntryKind,
+    Phase,
+    Program,
+    Record,
+    Region,
+    Replacement,
+    lives,
+    regions,
+)
 
-__all__ = [
-    "Arena",
-    "Certificate",
-    "Plan",
-    "PlanOptions",
-    "PlannedBuffer",
-    "PlannedStep",
-    "Tenant",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """What a caller may choose. Sizes are bytes, ``None`` leaves the choice to the target.
-
-    `capacity` makes an arena beyond it an error. `deadline_seconds` bounds the layout search by
-    wall time; without it budgets are counted in work and the plan is deterministic. `update` is
-    ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
-    the symbolic batch that the graph was read with. With several `workers` the steps are grouped into
-    waves of at most so many that run at the same time. `in_place` defines operands in the memory of others
-    where that changes no result. `rewrite` replaces parts of the graph by equivalent ones where that does
-    not raise the peak; results may round differently.
-    """
-
-    target: str = "reference"
-    solver: str = "portfolio"
-    batch: int | None = None
-    alignment: int | None = None
-    capacity: int | None = None
-    deadline_seconds: float | None = None
-    scratch_budget: int = 2 * 1024 * 1024
-    update: str = "immediate"
-    workers: int = 1
-    in_place: bool = False
-    rewrite: bool = False
+__all__ = ["Plan", "held_lives"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """One of the operands that live in a buffer, one after the other or as views of the same bytes.
-
-    It is defined in the memory of `source`; a `view` leaves the bytes as they are, and any other tenant
-    overwrites them. The first of a buffer has no source.
-    """
-
-    id: str
-    kind: OperandKind
-    lifetime: Lifetime
-    shape: tuple[int, ...]
-    dtype: str
-    lifespan: Lifespan
-    source: str | None
-    view: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBuffer:
-    """`nbytes` are needed, `size` are reserved (rounded up to the alignment).
-
-    The lifespan counts steps, or waves where the plan has waves. A buffer that holds several operands has
-    the name, kind and shape of the first one, and its `tenants` are all of them.
-    """
-
-    id: str
-    kind: OperandKind
-    lifetime: Lifetime
-    shape: tuple[int, ...]
-    dtype: str
-    nbytes: int
-    size: int
-    alignment: int
-    lifespan: Lifespan
-    offset: int
-    tenants: tuple[Tenant, ...] = ()
-
-    @property
-    def operands(self) -> tuple[Tenant, ...]:
-        """The tenants, or the one operand that the buffer is for."""
-        alone = Tenant(self.id, self.kind, self.lifetime, self.shape, self.dtype, self.lifespan, None, False)
-        return self.tenants or (alone,)
-
-    @property
-    def end(self) -> int:
-        """First byte behind the buffer."""
-        return self.offset + self.size
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
-    """One step of the execution order; operands by buffer id, scratch in neither list of the two.
-
-    Steps with the same `wave` may run at the same time. A plan for one worker has none.
-    """
-
-    id: str
-    kernel: str
-    uses: tuple[str, ...]
-    defs: tuple[str, ...]
-    scratch: tuple[str, ...]
-    wave: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """One contiguous block of `size` bytes. Most targets have one, onert has seven pools."""
-
-    name: str
-    size: int
-    certificate: Certificate
-    buffers: tuple[PlannedBuffer, ...]
-
-    @property
-    def gap(self) -> float:
-        """``size / lower_bound - 1``; 0.0 for an empty arena."""
-        bound = self.certificate.lower_bound
-        return self.size / bound - 1.0 if bound else 0.0
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
-    """`digest` is SHA-256 over the plan's canonical JSON without the digest itself, in hexadecimal.
+    """`offsets` has the first byte of each value in its space, `sizes` the bytes of each space.
 
-    `graph_digest` ties the plan to the graph it was made for. `deterministic` is false when wall
-    time decided the result. `steps` are those of the graph after its `replacements`, in their order.
+    `graph_digest` ties the plan to its graph, `reference_digest` to the reference program that it must
+    agree with. `holds` are lives that the target makes longer than the program needs. `deterministic` is
+    false when wall time decided the result. `producer` names the version of arenaplan that made it.
+    `digest` is SHA-256 over the plan's canonical document without the digest itself, in hexadecimal.
     """
 
     graph: str
     graph_digest: str
+    reference_digest: str
     options: PlanOptions
-    steps: tuple[PlannedStep, ...]
-    arenas: tuple[Arena, ...]
+    program: Program
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    certificates: tuple[Certificate, ...]
     deterministic: bool
-    digest: str = ""
+    holds: Mapping[int, Lifespan] = field(default_factory=dict)
     replacements: tuple[Replacement, ...] = ()
+    records: tuple[Record, ...] = ()
+    producer: str = ""
+    digest: str = ""
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """What the layout placed, in its order: computed from program and holds."""
+        return regions(self.program, self.holds)
+
+    @cached_property
+    def steps(self) -> tuple[PlannedStep, ...]:
+        """The steps with labels instead of numbers."""
+        program, label = self.program, [value.label for value in self.program.values]
+        found = []
+        for t, step in enumerate(program.steps):
+            uses = dict.fromkeys(label[b.value] for b in step.bindings if b.access.reads)
+            writes = (Access.WRITE, Access.UPDATE)
+            defs = dict.fromkeys(label[b.value] for b in step.bindings if b.access in writes)
+            scratch = dict.fromkeys(label[b.value] for b in step.bindings if b.access is Access.SCRATCH)
+            found.append(
+                PlannedStep(
+                    program.step_labels[t], program.kernel(step), (*uses,), (*defs,), (*scratch,), step.level
+                )
+            )
+        return tuple(found)
+
+    @cached_property
+    def arenas(self) -> tuple[Arena, ...]:
+        """The spaces with their buffers. O(n log n) for n values."""
+        program, spans, lifetimes = self.program, held_lives(self), _lifetimes(self.program)
+        aliases = {alias.value: alias for alias in program.aliases}
+        by_space: list[list[PlannedBuffer]] = [[] for _ in program.spaces]
+        for region in self.regions:
+            first = program.values[region.members[0]]
+            members = []
+            for member in region.members:
+                value, alias = program.values[member], aliases.get(member)
+                members.append(
+                    AliasedValue(
+                        value.label,
+                        value.kind,
+                        lifetimes[member],
+                        value.type.shape,
+                        value.type.dtype.value,
+                        spans[member],
+                        None if alias is None else program.values[alias.source].label,
+                        alias is not None and alias.view,
+                    )
+                )
+            longest = max((member.lifetime for member in members), key=_LENGTHS.__getitem__)
+            by_space[region.space].append(
+                PlannedBuffer(
+                    id=first.label,
+                    kind=first.kind,
+                    lifetime=longest,
+                    shape=first.type.shape,
+                    dtype=first.type.dtype.value,
+                    nbytes=region.nbytes,
+                    size=region.size,
+                    alignment=program.spaces[region.space].alignment,
+                    lifespan=region.lifespan,
+                    offset=self.offsets[region.members[0]],
+                    aliases=tuple(members) if len(members) > 1 else (),
+                )
+            )
+        return tuple(
+            Arena(space.name, size, certificate, tuple(buffers))
+            for space, size, certificate, buffers in zip(
+                program.spaces, self.sizes, self.certificates, by_space, strict=True
+            )
+        )
+
+    @cached_property
+    def tables(self) -> PlanTables:
+        """The plan as people and allocators read it."""
+        return PlanTables(
+            self.graph,
+            self.graph_digest,
+            self.options,
+            self.steps,
+            self.arenas,
+            self.deterministic,
+            self.digest,
+            self.replacements,
+        )
 
     @property
     def arena_bytes(self) -> int:
         """Total size of all arenas, in bytes."""
-        return sum(arena.size for arena in self.arenas)
+        return sum(self.sizes)
 
     @property
     def lower_bound(self) -> int:
-        return sum(arena.certificate.lower_bound for arena in self.arenas)
+        return sum(certificate.lower_bound for certificate in self.certificates)
 
     @property
     def gap_bytes(self) -> int:
@@ -165,22 +152,45 @@ class Plan:
 
     @property
     def times(self) -> tuple[int, ...]:
-        """When each step runs, in the unit of time of lifespans: its wave, or its position."""
-        return tuple(t if step.wave is None else step.wave for t, step in enumerate(self.steps))
+        """The level of each step."""
+        return tuple(step.level for step in self.program.steps)
 
     @property
     def duration(self) -> int:
-        """Units of time of one iteration: waves, or steps."""
-        return min(max(self.times, default=-1) + 1, len(self.steps))
+        """Levels of one iteration."""
+        return self.program.duration
 
-    def turn_ids(self) -> tuple[str, ...]:
-        """What runs at each time: the id of a step, or those of a wave with a + between them. Linear."""
-        ids: list[list[str]] = [[] for _ in range(self.duration)]
-        for time, step in zip(self.times, self.steps, strict=True):
-            ids[min(time, len(ids) - 1)].append(step.id)
-        return tuple(map(" + ".join, ids))
+    def level_ids(self) -> tuple[str, ...]:
+        """What runs on each level, by label. Linear."""
+        return self.tables.level_ids()
 
     def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
-        for arena in self.arenas:
-            for buffer in arena.buffers:
-                yield arena, buffer
+        return self.tables.buffers()
+
+
+_LENGTHS = {lifetime: length for length, lifetime in enumerate(Lifetime)}
+
+
+def held_lives(plan: Plan) -> dict[int, Lifespan]:
+    """The life of each value, made longer where the target holds it."""
+    spans = lives(plan.program)
+    for value, hold in plan.holds.items():
+        span = spans[value]
+        spans[value] = Lifespan(min(span.start, hold.start), max(span.end, hold.end))
+    return spans
+
+
+def _lifetimes(program: Program) -> dict[int, Lifetime]:
+    found: dict[int, Lifetime] = {}
+    for step in program.steps:
+        inside = (
+            Lifetime.BACKWARD_FUNCTION
+            if step.phase not in (Phase.FORWARD, Phase.EXPLICIT)
+            else Lifetime.FORWARD_FUNCTION
+        )
+        for binding in step.bindings:
+            scratch = binding.access is Access.SCRATCH
+            found[binding.value] = inside if scratch else Lifetime.ITERATION
+    found.update((exit_.value, Lifetime.EPOCH) for exit_ in program.exit)
+    found.update((entry.value, Lifetime.MAX) for entry in program.entry if entry.kind is not EntryKind.FED)
+    return found

@@ -10,7 +10,7 @@ from solver.executor import validate
 from solver.executor.arithmetic import KernelArithmetic
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.rewrite import RULES, Agreement, Rule, rewrite
+from solver.preparations.rewriting import RULES, Agreement, Rule, rewrite
 from tests.support.rewritable import random_rewritable
 from tests.support.rewriting import everywhere, footprint, only, same_training
 

@@ -13,7 +13,7 @@ from solver.graph import Array, Graph, OptimizerSpec
 from solver.liveness import analyze
 from solver.liveness.footprint import footprint as measure
 from solver.pipeline import plan
-from solver.rewrite import RULES, Footprint, Rewriting, rewrite
+from solver.preparations.rewriting import RULES, Footprint, Rewriting, rewrite
 from solver.schedule import training_program
 
 __all__ = ["everywhere", "footprint", "gradients", "only", "outputs", "same_training", "types", "weight"]

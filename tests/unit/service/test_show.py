@@ -14,7 +14,7 @@ from solver import pipeline
 from solver.graph import TrainingRules
 from solver.plan import PlanOptions
 from solver.plan.report import MemoryMap, memory_map
-from solver.rewrite import Replacement
+from solver.preparations.rewriting import Replacement
 from solver.training.program import OperandKind
 from tests.support.graphs import chain, convolutional
 from tests.support.programs import program

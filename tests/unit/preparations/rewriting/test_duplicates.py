@@ -11,7 +11,7 @@ import pytest
 
 from solver.graph import DType, Graph, Initializer, Operation, Role
 from solver.graph.ops import FAMILIES
-from solver.rewrite.surroundings import RANDOM
+from solver.preparations.rewriting.surroundings import RANDOM
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, only, same_training, types
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from solver.graph.ops._spatial import Axis
 from solver.graph.ops.pooling import pool_window
 from solver.graph.types import Operation
-from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.rules.splitting import activation_apart
-from solver.rewrite.surroundings import Surroundings
+from solver.preparations.rewriting.rule import Agreement, Edit, Rule
+from solver.preparations.rewriting.rules.splitting import activation_apart
+from solver.preparations.rewriting.surroundings import Surroundings
 
 __all__ = ["PoolFirst"]
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from solver.graph.types import Operand, Operation
-from solver.rewrite.surroundings import Surroundings
+from solver.preparations.rewriting.surroundings import Surroundings
 
 __all__ = ["Agreement", "Edit", "Rule"]
 

@@ -8,10 +8,10 @@ import pytest
 
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph, Operation, Role, TrainingRules
-from solver.rewrite import Edit, Surroundings
-from solver.rewrite.apply import apply
-from solver.rewrite.engine import edits_of
-from solver.rewrite.rules import RULES
+from solver.preparations.rewriting import Edit, Surroundings
+from solver.preparations.rewriting.apply import apply
+from solver.preparations.rewriting.engine import edits_of
+from solver.preparations.rewriting.rules import RULES
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block
 

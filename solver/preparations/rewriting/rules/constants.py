@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from solver.graph.types import Initializer, Operand, Operation, Role
-from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.surroundings import RANDOM, Surroundings
+from solver.preparations.rewriting.rule import Agreement, Edit, Rule
+from solver.preparations.rewriting.surroundings import RANDOM, Surroundings
 
 __all__ = ["FoldConstants"]
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from solver.graph.types import DType, Initializer, Operand, Operation, Role, TensorType
-from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.surroundings import Surroundings
+from solver.preparations.rewriting.rule import Agreement, Edit, Rule
+from solver.preparations.rewriting.surroundings import Surroundings
 
 __all__ = ["JoinViews"]
 

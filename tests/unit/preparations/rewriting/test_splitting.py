@@ -13,7 +13,7 @@ from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import DType, Graph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.rewrite import RULES, Footprint, rewrite
+from solver.preparations.rewriting import RULES, Footprint, rewrite
 from tests.support.graphs import Sketch, chain, convolutional, residual
 from tests.support.rewriting import everywhere, footprint, only, outputs, same_training, types
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from solver.graph.types import AttributeValue, Operation
-from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.surroundings import Surroundings
+from solver.preparations.rewriting.rule import Agreement, Edit, Rule
+from solver.preparations.rewriting.surroundings import Surroundings
 
 __all__ = ["SplitActivation", "activation_apart"]
 

@@ -22,12 +22,13 @@ from itertools import groupby
 
 from solver.errors import PlanError
 from solver.graph.types import Graph
-from solver.rewrite.apply import apply
-from solver.rewrite.rule import Edit, Rule
-from solver.rewrite.rules import RULES
-from solver.rewrite.surroundings import Arithmetic, Surroundings
+from solver.preparations.rewriting.apply import apply
+from solver.preparations.rewriting.rule import Edit, Rule
+from solver.preparations.rewriting.rules import RULES
+from solver.preparations.rewriting.surroundings import Arithmetic, Surroundings
+from solver.program import Replacement
 
-__all__ = ["Footprint", "Replacement", "Rewriting", "replay", "rewrite"]
+__all__ = ["Footprint", "Rewriting", "replay", "rewrite"]
 
 #: Trials times operations: a graph of 150 operations may try 200 groups, one of 3,000 ten. A trial derives
 #: and orders the whole program, which takes about a tenth of a millisecond an operation.
@@ -44,22 +45,6 @@ class Footprint:
     bound: int
     total: int
     at_peak: frozenset[str] = field(default=frozenset(), compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """What one use of a rule did: operations by id, `into` what stands in their place.
-
-    Replacements of one `group` were tried and taken together; the bytes are the lower bounds of the
-    arena before and after the group.
-    """
-
-    rule: str
-    operations: tuple[str, ...]
-    into: tuple[str, ...]
-    group: int
-    bytes_before: int
-    bytes_after: int
 
 
 @dataclass(frozen=True, slots=True)

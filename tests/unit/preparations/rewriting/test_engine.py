@@ -10,7 +10,7 @@ import pytest
 from solver.errors import PlanError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import DType, Graph
-from solver.rewrite import RULES, Agreement, Footprint, Replacement, engine, replay, rewrite
+from solver.preparations.rewriting import RULES, Agreement, Footprint, Replacement, engine, replay, rewrite
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block, random_rewritable
 from tests.support.rewriting import everywhere, footprint, same_training, types, weight

@@ -8,7 +8,7 @@ from itertools import chain
 
 from solver.graph import output_types
 from solver.graph.types import Graph, Operand, Operation, Role
-from solver.rewrite.rule import Edit
+from solver.preparations.rewriting.rule import Edit
 
 __all__ = ["apply"]
 

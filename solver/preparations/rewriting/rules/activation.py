@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from solver.graph.ops import lookup
 from solver.graph.types import Operation
-from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.surroundings import Surroundings
+from solver.preparations.rewriting.rule import Agreement, Edit, Rule
+from solver.preparations.rewriting.surroundings import Surroundings
 
 __all__ = ["FuseActivation"]
 

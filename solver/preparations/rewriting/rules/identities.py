@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation
-from solver.rewrite.rule import Agreement, Edit, Rule
-from solver.rewrite.surroundings import Surroundings
+from solver.preparations.rewriting.rule import Agreement, Edit, Rule
+from solver.preparations.rewriting.surroundings import Surroundings
 
 __all__ = ["DropIdentities"]
 

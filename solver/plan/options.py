@@ -1,0 +1,35 @@
+"""What a caller may choose about a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PlanOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a caller may choose. Sizes are bytes, ``None`` leaves the choice to the target.
+
+    Each option belongs to the driver, to a preparation or to a pass (`solver.passes`, `solver.preparations`).
+
+    `capacity` makes an arena beyond it an error. `deadline_seconds` bounds the layout search by
+    wall time; without it budgets are counted in work and the plan is deterministic. `update` is
+    ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
+    the symbolic batch that the graph was read with. With a `parallelism` of k up to k steps run at the same
+    time, on one concurrency level. `in_place` defines values in the bytes of others where that changes no
+    result. `rewrite` replaces parts of the graph by equivalent ones where that does not raise the peak;
+    results may round differently.
+    """
+
+    target: str = "reference"
+    solver: str = "portfolio"
+    batch: int | None = None
+    alignment: int | None = None
+    capacity: int | None = None
+    deadline_seconds: float | None = None
+    scratch_budget: int = 2 * 1024 * 1024
+    update: str = "immediate"
+    parallelism: int = 1
+    in_place: bool = False
+    rewrite: bool = False

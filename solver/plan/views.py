@@ -1,0 +1,205 @@
+"""A plan as people and allocators read it: arenas with buffers, steps with what they use and define.
+
+All of it is computed from the program and the offsets of a plan; nothing here is stored in a plan
+document of version 2. Documents of version 1 hold these tables and no program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from solver.layout.certificate import Certificate
+from solver.layout.problem import Lifespan
+from solver.plan.options import PlanOptions
+from solver.program import Kind, Replacement
+
+__all__ = ["AliasedValue", "Arena", "Lifetime", "PlanTables", "PlanView", "PlannedBuffer", "PlannedStep"]
+
+
+class Lifetime(Enum):
+    """How long a value is kept, in nntrainer's vocabulary; a label for reports.
+
+    `FORWARD_FUNCTION` and `BACKWARD_FUNCTION` live inside one step, `ITERATION` from first def to
+    last use of one training step, `EPOCH` until the caller has read it after the step, `MAX`
+    for as long as the model trains.
+    """
+
+    FORWARD_FUNCTION = "forward_function"
+    BACKWARD_FUNCTION = "backward_function"
+    ITERATION = "iteration"
+    EPOCH = "epoch"
+    MAX = "max"
+
+    @property
+    def outlives_iteration(self) -> bool:
+        """Whether the value is there after the last step."""
+        return self in (Lifetime.EPOCH, Lifetime.MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class AliasedValue:
+    """One of the values that lie in a buffer, one after the other or as views of the same bytes.
+
+    It is defined in the bytes of `source`; a `view` leaves them as they are, and any other value
+    overwrites them. The first of a buffer has no source.
+    """
+
+    id: str
+    kind: Kind
+    lifetime: Lifetime
+    shape: tuple[int, ...]
+    dtype: str
+    lifespan: Lifespan
+    source: str | None
+    view: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBuffer:
+    """`nbytes` are needed, `size` are reserved (rounded up to the alignment).
+
+    The lifespan counts steps, or concurrency levels where steps run at the same time. A buffer that holds
+    several values has the name, kind and shape of the first one, and its `aliases` are all of them.
+    """
+
+    id: str
+    kind: Kind
+    lifetime: Lifetime
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    size: int
+    alignment: int
+    lifespan: Lifespan
+    offset: int
+    aliases: tuple[AliasedValue, ...] = ()
+
+    @property
+    def values(self) -> tuple[AliasedValue, ...]:
+        """The aliases, or the one value that the buffer is for."""
+        alone = AliasedValue(
+            self.id, self.kind, self.lifetime, self.shape, self.dtype, self.lifespan, None, False
+        )
+        return self.aliases or (alone,)
+
+    @property
+    def end(self) -> int:
+        """First byte behind the buffer."""
+        return self.offset + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step of the execution order; values by label, scratch in neither list of the two.
+
+    What is updated stands in `uses` and in `defs`. Steps with the same `level` run at the same time.
+    """
+
+    id: str
+    kernel: str
+    uses: tuple[str, ...]
+    defs: tuple[str, ...]
+    scratch: tuple[str, ...]
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """One contiguous block of `size` bytes. Most targets have one, onert has seven."""
+
+    name: str
+    size: int
+    certificate: Certificate
+    buffers: tuple[PlannedBuffer, ...]
+
+    @property
+    def gap(self) -> float:
+        """``size / lower_bound - 1``; 0.0 for an empty arena."""
+        bound = self.certificate.lower_bound
+        return self.size / bound - 1.0 if bound else 0.0
+
+
+class PlanView(Protocol):
+    """What reports, pictures and exporters need of a plan, whichever version its document has."""
+
+    @property
+    def graph(self) -> str: ...
+    @property
+    def graph_digest(self) -> str: ...
+    @property
+    def options(self) -> PlanOptions: ...
+    @property
+    def steps(self) -> tuple[PlannedStep, ...]: ...
+    @property
+    def arenas(self) -> tuple[Arena, ...]: ...
+    @property
+    def replacements(self) -> tuple[Replacement, ...]: ...
+    @property
+    def deterministic(self) -> bool: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def arena_bytes(self) -> int: ...
+    @property
+    def lower_bound(self) -> int: ...
+    @property
+    def gap_bytes(self) -> int: ...
+    @property
+    def times(self) -> tuple[int, ...]: ...
+    @property
+    def duration(self) -> int: ...
+    def level_ids(self) -> tuple[str, ...]: ...
+    def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTables:
+    """The tables of a plan: all that a document of version 1 holds."""
+
+    graph: str
+    graph_digest: str
+    options: PlanOptions
+    steps: tuple[PlannedStep, ...]
+    arenas: tuple[Arena, ...]
+    deterministic: bool
+    digest: str = ""
+    replacements: tuple[Replacement, ...] = ()
+
+    @property
+    def arena_bytes(self) -> int:
+        """Total size of all arenas, in bytes."""
+        return sum(arena.size for arena in self.arenas)
+
+    @property
+    def lower_bound(self) -> int:
+        return sum(arena.certificate.lower_bound for arena in self.arenas)
+
+    @property
+    def gap_bytes(self) -> int:
+        """What the arenas take beyond the lower bound; 0 proves that nothing smaller exists."""
+        return self.arena_bytes - self.lower_bound
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """The level of each step."""
+        return tuple(step.level for step in self.steps)
+
+    @property
+    def duration(self) -> int:
+        """Levels of one iteration."""
+        return min(max(self.times, default=-1) + 1, len(self.steps))
+
+    def level_ids(self) -> tuple[str, ...]:
+        """What runs on each level: the id of a step, or those of several with a + between them. Linear."""
+        ids: list[list[str]] = [[] for _ in range(self.duration)]
+        for level, step in zip(self.times, self.steps, strict=True):
+            ids[min(level, len(ids) - 1)].append(step.id)
+        return tuple(map(" + ".join, ids))
+
+    def buffers(self) -> Iterator[tuple[Arena, PlannedBuffer]]:
+        for arena in self.arenas:
+            for buffer in arena.buffers:
+                yield arena, buffer

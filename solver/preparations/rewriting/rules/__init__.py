@@ -1,0 +1,32 @@
+"""The rules, in the order in which they are tried: what makes the graph smaller for the next comes first."""
+
+from solver.preparations.rewriting.rule import Rule
+from solver.preparations.rewriting.rules.activation import FuseActivation
+from solver.preparations.rewriting.rules.bias import FuseBias
+from solver.preparations.rewriting.rules.constants import FoldConstants
+from solver.preparations.rewriting.rules.dead import DropDeadCode
+from solver.preparations.rewriting.rules.duplicates import MergeDuplicates
+from solver.preparations.rewriting.rules.identities import DropIdentities
+from solver.preparations.rewriting.rules.normalization import FoldNormalization
+from solver.preparations.rewriting.rules.pooling import PoolFirst
+from solver.preparations.rewriting.rules.products import FuseTranspose
+from solver.preparations.rewriting.rules.splitting import SplitActivation
+from solver.preparations.rewriting.rules.transposes import JoinTransposes
+from solver.preparations.rewriting.rules.views import JoinViews
+
+__all__ = ["RULES"]
+
+RULES: tuple[Rule, ...] = (
+    DropDeadCode(),
+    DropIdentities(),
+    MergeDuplicates(),
+    JoinViews(),
+    JoinTransposes(),
+    FoldConstants(),
+    FuseTranspose(),
+    FuseBias(),
+    FoldNormalization(),
+    PoolFirst(),
+    FuseActivation(),
+    SplitActivation(),
+)

@@ -1,0 +1,59 @@
+"""The program: values, steps, levels, aliases, entry and exit; and what follows from it."""
+
+from solver.program.build import Builder
+from solver.program.chains import UseDefChain, dependencies, use_def_chains
+from solver.program.check import check_program
+from solver.program.ir import (
+    ACCUMULATE,
+    CLIP,
+    COPY,
+    SEED,
+    UPDATE,
+    Access,
+    Alias,
+    Binding,
+    Entry,
+    EntryKind,
+    Exit,
+    Kind,
+    Phase,
+    Program,
+    Space,
+    Step,
+    Value,
+    anonymous,
+)
+from solver.program.lives import Region, alias_sets, lives, regions
+from solver.program.records import Record, Replacement
+
+__all__ = [
+    "ACCUMULATE",
+    "CLIP",
+    "COPY",
+    "SEED",
+    "UPDATE",
+    "Access",
+    "Alias",
+    "Binding",
+    "Builder",
+    "Entry",
+    "EntryKind",
+    "Exit",
+    "Kind",
+    "Phase",
+    "Program",
+    "Record",
+    "Region",
+    "Replacement",
+    "Space",
+    "Step",
+    "UseDefChain",
+    "Value",
+    "alias_sets",
+    "anonymous",
+    "check_program",
+    "dependencies",
+    "lives",
+    "regions",
+    "use_def_chains",
+]

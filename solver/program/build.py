@@ -1,0 +1,109 @@
+"""Collects the values, operations and steps of a program, and numbers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from solver.graph.ops.base import Node
+from solver.graph.types import Initializer, TensorType
+from solver.program.ir import (
+    Access,
+    Alias,
+    Binding,
+    Entry,
+    EntryKind,
+    Exit,
+    Kind,
+    Phase,
+    Program,
+    Space,
+    Step,
+    Value,
+)
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """A program in the making. Values are numbered as they are declared, steps as they are added.
+
+    Values that no step touches are left out of the finished program, with their entries and exits.
+    """
+
+    def __init__(self, name: str, spaces: Iterable[Space]) -> None:
+        self.name = name
+        self.spaces = tuple(spaces)
+        self.values: list[Value] = []
+        self.steps: list[Step] = []
+        self.entries: dict[int, EntryKind] = {}
+        self.exits: dict[int, None] = {}
+        self.initial: dict[int, Initializer] = {}
+        self._operations: list[Node] = []
+        self._numbers: dict[str, int] = {}
+
+    def value(self, label: str, type_: TensorType, kind: Kind, origin: str, space: int = 0) -> int:
+        """The number of the value with this label, which is declared if it is new."""
+        number = self._numbers.setdefault(label, len(self.values))
+        if number == len(self.values):
+            self.values.append(Value(label, type_, kind, origin, space))
+        return number
+
+    def operation(self, node: Node) -> int:
+        """The number of a new operation. Steps that call one kernel for one operation share it."""
+        self._operations.append(node)
+        return len(self._operations) - 1
+
+    def step(
+        self, operation: int, phase: Phase, bindings: Iterable[Binding], *, part: str = "", due: bool = False
+    ) -> None:
+        """Add a step behind all others. A value in a slot that reads and one that writes is updated."""
+        position = len(self.steps)
+        self.steps.append(
+            Step(operation, phase, _joined(bindings), position, position, position, part, due)
+        )
+
+    def finish(self, *, period: int = 1, aliases: Iterable[Alias] = ()) -> Program:
+        """The program of what was collected. Linear."""
+        touched = sorted({binding.value for step in self.steps for binding in step.bindings})
+        number = {old: new for new, old in enumerate(touched)}
+        steps = tuple(self.steps)
+        if len(number) < len(self.values):
+            steps = tuple(_renumbered(step, number) for step in steps)
+        return Program(
+            name=self.name,
+            spaces=self.spaces,
+            values=tuple(self.values[old] for old in touched),
+            operations=tuple(self._operations),
+            steps=steps,
+            entry=tuple(
+                Entry(number[value], kind, number[value])
+                for value, kind in sorted(self.entries.items())
+                if value in number
+            ),
+            exit=tuple(Exit(number[v], number[v]) for v in sorted(self.exits) if v in number),
+            aliases=tuple(
+                replace(alias, value=number[alias.value], source=number[alias.source]) for alias in aliases
+            ),
+            period=period,
+            initial={number[value]: given for value, given in self.initial.items() if value in number},
+        )
+
+
+def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+    """One binding for each slot; where one reads and one writes the same value, the two are an update."""
+    found: dict[tuple[int, str], Binding] = {}
+    for binding in bindings:
+        key = (binding.value, binding.slot)
+        before = found.get(key)
+        if before is not None and {before.access, binding.access} == {Access.READ, Access.WRITE}:
+            found[key] = Binding(binding.slot, binding.value, Access.UPDATE)
+        else:
+            found[key] = binding
+    return tuple(found.values())
+
+
+def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
+    return replace(
+        step, bindings=tuple(Binding(b.slot, number[b.value], b.access) for b in step.bindings)
+    )

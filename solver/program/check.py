@@ -1,0 +1,121 @@
+"""What every program must keep, whoever made it: the checks that always run on a reference program."""
+
+from __future__ import annotations
+
+from solver.errors import (
+    DanglingOperandError,
+    DuplicateDefError,
+    DuplicateNameError,
+    GraphError,
+    StateError,
+    TrainableError,
+    UseBeforeDefError,
+)
+from solver.program.ir import UPDATE, Access, Kind, Phase, Program
+
+__all__ = ["check_program"]
+
+
+def check_program(program: Program) -> None:
+    """Check what every later stage relies on. Linear.
+
+    Labels and steps are unique, bindings name declared values, nothing is read before it is defined or
+    defined a second time without being read (which is how derivatives accumulate), scratch is private
+    to its step, every gradient is applied to its weight, and no state is touched by a step beside the
+    one that updates it. Since each read follows a definition in the order given, the dependencies are
+    acyclic. Raises the GraphError that names step and value.
+    """
+    _check_names(program)
+    defined = {entry.value for entry in program.entry}
+    explicit = {t for t, step in enumerate(program.steps) if step.phase is Phase.EXPLICIT}
+    for t, step in enumerate(program.steps):
+        for binding in step.bindings:
+            if binding.access.reads and binding.value not in defined:
+                raise UseBeforeDefError(
+                    f"Step {program.step_labels[t]} uses {program.values[binding.value].label!r} before any"
+                    " step defines it.",
+                    remedy="Move the step behind the definition.",
+                )
+        for binding in step.bindings:
+            if binding.access is Access.WRITE and binding.value in defined and t not in explicit:
+                raise DuplicateDefError(
+                    f"Step {program.step_labels[t]} defines {program.values[binding.value].label!r} again"
+                    " without reading it.",
+                    remedy="Define a partial and accumulate it.",
+                )
+        defined.update(b.value for b in step.bindings if b.access in (Access.WRITE, Access.UPDATE))
+    _check_scratch(program)
+    _check_gradients(program)
+    _check_states(program)
+
+
+def _check_names(program: Program) -> None:
+    if len(program.by_label) < len(program.values):
+        seen: set[str] = set()
+        label = next(v.label for v in program.values if v.label in seen or seen.add(v.label))
+        raise DuplicateNameError(f"There are two values {label!r}.", remedy="Labels are unique.")
+    steps: set[str] = set()
+    for t, step in enumerate(program.steps):
+        label = program.step_labels[t]
+        if label in steps:
+            raise DuplicateNameError(f"Step {label} occurs twice.", remedy="Give each step a part of its own.")
+        steps.add(label)
+        for binding in step.bindings:
+            if not 0 <= binding.value < len(program.values):
+                raise DanglingOperandError(
+                    f"Step {label} touches value {binding.value}, which the program does not declare.",
+                    remedy="Declare every value that a step reads or writes.",
+                )
+
+
+def _check_scratch(program: Program) -> None:
+    owner: dict[int, int] = {}
+    for t, step in enumerate(program.steps):
+        for binding in step.bindings:
+            if binding.access is Access.SCRATCH:
+                owner.setdefault(binding.value, t)
+    if not owner:
+        return
+    for t, step in enumerate(program.steps):
+        for binding in step.bindings:
+            first = owner.get(binding.value, t)
+            twice = sum(other.value == binding.value for other in step.bindings) > 1
+            if binding.value in owner and (first != t or binding.access is not Access.SCRATCH or twice):
+                raise GraphError(
+                    f"Scratch {program.values[binding.value].label!r} of step {program.step_labels[first]} is"
+                    f" touched again by {program.step_labels[t]}.",
+                    remedy="Scratch means nothing outside its step: use a saved value.",
+                )
+
+
+def _check_gradients(program: Program) -> None:
+    applied = {
+        (binding.value, program.operations[step.operation].operation.id)
+        for step in program.steps
+        if program.kernel(step) == UPDATE
+        for binding in step.bindings
+    }
+    for i, value in enumerate(program.values):
+        if value.kind is Kind.GRADIENT and (i, value.origin) not in applied:
+            raise TrainableError(
+                f"The gradient of {value.origin!r} is never applied.",
+                remedy="Add its update, or leave it out of the trainable set.",
+            )
+
+
+def _check_states(program: Program) -> None:
+    """What one step updates, another would find old or new, as the order has it."""
+    states = {i for i, value in enumerate(program.values) if value.kind is Kind.STATE}
+    if not states:
+        return
+    updated = {b.value for s in program.steps for b in s.bindings if b.value in states and b.access.writes}
+    touching: dict[int, int] = {}
+    for t, step in enumerate(program.steps):
+        for value in updated.intersection(b.value for b in step.bindings):
+            first = touching.setdefault(value, t)
+            if first != t:
+                raise StateError(
+                    f"State {program.values[value].label!r} is touched by {program.step_labels[first]} and by"
+                    f" {program.step_labels[t]}, and one updates it.",
+                    remedy="Save what later steps need of it.",
+                )

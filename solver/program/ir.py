@@ -1,0 +1,276 @@
+"""The one program that derivation, passes, targets, plans, the proof and the executor speak of.
+
+    entry ──► steps, in levels ──► exit                 one iteration; then the next one begins
+
+    values     0 x   1 conv.out   2 conv.out@grad       a place for one tensor each, by number
+    steps      conv:forward    reads x, w   writes conv.out        levels 0..0
+               conv:calc_grad  reads dy     writes w@grad          levels 7..7
+    aliases    relu.out lies in the bytes of conv.out   from the step that defines it
+
+Nothing is decided by a name: labels, kinds and phases are for reports. What a step does to memory stands in
+its bindings, what holds a value at the start in `entry`, what must be there at the end in `exit`. Lifespans
+are computed from these (`solver.program.lives`) and stand nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+
+from solver.graph.ops.base import Node
+from solver.graph.types import Initializer, Operation, TensorType
+
+__all__ = [
+    "ACCUMULATE",
+    "CLIP",
+    "COPY",
+    "SEED",
+    "UPDATE",
+    "Access",
+    "Alias",
+    "Binding",
+    "Entry",
+    "EntryKind",
+    "Exit",
+    "Kind",
+    "Phase",
+    "Program",
+    "Space",
+    "Step",
+    "Value",
+    "anonymous",
+]
+
+#: Kernels of steps that stem from no operation of a graph.
+SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm", "Update", "Copy"
+
+
+class Phase(Enum):
+    """The part of a training iteration that a step belongs to, in nntrainer's words.
+
+    `FORWARD` calls the forward kernel of an operation, the others its backward kernel. `EXPLICIT` steps
+    belong to no operator: of their kernels nothing is known but what they bind.
+    """
+
+    FORWARD = "forward"
+    CALC_GRADIENT = "calc_gradient"
+    CALC_DERIVATIVE = "calc_derivative"
+    APPLY_GRADIENT = "apply_gradient"
+    EXPLICIT = "explicit"
+
+
+class Kind(Enum):
+    """What a value is for. Reports group by it."""
+
+    INPUT = "input"
+    LABEL = "label"
+    PARAMETER = "parameter"
+    STATE = "state"
+    CONSTANT = "constant"
+    ACTIVATION = "activation"
+    LOSS = "loss"
+    DERIVATIVE = "derivative"
+    PARTIAL = "partial"
+    GRADIENT = "gradient"
+    OPTIMIZER_VARIABLE = "optimizer_variable"
+    SAVED = "saved"
+    SCRATCH = "scratch"
+    RESULT = "result"
+
+
+class Access(Enum):
+    """What a step does to the bytes of a value.
+
+    `READ` leaves them; `WRITE` defines every byte without looking; `UPDATE` reads and writes the same
+    bytes, and may leave them as they are; `SCRATCH` finds them undefined and leaves them undefined.
+    """
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+    SCRATCH = "scratch"
+
+    @property
+    def reads(self) -> bool:
+        return self is Access.READ or self is Access.UPDATE
+
+    @property
+    def writes(self) -> bool:
+        """Whether the bytes may differ afterwards, scratch included."""
+        return self is not Access.READ
+
+
+class EntryKind(Enum):
+    """What holds a value when an iteration begins.
+
+    `FED`: the caller writes it before each iteration. `CONSTANT`: it never changes. `CARRIED`: the
+    iteration before left it there; before the first one it has its initial value.
+    """
+
+    FED = "fed"
+    CONSTANT = "constant"
+    CARRIED = "carried"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Memory with addresses of its own. `alignment` in bytes is that of its base and of every place.
+
+    Kernels work in `addressable` spaces only; copies reach all.
+    """
+
+    name: str
+    alignment: int
+    addressable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A place for one tensor; each write makes a new version of its contents.
+
+    `label` is unique in its program; `origin` is the operand or operation of the graph that it serves.
+    `space` is a position in `Program.spaces`.
+    """
+
+    label: str
+    type: TensorType
+    kind: Kind
+    origin: str
+    space: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """`slot` is what the kernel calls the value: ``x0``, ``y0``, ``dy0``, ``dx1``, a scratch name."""
+
+    slot: str
+    value: int
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call, on the levels ``[level, until]``; `until` is later for asynchronous copies alone.
+
+    `operation` is a position in `Program.operations`: the kernel with all that decides what it computes.
+    `reference` is the step of the reference program that it is or repeats, None for copies. A step that
+    is `due` runs in the last micro-batch of each update only. `part` tells steps of one operation and
+    phase apart.
+    """
+
+    operation: int
+    phase: Phase
+    bindings: tuple[Binding, ...]
+    reference: int | None
+    level: int
+    until: int
+    part: str = ""
+    due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """`value` lies in the bytes of `source`, `offset` bytes behind its beginning, from `step` on.
+
+    The step binds both. A `view`: it has nothing to do, and both hold their contents until a write.
+    Otherwise it overwrites, and the contents of the source end.
+    """
+
+    value: int
+    source: int
+    step: int
+    view: bool
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`value` holds, at the start, what `reference` holds there in the reference program."""
+
+    value: int
+    kind: EntryKind
+    reference: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """`value` holds, at the end, what `reference` holds there in the reference program."""
+
+    value: int
+    reference: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """One training iteration.
+
+    `steps` stand in an order in which they may run one after the other; their levels never fall. With a
+    `period` of k the program runs k times for each update. `initial` has the first contents of carried
+    and constant values, by value; those without are zeros.
+    """
+
+    name: str
+    spaces: tuple[Space, ...]
+    values: tuple[Value, ...]
+    operations: tuple[Node, ...]
+    steps: tuple[Step, ...]
+    entry: tuple[Entry, ...]
+    exit: tuple[Exit, ...]
+    aliases: tuple[Alias, ...] = ()
+    period: int = 1
+    initial: Mapping[int, Initializer] = field(default_factory=dict)
+
+    @property
+    def duration(self) -> int:
+        """Levels of one iteration."""
+        return self.steps[-1].level + 1 if self.steps else 0
+
+    @cached_property
+    def by_label(self) -> Mapping[str, int]:
+        """The number of each value."""
+        return {value.label: i for i, value in enumerate(self.values)}
+
+    @cached_property
+    def step_labels(self) -> tuple[str, ...]:
+        """``conv1:calc_gradient``, ``fc:calc_derivative.accumulate0``; of explicit steps the operation's."""
+        return tuple(self._label(step) for step in self.steps)
+
+    def _label(self, step: Step) -> str:
+        name = self.operations[step.operation].operation.id
+        if step.phase is Phase.EXPLICIT:
+            return name
+        return f"{name}:{step.phase.value}.{step.part}" if step.part else f"{name}:{step.phase.value}"
+
+    def kernel(self, step: Step) -> str:
+        """The name of the kernel that a step calls: an operator, or one of the program's own."""
+        return self.operations[step.operation].operation.type
+
+    def touches(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """For each step the values that it reads and those that it writes; scratch is in neither."""
+        for step in self.steps:
+            reads = tuple(b.value for b in step.bindings if b.access.reads)
+            writes = (Access.WRITE, Access.UPDATE)
+            yield reads, tuple(b.value for b in step.bindings if b.access in writes)
+
+    def reordered(self, order: Sequence[int], levels: Sequence[int] | None = None) -> Program:
+        """The same steps in another order, on `levels` or one after the other. Linear.
+
+        Aliases keep the steps that they belong to. Whether the order is a legal one is not checked.
+        """
+        position = {old: new for new, old in enumerate(order)}
+        when = range(len(order)) if levels is None else levels
+        steps = tuple(
+            replace(self.steps[old], level=level, until=level) for old, level in zip(order, when, strict=True)
+        )
+        aliases = tuple(replace(alias, step=position[alias.step]) for alias in self.aliases)
+        return replace(self, steps=steps, aliases=aliases)
+
+
+def anonymous(node: Node) -> Node:
+    """The node without the graph's names, which no kernel needs: operands are called by their slots."""
+    given = node.operation
+    inputs = tuple(f"x{i}" if name else "" for i, name in enumerate(given.inputs))
+    outputs = tuple(f"y{k}" for k in range(len(given.outputs)))
+    return replace(node, operation=Operation(given.id, given.type, inputs, outputs))
