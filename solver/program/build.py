@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from solver.graph.ops.base import Node
-from solver.graph.types import Initializer, TensorType
+from solver.graph.types import TensorType
 from solver.program.ir import (
     Access,
     Alias,
@@ -14,6 +14,7 @@ from solver.program.ir import (
     Entry,
     EntryKind,
     Exit,
+    Initial,
     Kind,
     Phase,
     Program,
@@ -38,7 +39,7 @@ class Builder:
         self.steps: list[Step] = []
         self.entries: dict[int, EntryKind] = {}
         self.exits: dict[int, None] = {}
-        self.initial: dict[int, Initializer] = {}
+        self.initial: dict[int, Initial] = {}
         self._operations: list[Node] = []
         self._numbers: dict[str, int] = {}
 

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cached_property
 
 from solver.graph.ops.base import Node
-from solver.graph.types import Initializer, Operation, TensorType
+from solver.graph.types import Operation, TensorType
 
 __all__ = [
     "ACCUMULATE",
@@ -34,6 +34,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "Exit",
+    "Initial",
     "Kind",
     "Phase",
     "Program",
@@ -202,6 +203,22 @@ class Exit:
     reference: int
 
 
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """How a carried or constant value gets its first contents.
+
+    `scheme` is one of the graph's named initializers with its numbers, or ``values``: then they are the
+    inline values of the graph's operand `source`, whose bytes have the given SHA-256 (hexadecimal).
+    """
+
+    scheme: str
+    value: float = 0.0
+    scale: float = 1.0
+    seed: int = 0
+    source: str = ""
+    sha256: str = ""
+
+
 @dataclass(frozen=True)
 class Program:
     """One training iteration.
@@ -220,7 +237,7 @@ class Program:
     exit: tuple[Exit, ...]
     aliases: tuple[Alias, ...] = ()
     period: int = 1
-    initial: Mapping[int, Initializer] = field(default_factory=dict)
+    initial: Mapping[int, Initial] = field(default_factory=dict)
 
     @property
     def duration(self) -> int:
