@@ -64,6 +64,10 @@ class Builder:
             Step(operation, phase, _joined(bindings), position, position, position, part, due)
         )
 
+    def kernel(self, step: Step) -> str:
+        """The name of the kernel that a step calls."""
+        return self._operations[step.operation].operation.type
+
     def finish(self, *, period: int = 1, aliases: Iterable[Alias] = ()) -> Program:
         """The program of what was collected. Linear."""
         touched = sorted({binding.value for step in self.steps for binding in step.bindings})

@@ -63,28 +63,14 @@ class BlockOperation:
 
 @dataclass(frozen=True, slots=True)
 class BlockProgram:
-    """A verified program, as `build_program` returns it. It runs its operations over and over.
-
-    `waves` has the wave of each operation where operations run at the same time; as in `TrainingProgram`.
-    """
+    """A verified program, as `build_program` returns it. It runs its operations over and over."""
 
     name: str
     blocks: Mapping[str, Block]
     operations: tuple[BlockOperation, ...]
-    waves: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", MappingProxyType(dict(self.blocks)))
-
-    @property
-    def times(self) -> Sequence[int]:
-        """When each operation runs, in the unit of time of lifespans: its wave, or its position."""
-        return self.waves or range(len(self.operations))
-
-    @property
-    def duration(self) -> int:
-        """Units of time of one iteration."""
-        return self.waves[-1] + 1 if self.waves else len(self.operations)
 
 
 def build_program(

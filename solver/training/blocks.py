@@ -12,18 +12,13 @@ wait for the readers of the old one (WAR) and for its writer (WAW).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from solver.errors import DimensionError
-from solver.layout import Lifespan
-from solver.layout.problem import MAX_BYTES
-from solver.liveness.dependencies import dependencies
-from solver.targets import Pool, TargetBuffer, TargetPlan, reference
-from solver.targets.pools import TargetStep
-from solver.training.explicit import Block, BlockOperation, BlockProgram
-from solver.training.program import Lifetime, OperandKind
+from solver.graph.types import Operation
+from solver.graph.ops.base import Node
+from solver.program import Access, Binding, Builder, EntryKind, Kind, Phase, Program, Space, dependencies
+from solver.training.explicit import BlockOperation, BlockProgram
 
 __all__ = [
     "BlockClass",
@@ -31,10 +26,9 @@ __all__ = [
     "Hazard",
     "Ordering",
     "ValueEdge",
-    "analyze_blocks",
     "block_classes",
-    "block_lifespans",
     "carries",
+    "explicit_program",
     "orderings",
     "predecessors",
     "value_edges",
@@ -176,81 +170,51 @@ def carries(program: BlockProgram) -> tuple[Carry, ...]:
     )
 
 
-def block_lifespans(program: BlockProgram) -> dict[str, Lifespan]:
-    """Half-open lifespan of every block, in the order of first touch; in operations or waves. Linear.
-
-    | block | lifespan |
-    |---|---|
-    | INPUT or PARAM | the whole iteration |
-    | INPUT or PARAM, fed | from 0 to its last touch |
-    | INTER or END | from its first touch (lazy allocation) to its last |
-    | any, kept | to the end |
-
-    A block that carries over is dead between the last reader of the old value and the first writer of
-    the new one. It keeps its bytes all the same: a buffer has one interval, and an update in place, the
-    usual case, leaves no gap between the two.
-    """
-    last = {name: t for t, operation in _timed(program) for name in operation.touched}
-    first = _first_touches(program)
-    classes = block_classes(program)
-    found: dict[str, Lifespan] = {}
-    for name, class_ in classes.items():
-        lifetime = _lifetime(program.blocks[name], class_)
-        start = first[name] if class_ in (BlockClass.INTER, BlockClass.END) else 0
-        end = program.duration if lifetime.outlives_iteration else last[name] + 1
-        found[name] = Lifespan(start, end)
-    return found
-
-
-def _first_touches(program: BlockProgram) -> Mapping[str, int]:
-    first: dict[str, int] = {}
-    for t, operation in _timed(program):
-        for name in operation.touched:
-            first.setdefault(name, t)
-    return first
-
-
-def _timed(program: BlockProgram) -> Iterator[tuple[int, BlockOperation]]:
-    return zip(program.times, program.operations, strict=True)
-
-
-def _lifetime(block: Block, class_: BlockClass) -> Lifetime:
-    if class_ in (BlockClass.INPUT, BlockClass.PARAM) and not block.fed:
-        return Lifetime.MAX
-    return Lifetime.EPOCH if block.kept else Lifetime.ITERATION
-
-
 _KINDS = {
-    BlockClass.INPUT: OperandKind.INPUT,
-    BlockClass.PARAM: OperandKind.PARAMETER,
-    BlockClass.INTER: OperandKind.ACTIVATION,
-    BlockClass.END: OperandKind.RESULT,
+    BlockClass.INPUT: Kind.INPUT,
+    BlockClass.PARAM: Kind.PARAMETER,
+    BlockClass.INTER: Kind.ACTIVATION,
+    BlockClass.END: Kind.RESULT,
 }
 
+#: Where the blocks live, before a target says where.
+_SPACE = Space("arena", 64)
 
-def analyze_blocks(program: BlockProgram, alignment: int = reference.ALIGNMENT) -> TargetPlan:
-    """Buffers in the order of first touch and steps in the order given, one pool. Linear.
 
-    `alignment` is in bytes. Raises DimensionError when the sizes, rounded up to it, do not fit the 64-bit
-    offsets of any runtime.
+def explicit_program(program: BlockProgram) -> Program:
+    """The program of what a runtime buffered: its own reference. Linear.
+
+    Blocks are numbered in the order of first touch (lazy allocation). What is read before it is written is
+    fed by the caller, constant, or carried over; a block that carries over is one value for the whole
+    iteration, so that its bytes are kept between the last reader of the old contents and the writer of
+    the new ones.
     """
-    buffers = tuple(_buffers(program, alignment))
-    if sum(buffer.size for buffer in buffers) > MAX_BYTES:
-        raise DimensionError(
-            f"The blocks, rounded up to {alignment} bytes, add up to more than 2**63 - 1 bytes.",
-            remedy="Reduce the blocks, or the alignment.",
-            path=("blocks",),
-        )
-    waves = program.waves or (None,) * len(program.operations)
-    steps = tuple(
-        TargetStep(o.name, o.kernel, o.reads, o.writes, (), wave)
-        for o, wave in zip(program.operations, waves, strict=True)
-    )
-    return TargetPlan(steps, (Pool(reference.POOL, buffers),))
-
-
-def _buffers(program: BlockProgram, alignment: int) -> Iterator[TargetBuffer]:
+    builder = Builder(program.name, [_SPACE])
     classes = block_classes(program)
-    for name, span in block_lifespans(program).items():
+    number = {
+        name: builder.value(name, program.blocks[name].type, _KINDS[class_], name)
+        for name, class_ in classes.items()
+    }
+    for name, value in number.items():
         block, class_ = program.blocks[name], classes[name]
-        yield TargetBuffer(name, _KINDS[class_], _lifetime(block, class_), block.type, span, alignment)
+        if class_ in (BlockClass.INPUT, BlockClass.PARAM):
+            constant = EntryKind.CONSTANT if class_ is BlockClass.INPUT else EntryKind.CARRIED
+            builder.entries[value] = EntryKind.FED if block.fed else constant
+        if block.kept or builder.entries.get(value) is EntryKind.CARRIED:
+            builder.exits[value] = None
+    for operation in program.operations:
+        node = Node(Operation(operation.name, operation.kernel, (), ()), (), (), (), {})
+        builder.step(builder.operation(node), Phase.EXPLICIT, _bindings(operation, number))
+    return builder.finish()
+
+
+def _bindings(operation: BlockOperation, number: dict[str, int]) -> list[Binding]:
+    reads, writes = set(operation.reads), set(operation.writes)
+    found = []
+    for i, name in enumerate(operation.reads):
+        access, slot = (Access.UPDATE, f"u{i}") if name in writes else (Access.READ, f"r{i}")
+        found.append(Binding(slot, number[name], access))
+    for i, name in enumerate(operation.writes):
+        if name not in reads:
+            found.append(Binding(f"w{i}", number[name], Access.WRITE))
+    return found
