@@ -19,10 +19,24 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace
-from solver.program import ACCUMULATE, CLIP, COPY, SEED, UPDATE, Access, Alias, EntryKind, Phase, Program, Step
+from solver.passes.base import Pass
+from solver.program import (
+    ACCUMULATE,
+    CLIP,
+    COPY,
+    SEED,
+    UPDATE,
+    Access,
+    Alias,
+    EntryKind,
+    Phase,
+    Program,
+    Step,
+)
 
 __all__ = ["Aliases", "Allowed", "define_in_place"]
 
@@ -36,13 +50,21 @@ Allowed = Callable[[Program, Step, InPlace], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Aliases:
+class Aliases(Pass):
     """Whether values may be defined in the bytes of others."""
+
+    name: ClassVar[str] = "aliases"
+    requires: ClassVar[frozenset[str]] = frozenset({"own memory"})
+    keeps: ClassVar[frozenset[str]] = frozenset({"sequential"})
 
     in_place: bool = False
 
     def run(self, program: Program) -> Program:
         return define_in_place(program) if self.in_place else program
+
+    def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
+        views = sum(alias.view for alias in after.aliases)
+        return {"views": views, "overwritten": len(after.aliases) - views}
 
 
 def define_in_place(program: Program, allowed: Allowed | None = None) -> Program:

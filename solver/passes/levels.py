@@ -16,8 +16,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from typing import ClassVar
 
 from solver.errors import OptionsError
+from solver.passes.base import Pass
 from solver.program import UPDATE, Program, dependencies
 
 __all__ = ["MAX_PARALLELISM", "Levels", "in_levels", "list_schedule"]
@@ -27,13 +29,19 @@ MAX_PARALLELISM = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
-    """At most `parallelism` steps on a level. With `updates_last` no update fills a level of the passes
-    before it. Raises OptionsError for a parallelism out of range.
+class Levels(Pass):
+    """At most `parallelism` steps on a level.
+
+    Where updates stand at the end, none of them fills a level of the backward pass. Raises OptionsError for
+    a parallelism out of range.
     """
 
+    name: ClassVar[str] = "levels"
+    requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
+    keeps: ClassVar[frozenset[str]] = frozenset({"own memory"})
+
     parallelism: int = 1
-    updates_last: bool = False
+    update: str = "immediate"
 
     def __post_init__(self) -> None:
         if not 1 <= self.parallelism <= MAX_PARALLELISM:
@@ -45,9 +53,12 @@ class Levels:
 
     def run(self, program: Program) -> Program:
         stage = 0
-        if self.updates_last:
+        if self.update == "end":
             stage = next((t for t, s in enumerate(program.steps) if program.kernel(s) == UPDATE), 0)
         return in_levels(program, self.parallelism, stage=stage)
+
+    def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
+        return {"parallelism": self.parallelism, "steps": len(after.steps), "levels": after.duration}
 
 
 def in_levels(program: Program, parallelism: int, *, stage: int = 0) -> Program:

@@ -7,8 +7,10 @@ frees the gradient early: with all updates at the end, every gradient lives to t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from solver.errors import OptionsError
+from solver.passes.base import Pass
 from solver.program import ACCUMULATE, UPDATE, Access, Program, Step
 
 __all__ = ["UPDATE_MODES", "Order", "updates_when_legal"]
@@ -18,8 +20,11 @@ UPDATE_MODES = ("immediate", "end")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Order(Pass):
     """Where updates stand. Raises OptionsError for a mode that is not one of `UPDATE_MODES`."""
+
+    name: ClassVar[str] = "order"
+    requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
 
     update: str = "immediate"
 
@@ -34,6 +39,10 @@ class Order:
     def run(self, program: Program) -> Program:
         """Steps in the order asked for. The values that each step finds stay the same."""
         return updates_when_legal(program) if self.update == "immediate" else program
+
+    def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
+        moved = sum(step.reference != t for t, step in enumerate(after.steps))
+        return {"update": self.update, "steps_moved": moved}
 
 
 def updates_when_legal(program: Program) -> Program:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from solver.graph.types import Operation
 from solver.graph.ops.base import Node
+from solver.graph.types import Operation
 from solver.program import Access, Binding, Builder, EntryKind, Kind, Phase, Program, Space, dependencies
 from solver.training.explicit import BlockOperation, BlockProgram
 

@@ -185,7 +185,9 @@ class _Derivation:
             *(b for _, b in self._values("y", operation.outputs, sorted(needs.outputs), Access.READ)),
         ]
         for name in sorted(needs.saved):
-            request = next(r for r in lookup(operation.type).saved(self.nodes[operation.id]) if r.name == name)
+            request = next(
+                r for r in lookup(operation.type).saved(self.nodes[operation.id]) if r.name == name
+            )
             bindings.append(Binding(name, self._saved(operation, request), Access.READ))
         if needs.reads_output_derivatives:
             bindings += [
@@ -231,9 +233,7 @@ class _Derivation:
         That is the factor of all gradients and, where updates may be left out, how many there were.
         """
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
-        factor = self.builder.value(
-            f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss
-        )
+        factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
         bindings = [Binding(f"dx{i}", self._derivative(w), Access.READ) for i, w in enumerate(weights)]
         if rules.skip_non_finite:
@@ -295,9 +295,7 @@ class _Derivation:
                 Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
                 *(Binding(name, state, Access.UPDATE) for name, state in states),
                 *(Binding(name, found, Access.READ) for name, found in joint),
-                *self._scratch(
-                    weight, Phase.APPLY_GRADIENT, optimizer_scratch(spec, type_, scaled=scaled)
-                ),
+                *self._scratch(weight, Phase.APPLY_GRADIENT, optimizer_scratch(spec, type_, scaled=scaled)),
             ),
             due=clears,
         )
@@ -338,9 +336,7 @@ class _Derivation:
         label = f"{operation.id}@saved.{request.name}"
         return self.builder.value(label, request.type, Kind.SAVED, operation.id)
 
-    def _scratch(
-        self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]
-    ) -> list[Binding]:
+    def _scratch(self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]) -> list[Binding]:
         return [
             Binding(
                 request.name,

@@ -22,7 +22,7 @@ from enum import Enum
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops.base import Node
 from solver.graph.types import Graph, Operation, Role, TensorType
-from solver.targets.nntrainer_rules import (
+from solver.targets.nntrainer.rules import (
     ACTIVATIONS,
     BY_INPUT,
     IN_PLACE,

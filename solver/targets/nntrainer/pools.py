@@ -23,13 +23,12 @@ from dataclasses import dataclass, field
 
 from solver.graph.types import Graph, TensorType
 from solver.layout import Lifespan
-from solver.targets.nntrainer_layers import Layer, LayerKind, layers_of
-from solver.targets.nntrainer_orders import ExecutionOrder, TensorLifespan, execution_orders
-from solver.targets.nntrainer_rules import Helper
-from solver.targets.pools import Pool, TargetBuffer, TargetPlan, TargetStep
-from solver.training import CLIP
+from solver.program import CLIP, Kind, Lifetime, Phase
+from solver.targets.nntrainer.layers import Layer, LayerKind, layers_of
+from solver.targets.nntrainer.orders import ExecutionOrder, TensorLifespan, execution_orders
+from solver.targets.nntrainer.rules import Helper
+from solver.targets.requests import Pool, TargetBuffer, TargetPlan, TargetStep
 from solver.training.optimizers import state_names
-from solver.training.program import Lifetime, OperandKind, Phase
 
 __all__ = ["ALIGNMENT", "POOLS", "nntrainer_orders", "nntrainer_target"]
 
@@ -81,7 +80,7 @@ class _Request:
     """One tensor, and the ticks at which it is defined and used."""
 
     pool: str
-    kind: OperandKind
+    kind: Kind
     lifetime: Lifetime
     type: TensorType
     defs: set[int] = field(default_factory=set)
@@ -124,9 +123,9 @@ class _Iteration:
 
     def _request_helper(self, name: str, helper: Helper, order: ExecutionOrder) -> None:
         """Written by the first of its functions, read by the others."""
-        kind, lifetime = OperandKind.SAVED, Lifetime.ITERATION
+        kind, lifetime = Kind.SAVED, Lifetime.ITERATION
         if not helper.lifespan & _FORWARD:
-            kind, lifetime = OperandKind.SCRATCH, Lifetime.BACKWARD_FUNCTION
+            kind, lifetime = Kind.SCRATCH, Lifetime.BACKWARD_FUNCTION
         request = self._request(name, "tensors", kind, lifetime, helper.type)
         ticks = order.ticks(helper.lifespan)
         request.defs.add(min(ticks))
@@ -144,8 +143,8 @@ class _Iteration:
 
     def _request_value(self, name: str, type_: TensorType, is_caller: bool) -> _Request:
         if is_caller:
-            return self._request(name, "", OperandKind.INPUT, Lifetime.ITERATION, type_)
-        return self._request(name, "tensors", OperandKind.ACTIVATION, Lifetime.ITERATION, type_)
+            return self._request(name, "", Kind.INPUT, Lifetime.ITERATION, type_)
+        return self._request(name, "tensors", Kind.ACTIVATION, Lifetime.ITERATION, type_)
 
     def _request_derivatives(self, layer: Layer, order: ExecutionOrder) -> None:
         for output in layer.outputs:
@@ -158,17 +157,17 @@ class _Iteration:
                 request.defs |= order.ticks(_DERIVATIVE)
 
     def _request_derivative(self, name: str, type_: TensorType) -> _Request:
-        return self._request(name, "tensors", OperandKind.DERIVATIVE, Lifetime.ITERATION, type_)
+        return self._request(name, "tensors", Kind.DERIVATIVE, Lifetime.ITERATION, type_)
 
     def _request_weights(self, layer: Layer, order: ExecutionOrder) -> None:
         for name in layer.states:
             type_ = self.graph.operands[name].type
-            state = self._request(name, "weights", OperandKind.STATE, Lifetime.MAX, type_)
+            state = self._request(name, "weights", Kind.STATE, Lifetime.MAX, type_)
             state.uses |= order.ticks(_FORWARD)
             state.defs |= order.ticks(_FORWARD)
         for name in layer.weights:
             type_ = self.graph.operands[name].type
-            weight = self._request(name, "weights", OperandKind.PARAMETER, Lifetime.MAX, type_)
+            weight = self._request(name, "weights", Kind.PARAMETER, Lifetime.MAX, type_)
             weight.uses |= order.ticks(_FORWARD | _DERIVATIVE)
             if layer.trainable:
                 weight.uses |= order.ticks(_GRADIENT)
@@ -178,21 +177,17 @@ class _Iteration:
         apply = {self.end} if self.clips else order.ticks(_APPLY)
         weight.defs |= apply
         weight.uses |= apply
-        gradient = self._request(
-            f"{name}@grad", "tensors", OperandKind.GRADIENT, Lifetime.ITERATION, weight.type
-        )
+        gradient = self._request(f"{name}@grad", "tensors", Kind.GRADIENT, Lifetime.ITERATION, weight.type)
         gradient.defs |= order.ticks(_GRADIENT)
         gradient.uses |= apply
         for state in state_names(self.graph.optimizer):
             request = self._request(
-                f"{name}@{state}", "weights", OperandKind.OPTIMIZER_VARIABLE, Lifetime.MAX, weight.type
+                f"{name}@{state}", "weights", Kind.OPTIMIZER_VARIABLE, Lifetime.MAX, weight.type
             )
             request.defs |= apply
             request.uses |= apply
 
-    def _request(
-        self, name: str, pool: str, kind: OperandKind, lifetime: Lifetime, type_: TensorType
-    ) -> _Request:
+    def _request(self, name: str, pool: str, kind: Kind, lifetime: Lifetime, type_: TensorType) -> _Request:
         return self.requests.setdefault(name, _Request(pool, kind, lifetime, type_))
 
     # ------------------------------------------------------------------------------------- result

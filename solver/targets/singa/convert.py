@@ -22,16 +22,9 @@ from dataclasses import replace
 from enum import IntEnum
 from itertools import groupby
 
-from solver.graph.ops.base import InPlace, Node
+from solver.graph.ops.base import InPlace
 from solver.graph.types import AttributeValue, Graph, Operation
-from solver.training.derive import ACCUMULATE, UPDATE
-from solver.training.program import (
-    Binding,
-    Phase,
-    TrainingOperandIndex,
-    TrainingProgram,
-    TrainingStep,
-)
+from solver.program import ACCUMULATE, UPDATE, Access, Binding, Builder, Phase, Program, Step
 
 __all__ = ["ALIGNMENT", "Sharing", "as_singa", "shares", "unfused"]
 
@@ -67,13 +60,13 @@ class Sharing(IntEnum):
     ALL = 2
 
 
-def shares(level: Sharing, step: TrainingStep, promise: InPlace) -> bool:
+def shares(level: Sharing, program: Program, step: Step, promise: InPlace) -> bool:
     """Whether a promise is used at a level."""
     if level is Sharing.ALL:
         return True
-    if step.index.is_forward:
-        return level is Sharing.RELU and step.kernel == "Relu"
-    return step.kernel == "Add" and promise.view
+    if step.phase is Phase.FORWARD:
+        return level is Sharing.RELU and program.kernel(step) == "Relu"
+    return program.kernel(step) == "Add" and promise.view
 
 
 def unfused(graph: Graph) -> Graph:
@@ -94,66 +87,67 @@ def unfused(graph: Graph) -> Graph:
     return replace(graph, operands=operands, operations=tuple(operations))
 
 
-def as_singa(program: TrainingProgram, nodes: Mapping[str, Node], level: Sharing) -> TrainingProgram:
-    """A derived program, all updates at the end, as SINGA would buffer it. Linear."""
-    converter = _Converter(nodes, relu_in_place=level >= Sharing.RELU)
-    steps = tuple(step for group in _by_operation(program) for step in converter.group(group))
-    touched = {operand for step in steps for operand in step.touched()}
-    operands = {i: operand for i, operand in program.operands.items() if i in touched}
-    return TrainingProgram(operands, steps)
+def as_singa(program: Program, graph: Graph, level: Sharing) -> Program:
+    """The derived program of a graph, all updates at the end, as SINGA would buffer it. Linear."""
+    converter = _Converter(program, graph, relu_in_place=level >= Sharing.RELU)
+    builder = Builder(program.name, program.spaces)
+    for value in program.values:
+        builder.value(value.label, value.type, value.kind, value.origin, value.space)
+    for node in program.operations:
+        builder.operation(node)
+    builder.entries = {entry.value: entry.kind for entry in program.entry}
+    builder.exits = dict.fromkeys(exit_.value for exit_ in program.exit)
+    builder.initial = dict(program.initial)
+    for group in _by_operation(program):
+        for step in converter.group(group):
+            builder.step(step.operation, step.phase, step.bindings, part=step.part, due=step.due)
+    return builder.finish(period=program.period)
 
 
-def _by_operation(program: TrainingProgram) -> Iterator[list[TrainingStep]]:
+def _by_operation(program: Program) -> Iterator[list[Step]]:
     """Forward steps and updates one by one, the backward steps of an operation together."""
 
-    def key(item: tuple[int, TrainingStep]) -> object:
+    def key(item: tuple[int, Step]) -> object:
         t, step = item
-        alone = step.index.is_forward or step.kernel == UPDATE
-        return t if alone else step.index.operation
+        alone = step.phase is Phase.FORWARD or program.kernel(step) == UPDATE
+        return t if alone else program.operations[step.operation].operation.id
 
     for _, group in groupby(enumerate(program.steps), key):
         yield [step for _, step in group]
 
 
 class _Converter:
-    def __init__(self, nodes: Mapping[str, Node], relu_in_place: bool) -> None:
-        self.nodes = nodes
+    def __init__(self, program: Program, graph: Graph, *, relu_in_place: bool) -> None:
+        self.program = program
+        self.graph = {operation.id: operation for operation in graph.operations}
         self.reads = {**_READS, "Relu": ("y0",)} if relu_in_place else _READS
 
-    def group(self, steps: list[TrainingStep]) -> Iterable[TrainingStep]:
+    def group(self, steps: list[Step]) -> Iterable[Step]:
         """The steps of one operation, backward: derivatives first, or everything in one."""
         converted = [self._step(step) for step in steps]
         if len(converted) == 1:
             return converted
-        gradients = [step for step in converted if step.index.phase is Phase.CALC_GRADIENT]
-        derivatives = [step for step in converted if step.index.phase is not Phase.CALC_GRADIENT]
-        if not gradients or not derivatives or gradients[0].kernel not in _NORMALISATIONS:
+        gradients = [step for step in converted if step.phase is Phase.CALC_GRADIENT]
+        derivatives = [step for step in converted if step.phase is not Phase.CALC_GRADIENT]
+        if not gradients or not derivatives or self.program.kernel(gradients[0]) not in _NORMALISATIONS:
             return [*derivatives, *gradients]
-        return [_joined(derivatives[0], gradients[0]), *derivatives[1:], *gradients[1:]]
+        joint = (*derivatives[0].bindings, *gradients[0].bindings)
+        return [replace(derivatives[0], bindings=joint), *derivatives[1:], *gradients[1:]]
 
-    def _step(self, step: TrainingStep) -> TrainingStep:
-        if step.kernel == ACCUMULATE or step.index.operation not in self.nodes:
-            return replace(step, scratch=())
-        slots = self.reads.get(step.kernel)
-        if step.index.is_forward:
-            values = ("x", "y")
-            kept = step.writes if slots is None else tuple(b for b in step.writes if b.slot[0] in values)
-            return replace(step, writes=kept, scratch=())
-        if slots is None:
-            return replace(step, scratch=())
-        derivatives = (b for b in step.reads if b.slot.startswith("dy"))
-        return replace(step, reads=(*self._values(step, slots), *derivatives), scratch=())
+    def _step(self, step: Step) -> Step:
+        bindings = tuple(b for b in step.bindings if b.access is not Access.SCRATCH)
+        kernel = self.program.kernel(step)
+        slots = self.reads.get(kernel)
+        operation = self.graph.get(self.program.operations[step.operation].operation.id)
+        if kernel == ACCUMULATE or operation is None or slots is None:
+            return replace(step, bindings=bindings)
+        if step.phase is Phase.FORWARD:
+            kept = (b for b in bindings if b.access is Access.READ or b.slot[0] in "xy")
+            return replace(step, bindings=tuple(kept))
+        derivatives = (b for b in bindings if b.access is not Access.READ or b.slot.startswith("dy"))
+        return replace(step, bindings=(*self._values(operation, slots), *derivatives))
 
-    def _values(self, step: TrainingStep, slots: tuple[str, ...]) -> Iterator[Binding]:
-        operation = self.nodes[step.index.operation].operation
+    def _values(self, operation: Operation, slots: tuple[str, ...]) -> Iterator[Binding]:
         for slot in slots:
             names = operation.inputs if slot[0] == "x" else operation.outputs
-            yield Binding(slot, TrainingOperandIndex(names[int(slot[1:])]))
-
-
-def _joined(first: TrainingStep, second: TrainingStep) -> TrainingStep:
-    return replace(
-        first,
-        reads=tuple(dict.fromkeys((*first.reads, *second.reads))),
-        writes=(*first.writes, *second.writes),
-    )
+            yield Binding(slot, self.program.by_label[names[int(slot[1:])]], Access.READ)

@@ -21,8 +21,9 @@ from enum import Enum
 from solver.graph.nodes import graph_nodes
 from solver.graph.types import Graph, Operand, Operation, Role, TensorType
 from solver.layout import Lifespan
-from solver.targets.onert_order import constant_buffers, essential_backward_order
-from solver.targets.onert_rules import (
+from solver.program import Kind, Lifetime
+from solver.targets.onert.order import constant_buffers, essential_backward_order
+from solver.targets.onert.rules import (
     ExtraTensor,
     backward_reads,
     check_supported,
@@ -30,9 +31,8 @@ from solver.targets.onert_rules import (
     is_loss,
     runtime_type,
 )
-from solver.targets.pools import Pool, TargetBuffer, TargetPlan, TargetStep
+from solver.targets.requests import Pool, TargetBuffer, TargetPlan, TargetStep
 from solver.training.optimizers import state_names
-from solver.training.program import Lifetime, OperandKind
 
 __all__ = ["ALIGNMENT", "POOLS", "Management", "essential_backward_order", "onert_pools", "onert_target"]
 
@@ -56,12 +56,12 @@ class Management(Enum):
 
 
 _KIND_OF_ROLE = {
-    Role.INPUT: OperandKind.INPUT,
-    Role.LABEL: OperandKind.LABEL,
-    Role.PARAMETER: OperandKind.PARAMETER,
-    Role.STATE: OperandKind.STATE,
-    Role.CONSTANT: OperandKind.CONSTANT,
-    Role.INTERMEDIATE: OperandKind.ACTIVATION,
+    Role.INPUT: Kind.INPUT,
+    Role.LABEL: Kind.LABEL,
+    Role.PARAMETER: Kind.PARAMETER,
+    Role.STATE: Kind.STATE,
+    Role.CONSTANT: Kind.CONSTANT,
+    Role.INTERMEDIATE: Kind.ACTIVATION,
 }
 
 
@@ -82,7 +82,7 @@ def onert_pools(graph: Graph, management: Management = Management.WIC) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    kind: OperandKind
+    kind: Kind
     lifetime: Lifetime
     type: TensorType
 
@@ -139,7 +139,7 @@ class _Iteration:
     def _request_values(self) -> None:
         for operand in self._variable():
             is_loss = operand.id == self.graph.loss
-            kind = OperandKind.LOSS if is_loss else _KIND_OF_ROLE[operand.role]
+            kind = Kind.LOSS if is_loss else _KIND_OF_ROLE[operand.role]
             lifetime = Lifetime.EPOCH if is_loss else Lifetime.ITERATION
             self._request("non-const", operand.id, kind, lifetime, self._type(operand.id))
 
@@ -156,7 +156,7 @@ class _Iteration:
                 self._request(
                     "optimizer variables",
                     f"{buffer}@{state}",
-                    OperandKind.OPTIMIZER_VARIABLE,
+                    Kind.OPTIMIZER_VARIABLE,
                     Lifetime.MAX,
                     self._type(operand.id),
                 )
@@ -208,7 +208,7 @@ class _Iteration:
 
     def _back_prop(self, name: str) -> str:
         buffer = _derivative(name)
-        self._request("back-prop", buffer, OperandKind.DERIVATIVE, Lifetime.ITERATION, self._type(name))
+        self._request("back-prop", buffer, Kind.DERIVATIVE, Lifetime.ITERATION, self._type(name))
         return buffer
 
     def _partial(self, operation: Operation, name: str) -> str:
@@ -218,7 +218,7 @@ class _Iteration:
         if self.management is Management.BUMP:
             return _DISPOSABLE
         buffer = f"{name}@grad.{operation.id}"
-        self._request("disposable", buffer, OperandKind.PARTIAL, Lifetime.BACKWARD_FUNCTION, self._type(name))
+        self._request("disposable", buffer, Kind.PARTIAL, Lifetime.BACKWARD_FUNCTION, self._type(name))
         return buffer
 
     def _update(self, operation: Operation) -> tuple[list[str], list[str], list[str]]:
@@ -231,9 +231,7 @@ class _Iteration:
         return updated, [_derivative(buffer) for buffer in updated], state
 
     def _request_gradient(self, buffer: str, type_: TensorType) -> None:
-        self._request(
-            "gradient", _derivative(buffer), OperandKind.GRADIENT, Lifetime.BACKWARD_FUNCTION, type_
-        )
+        self._request("gradient", _derivative(buffer), Kind.GRADIENT, Lifetime.BACKWARD_FUNCTION, type_)
 
     # ------------------------------------------------------------------------------------ extras
 
@@ -248,7 +246,7 @@ class _Iteration:
         return f"{operation.id}@backward.{extra.name}"
 
     def _request_extra(self, operation: Operation, extra: ExtraTensor) -> None:
-        kind = OperandKind.SAVED if extra.from_forward else OperandKind.SCRATCH
+        kind = Kind.SAVED if extra.from_forward else Kind.SCRATCH
         lifetime = Lifetime.ITERATION if extra.from_forward else Lifetime.BACKWARD_FUNCTION
         if self.management is not Management.WIC:
             lifetime = Lifetime.MAX
@@ -256,9 +254,7 @@ class _Iteration:
 
     # -------------------------------------------------------------------------------------- pools
 
-    def _request(
-        self, pool: str, buffer: str, kind: OperandKind, lifetime: Lifetime, type_: TensorType
-    ) -> None:
+    def _request(self, pool: str, buffer: str, kind: Kind, lifetime: Lifetime, type_: TensorType) -> None:
         self.requests[pool].setdefault(buffer, _Request(kind, lifetime, type_))
 
     def _request_unreleased(self) -> None:
@@ -271,7 +267,7 @@ class _Iteration:
         for buffer, request in self.requests["trainable"].items():
             self._request_gradient(buffer, request.type)
         largest = max((self._type(name) for name in variable), key=lambda type_: type_.nbytes)
-        self._request("disposable", _DISPOSABLE, OperandKind.PARTIAL, Lifetime.BACKWARD_FUNCTION, largest)
+        self._request("disposable", _DISPOSABLE, Kind.PARTIAL, Lifetime.BACKWARD_FUNCTION, largest)
 
     def _pools(self) -> Iterator[Pool]:
         lifespans = self._lifespans()
@@ -301,7 +297,7 @@ class _Iteration:
             return Lifespan(0, end)
         if request.lifetime is Lifetime.BACKWARD_FUNCTION:
             return Lifespan(touched[0], touched[0] + 1)
-        start = 0 if request.kind in (OperandKind.INPUT, OperandKind.LABEL) else touched[0]
+        start = 0 if request.kind in (Kind.INPUT, Kind.LABEL) else touched[0]
         return Lifespan(start, touched[-1] + 1 if used else end)
 
 

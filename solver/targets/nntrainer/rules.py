@@ -9,7 +9,7 @@ from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.graph.ops.recurrent import GATES
 from solver.graph.types import DType, Graph, Operation, Role, TensorType, TrainingRules
-from solver.targets.nntrainer_orders import TensorLifespan
+from solver.targets.nntrainer.orders import TensorLifespan
 
 __all__ = [
     "ACTIVATIONS",
