@@ -18,7 +18,7 @@ from enum import Enum
 
 from solver.errors import DimensionError
 from solver.layout import Lifespan
-from solver.layout.problem import MAX_BYTES
+from solver.layout.model.problem import MAX_BYTES
 from solver.liveness.dependencies import dependencies
 from solver.targets import Pool, TargetBuffer, TargetPlan, reference
 from solver.targets.pools import TargetStep

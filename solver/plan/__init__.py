@@ -1,7 +1,7 @@
 """Plans: the execution order, every buffer at its offset, and what proves them right and good."""
 
-from solver.layout.certificate import Certificate
-from solver.layout.placed import LayoutOptions, PlacedBuffers
+from solver.layout.model.certificate import Certificate
+from solver.layout.model.placed import LayoutOptions, PlacedBuffers
 from solver.plan.plan import Arena, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant
 from solver.plan.recycle import RecycledStep, Recycling, recycling
 from solver.plan.validation import StepReport, ValidationReport

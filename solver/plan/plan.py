@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solver.layout.certificate import Certificate
-from solver.layout.problem import Lifespan
+from solver.layout.model.certificate import Certificate
+from solver.layout.model.problem import Lifespan
 from solver.rewrite import Replacement
 from solver.training.program import Lifetime, OperandKind
 
