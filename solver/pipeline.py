@@ -15,7 +15,7 @@ from solver.documents import graph_digest, program_digest, seal
 from solver.errors import CapacityError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
-from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
+from solver.layout import SOLVERS, Deadline, Outcome, Status, max_load, solve
 from solver.liveness import analyze, analyze_blocks
 from solver.liveness.footprint import footprint
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant, verify
@@ -206,7 +206,10 @@ def _place(target: TargetPlan, options: PlanOptions, deadline: Deadline) -> tupl
     arenas, deterministic = [], True
     for k, pool in enumerate(target.pools):
         room = None if left is None else left - sum(bounds[k + 1 :])
-        outcome = solve(pool.problem(room), solver=pool.solver or options.solver, deadline=deadline)
+        solver = pool.solver or options.solver
+        outcome = solve(pool.problem(room), solver=solver, deadline=deadline)
+        if outcome.layout is None and outcome.status is Status.UNKNOWN:
+            raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
             raise _does_not_fit(pool, outcome, room or 0, options)
         arenas.append(_arena(pool, outcome))
@@ -234,6 +237,18 @@ def _tenant(tenant: TargetTenant) -> Tenant:
     b = tenant.buffer
     return Tenant(
         b.id, b.kind, b.lifetime, b.type.shape, b.type.dtype.value, b.lifespan, tenant.source, tenant.view
+    )
+
+
+def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
+    """The solver has no layout, and nothing says that there is none: no question of capacity."""
+    if in_time:
+        remedy = 'It may not take pins or alignments: use "portfolio".'
+        return OptionsError(f"The solver {solver!r} found no layout.", remedy=remedy, path=("solver",))
+    return OptionsError(
+        f"Time ran out before the solver {solver!r} had a layout.",
+        remedy='Give more time, or use "portfolio", which always has one.',
+        path=("deadline_seconds",),
     )
 
 
