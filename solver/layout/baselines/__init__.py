@@ -33,6 +33,7 @@ from solver.layout.model.instance import FREE, Instance, Integers, layout_of, ro
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
 
 __all__ = [
+    "ANSWERED",
     "BASELINES",
     "WIC",
     "BestFit",
@@ -140,7 +141,10 @@ def _by_birth(problem: Problem) -> Integers:
 
 
 class _AbovePins(ABC):
-    """Those that know no pins: all else goes above the pins. Sizes are padded to the largest alignment."""
+    """Those that know no pins: all else goes above the pins. Sizes are padded to the largest alignment.
+
+    More than `ANSWERED` buffers have no layout where the deadline passes first.
+    """
 
     name: ClassVar[str]
 
@@ -154,7 +158,8 @@ class _AbovePins(ABC):
         alignment = int(instance.alignment.max(initial=1))
         free = np.flatnonzero(instance.offset == FREE)
         padded = replace(instance, size=instance.size + -instance.size % alignment).subset(free)
-        found = self.offsets(padded, Problem(tuple(problem.buffers[i] for i in free)), deadline)
+        until = Deadline() if len(free) <= ANSWERED else deadline
+        found = self.offsets(padded, Problem(tuple(problem.buffers[i] for i in free)), until)
         if found is not None:
             offsets = instance.offset.copy()
             offsets[free] = found + round_up(pinned_top(problem), alignment)
@@ -252,6 +257,9 @@ class Skyline(_AbovePins):
 
 #: Placements between two looks at the deadline.
 POLL: Final = 64
+
+#: Buffers up to which those that know no pins finish whatever the deadline says: a tenth of a second at most.
+ANSWERED: Final = 500
 
 BASELINES: Final[tuple[LayoutSolver, ...]] = (
     Bump(),

@@ -18,6 +18,7 @@ from solver.layout import (
     solve,
 )
 from solver.layout.baselines import (
+    ANSWERED,
     BASELINES,
     BestFit,
     ExecutorchGreedy,
@@ -116,8 +117,10 @@ def test_nothing_to_place(solver: LayoutSolver) -> None:
 
 
 @pytest.mark.parametrize("solver", [NntrainerV1(), ExecutorchGreedy(), Skyline()], ids=lambda s: s.name)
-def test_a_passed_deadline_leaves_no_layout(solver: LayoutSolver) -> None:
-    outcome = solver.solve(problem((1, 0, 1)), Deadline.after(0))
+def test_a_passed_deadline_leaves_a_layout_of_few_buffers_and_none_of_many(solver: LayoutSolver) -> None:
+    few, many = ([(1, k, k + 1) for k in range(count)] for count in (ANSWERED, ANSWERED + 1))
+    answered, outcome = (solver.solve(problem(*rows), Deadline.after(0)) for rows in (few, many))
+    assert (answered.status, answered.deterministic) == (Status.OPTIMAL, True)
     assert (outcome.status, outcome.layout, outcome.deterministic) == (Status.UNKNOWN, None, False)
 
 
