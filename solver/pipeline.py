@@ -14,7 +14,7 @@ from solver.documents import graph_digest, program_digest, reference_digest, wit
 from solver.errors import CapacityError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
-from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, max_load
+from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
@@ -281,23 +281,30 @@ def _place(
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
         problem = _problem(program, inside, room)
-        outcome = solve(problem, solver=solvers[k] or options.solver, deadline=deadline)
+        solver = solvers[k] or options.solver
+        outcome = solve(problem, solver=solver, deadline=deadline)
+        if outcome.layout is None and outcome.status is Status.UNKNOWN:
+            raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
-            raise _does_not_fit(problem, outcome, room, options)
+            raise _does_not_fit(problem, outcome, room or 0, options)
         outcomes.append(outcome)
         left = None if left is None else left - outcome.layout.peak
     return outcomes
 
 
-def _does_not_fit(
-    problem: Problem, outcome: Outcome, room: int | None, options: PlanOptions
-) -> CapacityError | OptionsError:
-    if room is None:
-        return OptionsError(
-            f"The solver {options.solver!r} found no layout.",
-            remedy='It may not take such buffers, or needs more time: use "portfolio".',
-            path=("solver",),
-        )
+def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
+    """The solver has no layout, and nothing says that there is none: not a question of capacity."""
+    if in_time:
+        remedy = 'It may not take pins or alignments: use "portfolio".'
+        return OptionsError(f"The solver {solver!r} found no layout.", remedy=remedy, path=("solver",))
+    return OptionsError(
+        f"Time ran out before the solver {solver!r} had a layout.",
+        remedy='Give more time, or use "portfolio", which always has one.',
+        path=("deadline_seconds",),
+    )
+
+
+def _does_not_fit(problem: Problem, outcome: Outcome, room: int, options: PlanOptions) -> CapacityError:
     capacity = options.capacity or 0
     fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
     required = capacity - room + (outcome.layout.peak if outcome.layout else outcome.lower_bound)

@@ -14,7 +14,7 @@ from solver.documents.options import OptionFields, options_to_dict, to_options
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import PlanError
-from solver.layout.problem import Lifespan, Proof, Status
+from solver.layout.model.problem import Lifespan, Proof, Status
 from solver.plan.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, Tenant
 from solver.preparations.rewriting import Replacement
 from solver.training.program import Lifetime, OperandKind
