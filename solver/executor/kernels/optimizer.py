@@ -202,14 +202,22 @@ def _moments(block: _Block, gradient: Array, rules: _Rules) -> None:
 
 
 def _apply_moments(block: _Block, rules: _Rules, iteration: int) -> None:
-    """w -= rate / (1 - b1^t) first / (sqrt(second / (1 - b2^t)) + epsilon)."""
+    """w -= rate / (1 - b1^t) first / (sqrt(second / (1 - b2^t)) + epsilon).
+
+    With `epsilon_hat`, the correction of the second moment is taken out of the root and behind epsilon.
+    """
     first, second = block.state
     update, weight = block.update, block.weight
+    rate = rules["learning_rate"] / (1 - rules["beta1"] ** iteration)
+    correction = math.sqrt(1 - rules["beta2"] ** iteration)
     np.sqrt(second, out=update)
-    np.divide(update, math.sqrt(1 - rules["beta2"] ** iteration), out=update)
+    if rules["epsilon_hat"]:
+        rate *= correction
+    else:
+        np.divide(update, correction, out=update)
     np.add(update, rules["epsilon"], out=update)
     np.divide(first, update, out=update)
-    np.multiply(update, rules["learning_rate"] / (1 - rules["beta1"] ** iteration), out=update)
+    np.multiply(update, rate, out=update)
     np.subtract(weight, update, out=weight)
 
 

@@ -33,6 +33,7 @@ OPTIMIZERS: list[dict[str, Any]] = [
     {"optimizer": "Adam"},
     {"optimizer": "Adam", "weight_decay": 0.1},
     {"optimizer": "AdamW", "weight_decay": 0.1},
+    {"optimizer": "Adam", "epsilon_hat": True},
     {"optimizer": "RMSProp"},
     {"optimizer": "RMSProp", "momentum": 0.9, "weight_decay": 0.1},
     {"optimizer": "RMSProp", "centered": True, "momentum": 0.5},
