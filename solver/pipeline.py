@@ -1,80 +1,63 @@
-"""The whole path on one screen: graph -> program -> order -> buffers -> layout -> plan.
+"""The whole path on one screen: graph -> reference program -> passes -> layout -> plan -> proof.
 
-An explicit program enters behind the order, which is its own.
+An explicit program enters behind derivation: it is its own reference.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import MappingProxyType
 
-from solver.documents import graph_digest, program_digest, seal
+from solver.documents import graph_digest, program_digest, reference_digest, with_digest
 from solver.errors import CapacityError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
-from solver.layout import SOLVERS, Deadline, Outcome, max_load, solve
-from solver.liveness import analyze, analyze_blocks
-from solver.liveness.footprint import footprint
-from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions, Tenant, verify
+from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, Status, max_load
+from solver.layout.api import SOLVERS, solve
+from solver.passes import Levels, Pass
+from solver.plan import Plan, PlanOptions
 from solver.preparations.rewriting import Footprint, Rewriting, rewrite
-from solver.schedule import MAX_WORKERS, UPDATE_MODES, blocks_in_waves, singa_program, training_program
-from solver.targets import Pool, TargetPlan, TargetTenant, reference
-from solver.targets.nntrainer import nntrainer_target
-from solver.targets.onert import onert_target
-from solver.targets.singa import ALIGNMENT as SINGA_ALIGNMENT
-from solver.targets.singa import Sharing
-from solver.training import BlockProgram
+from solver.program import Program, Record, Region, loads, regions
+from solver.targets import TARGETS, Lowered, Target, aligned
+from solver.targets.reference import ALIGNMENT
+from solver.training import BlockProgram, explicit_program
+from solver.verify import prove
+from solver.version import producer
 
-__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "Graph", "plan", "plan_program"]
-
-TARGETS = ("reference", "onert", "nntrainer", "singa")
+__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "Graph", "plan", "plan_program", "reference_of"]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM = "program"
 
 _DEFAULTS = PlanOptions()
 
-
-def _onert(graph: Graph, options: PlanOptions) -> TargetPlan:
-    return onert_target(graph, options.alignment)
-
-
-def _nntrainer(graph: Graph, options: PlanOptions) -> TargetPlan:
-    return nntrainer_target(graph, options.alignment)
-
-
-def _singa(graph: Graph, options: PlanOptions) -> TargetPlan:
-    level = Sharing.ALL if options.in_place else Sharing.DERIVATIVES_OF_SUMS
-    return analyze(singa_program(graph, level), options.alignment or SINGA_ALIGNMENT)
-
-
-#: Targets with an order of their own, which bypass the training program.
-_RUNTIMES: Mapping[str, Callable[[Graph, PlanOptions], TargetPlan]] = MappingProxyType(
-    {"onert": _onert, "nntrainer": _nntrainer, "singa": _singa}
-)
-
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
 
 
 def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer | None = None) -> Plan:
-    """Plan the memory of one training iteration, prove it, and check the result independently.
+    """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
 
     Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
     OptionsError for an option out of range, CapacityError when no arena within the capacity was found.
     """
     options = options or PlanOptions()
-    _check(options, TARGETS)
+    target = _checked(options)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
-    found = _rewriting(graph, options, deadline, watch)
-    target = _target(found.graph, options, watch)
-    made = _solved(graph.name, graph_digest(graph), target, options, deadline, watch)
-    deterministic = made.deterministic and found.complete
-    return _finish(replace(made, replacements=found.applied, deterministic=deterministic), watch)
+    found = _rewriting(graph, target, options, deadline, watch)
+    with watch("derive"):
+        reference = target.reference(found.graph, options)
+    made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
+    made = replace(
+        made,
+        graph_digest=graph_digest(graph),
+        replacements=found.applied,
+        deterministic=made.deterministic and found.complete,
+    )
+    return _proved(reference.program, made, watch)
 
 
 def plan_program(
@@ -83,170 +66,254 @@ def plan_program(
     """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
 
     The default target means `PROGRAM` here. Raises OptionsError for what only graphs have (batch, scratch
-    budget, update mode), DimensionError when the blocks together do not fit 64-bit offsets.
+    budget, update mode, in place, rewriting).
     """
     options = options or PlanOptions()
     if options.target == _DEFAULTS.target:
         options = replace(options, target=PROGRAM)
-    _check(options, (PROGRAM,))
     _check_of_program(options)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
-    with watch("liveness"):
-        grouped = blocks_in_waves(program, options.workers)
-        target = analyze_blocks(grouped, options.alignment or reference.ALIGNMENT)
-    made = _solved(program.name, program_digest(program), target, options, deadline, watch)
-    return _finish(made, watch)
+    with watch("derive"):
+        reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
+    made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
+    made = replace(made, graph_digest=program_digest(program))
+    return _proved(reference.program, made, watch)
 
 
-def _solved(
-    name: str, digest: str, target: TargetPlan, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
+def reference_of(subject: Graph | BlockProgram, options: PlanOptions) -> Program:
+    """The program that a plan made with these options must agree with; `subject` is already rewritten."""
+    if isinstance(subject, BlockProgram):
+        return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
+    return TARGETS[options.target].reference(subject, options).program
+
+
+def _planned(
+    name: str,
+    reference: Lowered,
+    passes: Sequence[Pass],
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: _Stopwatch,
 ) -> Plan:
-    with watch("solve"):
-        arenas, deterministic = _place(target, options, deadline)
-    steps = tuple(PlannedStep(s.id, s.kernel, s.uses, s.defs, s.scratch, s.wave) for s in target.steps)
-    return Plan(name, digest, options, steps, arenas, deterministic)
+    with watch("passes"):
+        program, records = reference.program, []
+        for each in passes:
+            changed = each.run(program)
+            if changed is not program:
+                records.append(Record(each.name, each.facts(program, changed)))
+            program = changed
+        placed = regions(program, reference.holds)
+    with watch("layout"):
+        outcomes = _place(program, placed, reference.solvers, options, deadline)
+    offsets = [0] * len(program.values)
+    for space, outcome in enumerate(outcomes):
+        assert outcome.layout is not None
+        inside = (region for region in placed if region.space == space)
+        for region, offset in zip(inside, outcome.layout.offsets, strict=True):
+            for member, shift in zip(region.members, region.offsets, strict=True):
+                offsets[member] = offset + shift
+    return Plan(
+        graph=name,
+        graph_digest="",
+        reference_digest=reference_digest(reference.program),
+        options=options,
+        program=program,
+        offsets=tuple(offsets),
+        sizes=tuple(outcome.layout.peak if outcome.layout else 0 for outcome in outcomes),
+        certificates=tuple(
+            Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
+        ),
+        deterministic=all(outcome.deterministic for outcome in outcomes),
+        holds=reference.holds,
+        records=tuple(records),
+        producer=producer(),
+    )
 
 
-def _finish(made: Plan, watch: _Stopwatch) -> Plan:
-    with watch("verify"):
-        violations = verify(made)
+def _proved(reference: Program, made: Plan, watch: _Stopwatch) -> Plan:
+    with watch("prove"):
+        violations = prove(reference, made)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
-    with watch("seal"):
-        return seal(made)
+    with watch("digest"):
+        return with_digest(made)
 
 
-def _check(options: PlanOptions, targets: tuple[str, ...]) -> None:
-    """Options that no later stage checks itself."""
-    for name, value, known in (
-        ("target", options.target, targets),
-        ("solver", options.solver, tuple(SOLVERS)),
-        ("update", options.update, UPDATE_MODES),
-    ):
-        if value not in known:
-            raise OptionsError(
-                f"Unknown {name} {value!r}.", remedy=f"Choose one of {list(known)}.", path=(name,)
-            )
-    alignment = options.alignment
-    if alignment is not None and (alignment < 1 or alignment & (alignment - 1) or alignment > 2**20):
+# ------------------------------------------------------------------------------------------- options
+
+
+def _checked(options: PlanOptions) -> Target:
+    """The target of the options, which has all that they ask for. What passes take, they check themselves."""
+    if options.target not in TARGETS:
         raise OptionsError(
-            f"Alignment {alignment} is no power of two up to 2**20.",
-            remedy="Give 16, 32, 64, ...; the target's own is used without one.",
-            path=("alignment",),
+            f"Unknown target {options.target!r}.",
+            remedy=f"Choose one of {list(TARGETS)}.",
+            path=("target",),
         )
-    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
-        if number is not None and number < 0:
-            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
-    _check_of_target(options)
-
-
-def _check_of_target(options: PlanOptions) -> None:
-    """What a runtime with an order of its own leaves nobody to choose."""
-    if not 1 <= options.workers <= (1 if options.target in _RUNTIMES else MAX_WORKERS):
+    target = TARGETS[options.target]
+    _check_numbers(options)
+    if options.parallelism != 1 and not target.capabilities.parallelism:
         raise OptionsError(
-            f"Target {options.target!r} cannot be planned for {options.workers} workers.",
-            remedy=f"Give 1 to {MAX_WORKERS}, and only 1 for runtimes with an order of their own.",
-            path=("workers",),
+            f"Target {options.target!r} runs one step at a time.",
+            remedy="Leave the parallelism at 1.",
+            path=("parallelism",),
         )
-    if options.in_place and options.target in ("onert", "nntrainer", PROGRAM):
+    if options.in_place and not target.capabilities.in_place:
         raise OptionsError(
             f"Target {options.target!r} says itself what is defined in place.",
             remedy="Leave it out.",
             path=("in_place",),
         )
-    if options.rewrite and options.target in (*_RUNTIMES, PROGRAM):
+    if options.rewrite and not target.capabilities.rewrite:
         raise OptionsError(
             f"Target {options.target!r} runs the operations that it is given.",
             remedy="Leave it out.",
             path=("rewrite",),
         )
+    target.passes(options)
+    return target
 
 
 def _check_of_program(options: PlanOptions) -> None:
-    for name in ("batch", "scratch_budget", "update"):
+    if options.target != PROGRAM:
+        raise OptionsError(
+            f"Unknown target {options.target!r} of an explicit program.",
+            remedy=f"Choose {PROGRAM!r}, or leave it out.",
+            path=("target",),
+        )
+    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite"):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(
-                f"A program has no {name.replace('_', ' ')} to choose.", remedy="Leave it out.", path=(name,)
+                f"The option {name} is for graphs; a program says itself what it does.",
+                remedy="Leave it out.",
+                path=(name,),
             )
+    _check_numbers(options)
 
 
-def _rewriting(graph: Graph, options: PlanOptions, deadline: Deadline, watch: _Stopwatch) -> Rewriting:
+def _check_numbers(options: PlanOptions) -> None:
+    if options.solver not in SOLVERS:
+        raise OptionsError(
+            f"Unknown solver {options.solver!r}.",
+            remedy=f"Choose one of {list(SOLVERS)}.",
+            path=("solver",),
+        )
+    alignment = options.alignment
+    if alignment is not None and (alignment < 1 or alignment & (alignment - 1) or alignment > 2**20):
+        raise OptionsError(
+            f"Alignment {alignment} is not a power of two up to 2**20.",
+            remedy="Give 16, 32, 64, ...; the target's own is used without one.",
+            path=("alignment",),
+        )
+    if options.scratch_budget < 1:
+        raise OptionsError(
+            f"A scratch budget of {options.scratch_budget} bytes is not positive.",
+            remedy="Give at least 1 byte; a step takes one example at a time however small it is.",
+            path=("scratch_budget",),
+        )
+    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
+        if number is not None and number < 0:
+            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
+
+
+# ---------------------------------------------------------------------------------------- rewriting
+
+
+def _rewriting(
+    graph: Graph, target: Target, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
+) -> Rewriting:
     """Replacements are judged by the bound of the whole program, under the same options."""
-
-    def cost(candidate: Graph) -> Footprint:
-        return footprint(_target(candidate, options, _Stopwatch(None)))
-
     if not options.rewrite:
         return Rewriting(graph)
+
+    def cost(candidate: Graph) -> Footprint:
+        lowered = target.reference(candidate, options)
+        program = lowered.program
+        for each in target.passes(options):
+            program = each.run(program)
+        return _footprint(program, lowered)
+
     with watch("rewrite"):
         return rewrite(graph, KernelArithmetic(), cost, stop=lambda: deadline.expired)
 
 
-def _target(graph: Graph, options: PlanOptions, watch: _Stopwatch) -> TargetPlan:
-    if options.target in _RUNTIMES:
-        with watch("liveness"):
-            return _RUNTIMES[options.target](graph, options)
-    with watch("derive"):
-        program = training_program(
-            graph,
-            scratch_budget=options.scratch_budget,
-            update=options.update,
-            workers=options.workers,
-            in_place=options.in_place,
-        )
-    with watch("liveness"):
-        return analyze(program, options.alignment or reference.ALIGNMENT)
+def _footprint(program: Program, lowered: Lowered) -> Footprint:
+    """Bounds and sizes of all spaces, and the operations whose steps run while most bytes are live."""
+    placed = regions(program, lowered.holds)
+    curves = loads(program, found=placed)
+    fullest = {level for curve in curves for level, load in enumerate(curve) if load == max(curve)}
+    return Footprint(
+        bound=sum(max(curve, default=0) for curve in curves),
+        total=sum(region.size for region in placed),
+        at_peak=frozenset(
+            program.operations[step.operation].operation.id for step in program.steps if step.level in fullest
+        ),
+    )
 
 
-def _place(target: TargetPlan, options: PlanOptions, deadline: Deadline) -> tuple[tuple[Arena, ...], bool]:
-    """Solve each pool. The capacity bounds their sum, so a pool may use what the others leave."""
-    bounds = [max_load(pool.problem()).bytes for pool in target.pools]
-    left = options.capacity
-    arenas, deterministic = [], True
-    for k, pool in enumerate(target.pools):
+# ------------------------------------------------------------------------------------------- layout
+
+
+def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> Problem:
+    return Problem(
+        tuple(
+            Buffer(
+                program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment
+            )
+            for r in placed
+        ),
+        capacity,
+    )
+
+
+def _place(
+    program: Program,
+    placed: Sequence[Region],
+    solvers: Sequence[str | None],
+    options: PlanOptions,
+    deadline: Deadline,
+) -> list[Outcome]:
+    """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
+    by_space = [[r for r in placed if r.space == space] for space in range(len(program.spaces))]
+    bounds = [max_load(_problem(program, inside, None)).bytes for inside in by_space]
+    left, outcomes = options.capacity, []
+    for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
-        outcome = solve(pool.problem(room), solver=pool.solver or options.solver, deadline=deadline)
+        problem = _problem(program, inside, room)
+        solver = solvers[k] or options.solver
+        outcome = solve(problem, solver=solver, deadline=deadline)
+        if outcome.layout is None and outcome.status is Status.UNKNOWN:
+            raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
-            raise _does_not_fit(pool, outcome, room or 0, options)
-        arenas.append(_arena(pool, outcome))
-        deterministic &= outcome.deterministic
+            raise _does_not_fit(problem, outcome, room or 0, options)
+        outcomes.append(outcome)
         left = None if left is None else left - outcome.layout.peak
-    return tuple(arenas), deterministic
+    return outcomes
 
 
-def _arena(pool: Pool, outcome: Outcome) -> Arena:
-    assert outcome.layout is not None
-    certificate = Certificate(
-        outcome.status, outcome.proof, outcome.lower_bound, outcome.witness_step, outcome.solver
-    )
-    buffers = tuple(
-        PlannedBuffer(
-            b.id, b.kind, b.lifetime, b.type.shape, b.type.dtype.value,
-            b.type.nbytes, b.size, b.alignment, b.lifespan, offset, tuple(map(_tenant, b.tenants)),
-        )
-        for b, offset in zip(pool.buffers, outcome.layout.offsets, strict=True)
-    )  # fmt: skip
-    return Arena(pool.name, outcome.layout.peak, certificate, buffers)
-
-
-def _tenant(tenant: TargetTenant) -> Tenant:
-    b = tenant.buffer
-    return Tenant(
-        b.id, b.kind, b.lifetime, b.type.shape, b.type.dtype.value, b.lifespan, tenant.source, tenant.view
+def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
+    """The solver has no layout, and nothing says that there is none: not a question of capacity."""
+    if in_time:
+        remedy = 'It may not take pins or alignments: use "portfolio".'
+        return OptionsError(f"The solver {solver!r} found no layout.", remedy=remedy, path=("solver",))
+    return OptionsError(
+        f"Time ran out before the solver {solver!r} had a layout.",
+        remedy='Give more time, or use "portfolio", which always has one.',
+        path=("deadline_seconds",),
     )
 
 
-def _does_not_fit(pool: Pool, outcome: Outcome, room: int, options: PlanOptions) -> CapacityError:
+def _does_not_fit(problem: Problem, outcome: Outcome, room: int, options: PlanOptions) -> CapacityError:
     capacity = options.capacity or 0
-    fewer = "" if options.workers == 1 else ", plan for fewer workers"
+    fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
     required = capacity - room + (outcome.layout.peak if outcome.layout else outcome.lower_bound)
-    proved = outcome.layout is None or outcome.lower_bound > room
+    proved = outcome.lower_bound > room
     witness = outcome.witness_step or 0
-    live = [b for b in pool.buffers if b.lifespan.start <= witness < b.lifespan.end]
+    live = [b for b in problem.buffers if b.lifespan.start <= witness < b.lifespan.end]
+    known = "at least" if proved and outcome.layout is None else "as far as the solver could find"
     return CapacityError(
-        f"The plan needs {required} bytes{' at least' if proved else ' as far as the solver could find'};"
-        f" the capacity is {capacity}.",
+        f"The plan needs {required:,} bytes {known}; the capacity is {capacity:,}.",
         remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",
         required=required,
         available=capacity,

@@ -20,6 +20,7 @@ from solver.layout import (
     Problem,
     Progress,
     SolveOptions,
+    Status,
     live_at,
     solve,
 )
@@ -53,8 +54,9 @@ def place(
     The search starts from `incumbent` if there is one, tells `progress` of each better layout or bound,
     and ends soon after `cancel` is set, with the best so far. Without `options.deadline_seconds` the same
     arguments give the same layout. The digest is left to `documents.seal_layout`. Raises ProblemError for
-    buffers that no solver can take, OptionsError for an option out of range, CapacityError when no
-    layout within the capacity was found.
+    buffers that no solver can take, OptionsError for an option out of range, for a solver that cannot take
+    the problem and for a deadline too short for it, CapacityError when the best layout found does not fit
+    the capacity or a proof says that none does.
     """
     options = options or LayoutOptions()
     problem = prepare(problem, options)
@@ -62,10 +64,10 @@ def place(
     search = replace(_search(problem, options), progress=progress, cancel=cancel)
     outcome = solve(problem, solver=options.solver, deadline=deadline, incumbent=incumbent, options=search)
     layout, capacity = outcome.layout, problem.capacity
-    if capacity is not None and (layout is None or layout.peak > capacity):
-        raise _does_not_fit(problem, outcome, capacity)
-    if layout is None:
-        raise _gave_up(options)
+    if layout is None and outcome.status is Status.UNKNOWN:
+        raise _no_layout(options.solver, in_time=outcome.deterministic)
+    if layout is None or (capacity is not None and layout.peak > capacity):
+        raise _does_not_fit(problem, outcome, capacity or 0)
     certificate = Certificate(
         outcome.status, outcome.proof, outcome.lower_bound, outcome.witness_step, outcome.solver
     )
@@ -116,11 +118,18 @@ def prepare(problem: Problem, options: LayoutOptions) -> Problem:
     return Problem(raised, capacity)
 
 
-def _gave_up(options: LayoutOptions) -> OptionsError:
+def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
+    """The solver has no layout, and nothing says that there is none: no question of capacity."""
+    if in_time:
+        return OptionsError(
+            f"The solver {solver!r} found no layout of this problem.",
+            remedy='It may not take pins or alignments: use "portfolio".',
+            path=("solver",),
+        )
     return OptionsError(
-        f"The solver {options.solver!r} found no layout of this problem.",
-        remedy='It may not take pins or alignments, or needs more time: use "portfolio".',
-        path=("solver",),
+        f"Time ran out before the solver {solver!r} had a layout.",
+        remedy='Give more time, or use "portfolio", which always has one.',
+        path=("deadline_seconds",),
     )
 
 

@@ -11,7 +11,7 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
-from solver.layout.problem import Buffer, Gap, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Gap, Lifespan, Problem
 
 __all__ = [
     "FORMAT",

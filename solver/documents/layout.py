@@ -16,8 +16,8 @@ from solver.documents.layout_options import LayoutOptionFields, layout_options_t
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import PlanError
-from solver.layout.placed import PlacedBuffers
-from solver.layout.problem import Buffer, Layout, Lifespan, Problem
+from solver.layout.model.placed import PlacedBuffers
+from solver.layout.model.problem import Buffer, Layout, Lifespan, Problem
 
 __all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "load_layout", "seal_layout"]
 

@@ -13,8 +13,8 @@ from solver.documents.options import power_of_two
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import OptionsError
-from solver.layout.options import Rules
-from solver.layout.placed import LayoutOptions
+from solver.layout.model.options import Rules
+from solver.layout.model.placed import LayoutOptions
 
 __all__ = [
     "FORMAT",
@@ -32,7 +32,7 @@ _DEFAULT = LayoutOptions()
 
 
 class RulesOfLayout(DocumentModel):
-    """Rules of the exact search, each of which only saves work; see `solver.layout.options.Rules`."""
+    """Rules of the exact search, each of which only saves work; see `solver.layout.Rules`."""
 
     plateaus: bool = Field(True, description="Branch on any local-minimum plateau, not the lowest only.")
     gaps: bool = Field(True, description="Force gaps at once.")

@@ -15,7 +15,7 @@ import numpy as np
 from solver.executor.initial import initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
-from solver.executor.kernels.optimizer import prepare_clip, prepare_update
+from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
 from solver.executor.memory import POISON, Memory
 from solver.executor.workers import turns
 from solver.graph.nodes import graph_nodes
@@ -138,7 +138,7 @@ class Runner:
         if step.kernel == SEED:
             return partial(arrays["dx0"].fill, self.graph.training.loss_scale)
         if step.kernel == ACCUMULATE:
-            return _accumulate(arrays["x0"], arrays["x1"])
+            return prepare_accumulate(arrays["x0"], arrays["x1"])
         if step.kernel == CLIP:
             return self._when_due(prepare_clip(self.graph.training, arrays))
         if step.kernel == UPDATE:
@@ -179,10 +179,3 @@ class Runner:
                 step()
 
         return run
-
-
-def _accumulate(total: Array, partial: Array) -> Prepared:
-    def accumulate() -> None:
-        np.add(total, partial, out=total)
-
-    return accumulate

@@ -29,8 +29,9 @@ def unrolled(
             continue
         try:
             node = resolve(operations[i], typed)
+            own = {name for name in operations[i].outputs if name}
             for operation in SEQUENCES[node.operation.type].unroll(node, limit - len(found)):
-                _add(operation, typed, taken, operations[i].outputs)
+                _add(operation, typed, taken, own)
                 found.append(operation)
         except GraphError as error:
             error.path = ("operations", i)
@@ -44,12 +45,16 @@ def unrolled(
     return tuple(found), typed
 
 
-def _add(operation: Operation, typed: dict[str, Operand], taken: set[str], own: Sequence[str]) -> None:
-    """Type an operation of a sequence whose outputs, which have types already, are `own`."""
+def _add(operation: Operation, typed: dict[str, Operand], taken: set[str], own: set[str]) -> None:
+    """Type an operation of a sequence, in whose `own` outputs are those that no operation has defined yet.
+
+    They have types already. One that is called like an operand between the cells would be defined twice.
+    """
     types = output_types(operation, typed)
     for name, type_ in zip(operation.outputs, types, strict=True):
         if name in typed and name not in own:
             raise _taken(name)
+        own.discard(name)
         typed[name] = Operand(name, type_, Role.INTERMEDIATE)
     if operation.id in taken:
         raise _taken(operation.id)
@@ -59,5 +64,5 @@ def _add(operation: Operation, typed: dict[str, Operand], taken: set[str], own: 
 def _taken(name: str) -> DuplicateNameError:
     return DuplicateNameError(
         f"A sequence unrolled over time takes the name {name!r}, which is taken.",
-        remedy="Rename the other operation or operand.",
+        remedy="Rename the sequence, or what else has this name.",
     )

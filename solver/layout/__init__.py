@@ -1,31 +1,33 @@
-"""Buffers in, offsets out: `solve` is the one door, the rest are its types and tools.
+"""Buffers in, offsets out: `solve` is the one entry point, the rest are its types and tools.
 
-In reading order:
+The rooms, from the bottom to the top; each knows those above it in this list alone:
 
-    problem, options, outcome             what is asked and answered
-    pieces, check, load, columns, sweep   is it a layout, how small can one be; share no code with solvers
-    instance, reduce, crowd               sections of time; what is decided before any search
-    greedy, skyline, index*, large        placing in an order: plain, and at scale with an index of free space
-    skyline_survey, _choice, _kernel,     the compiled search: the picture, who goes first, depth first,
-      _parts, _table, _blame, _board        decomposition, memory of what was refuted, explanations, arrays
-    priorities, decider, ladder           orders; one question to two seeds; many questions to the optimum
-    coarse                                a large problem made small for search
-    skyline_search, branch_and_bound      the same search in Python
-    search, cp_sat, baselines             local search, CP-SAT, the planners of other systems
-    gaps                                  lifespans with gaps
-    portfolio, door                       what is tried in which order; the way in
-    jit, plain, compile, ready            compiled code on disk, and what happens without
-    certificate, placed                   a layout with its proof, as a document holds it
+    model       what is asked and answered; a problem as arrays; what is decided before any search
+    compiled    the skyline search and the index of free space; compiled code on disk, or none at all
+    bounds      how small can an arena be, and what may be claimed of a layout
+    check       is it a problem, is it a layout of it; shares no code with solvers
+    greedy      placing in an order: plain, on the lowest plateau, at scale; local search among orders
+    exact       the compiled search asked once, and up to the optimum; a large problem made small; branch and
+                bound in Python; CP-SAT
+    baselines   the planners of other systems
+    portfolio   what is tried in which order
+    holes       lifespans with gaps
+    api         the way in: preconditions, a solver, postconditions
+    ready, compile    compiled code into this process, and on disk
 """
 
-from solver.layout.certificate import Certificate
-from solver.layout.check import Violation, check_problem, find_violations
-from solver.layout.door import SOLVERS, solve
-from solver.layout.load import LowerBound, live_at, max_load
-from solver.layout.options import Progress, Rules, SolveOptions
-from solver.layout.pieces import Piece, in_pieces, pieces
-from solver.layout.placed import LayoutOptions, PlacedBuffers
-from solver.layout.problem import (
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from solver.layout.bounds.max_load import LowerBound, live_at, max_load
+from solver.layout.check.rules import Violation, check_problem, find_violations
+from solver.layout.model.certificate import Certificate
+from solver.layout.model.options import Progress, Rules, SolveOptions
+from solver.layout.model.pieces import Piece, in_pieces, pieces
+from solver.layout.model.placed import LayoutOptions, PlacedBuffers
+from solver.layout.model.problem import (
     MAX_BYTES,
     Buffer,
     Deadline,
@@ -38,7 +40,10 @@ from solver.layout.problem import (
     Proof,
     Status,
 )
-from solver.layout.ready import load_compiled
+
+if TYPE_CHECKING:
+    from solver.layout.api import SOLVERS, solve
+    from solver.layout.ready import load_compiled
 
 __all__ = [
     "MAX_BYTES",
@@ -71,3 +76,13 @@ __all__ = [
     "pieces",
     "solve",
 ]
+
+#: What loads solvers and compiled code: only when it is asked for, so that a program that needs the
+#: types alone, as a checker of plans does, loads none of them.
+_LATE = {"SOLVERS": "api", "solve": "api", "load_compiled": "ready"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)

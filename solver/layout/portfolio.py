@@ -22,20 +22,20 @@ from typing import Final
 
 import numpy as np
 
-from solver.layout.branch_and_bound import climb
-from solver.layout.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
-from solver.layout.cp_sat import refine
-from solver.layout.decider import Watch, compiled_search
-from solver.layout.greedy import greedy_portfolio, place_once
-from solver.layout.instance import Instance, layout_of
-from solver.layout.ladder import NEGLIGIBLE, Ladder, negligible
-from solver.layout.large import GOOD_ENOUGH
-from solver.layout.load import max_load
-from solver.layout.options import DEFAULT_WORK, Progress, SolveOptions
-from solver.layout.outcome import settle
-from solver.layout.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
-from solver.layout.search import improve
-from solver.layout.skyline_search import Budget
+from solver.layout.bounds.max_load import max_load
+from solver.layout.bounds.settle import settle
+from solver.layout.exact.branch_and_bound import climb
+from solver.layout.exact.capacity_search import NEGLIGIBLE, Ladder, negligible
+from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
+from solver.layout.exact.cp_sat import refine
+from solver.layout.exact.feasibility import Watch, compiled_search
+from solver.layout.exact.skyline_search import Budget
+from solver.layout.greedy.large import GOOD_ENOUGH
+from solver.layout.greedy.local_search import improve
+from solver.layout.greedy.placement import greedy_portfolio, place_once
+from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.options import DEFAULT_WORK, Progress, SolveOptions
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
 
 __all__ = ["Portfolio"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.layout.decider import compiled_search
-from solver.layout.index import kernel
-from solver.layout.plain import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.exact.feasibility import compiled_search
+from solver.layout.greedy.index import kernel
 
 __all__ = ["load_compiled"]
 
@@ -22,7 +22,7 @@ def load_compiled() -> bool:
 
 def _sweep_loaded() -> bool:
     try:
-        from solver.layout.sweep import disjoint
+        from solver.layout.check.sweep import disjoint
 
         zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
         return disjoint(zero, one, zero, one)

@@ -1,21 +1,21 @@
 """Plans: the program, every value at its offset, and what says how good that is."""
 
-from solver.layout.certificate import Certificate
-from solver.layout.placed import LayoutOptions, PlacedBuffers
+from solver.layout import Certificate
+from solver.layout import LayoutOptions, PlacedBuffers
 from solver.plan.options import PlanOptions
-from solver.plan.plan import Plan, held_lives
+from solver.plan.plan import Plan
 from solver.plan.recycle import RecycledStep, Recycling, recycling
 from solver.plan.validation import StepReport, ValidationReport
 from solver.plan.views import (
     AliasedValue,
     Arena,
-    Lifetime,
     PlannedBuffer,
     PlannedStep,
     PlanTables,
     PlanView,
 )
 from solver.plan.violation import Violation
+from solver.program import Lifetime
 
 __all__ = [
     "AliasedValue",
@@ -35,6 +35,5 @@ __all__ = [
     "StepReport",
     "ValidationReport",
     "Violation",
-    "held_lives",
     "recycling",
 ]

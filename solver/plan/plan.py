@@ -10,23 +10,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from solver.layout.certificate import Certificate
-from solver.layout.problem import Lifespan
+from solver.layout import Certificate
+from solver.layout import Lifespan
 from solver.plan.options import PlanOptions
-from solver.plan.views import AliasedValue, Arena, Lifetime, PlannedBuffer, PlannedStep, PlanTables
+from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, PlanTables
 from solver.program import (
     Access,
     EntryKind,
+    Lifetime,
     Phase,
     Program,
     Record,
     Region,
     Replacement,
-    lives,
+    held_lives,
     regions,
 )
 
-__all__ = ["Plan", "held_lives"]
+__all__ = ["Plan"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,11 @@ class Plan:
     @cached_property
     def arenas(self) -> tuple[Arena, ...]:
         """The spaces with their buffers. O(n log n) for n values."""
-        program, spans, lifetimes = self.program, held_lives(self), _lifetimes(self.program)
+        program, spans, lifetimes = (
+            self.program,
+            held_lives(self.program, self.holds),
+            _lifetimes(self.program),
+        )
         aliases = {alias.value: alias for alias in program.aliases}
         by_space: list[list[PlannedBuffer]] = [[] for _ in program.spaces]
         for region in self.regions:
@@ -169,15 +174,6 @@ class Plan:
 
 
 _LENGTHS = {lifetime: length for length, lifetime in enumerate(Lifetime)}
-
-
-def held_lives(plan: Plan) -> dict[int, Lifespan]:
-    """The life of each value, made longer where the target holds it."""
-    spans = lives(plan.program)
-    for value, hold in plan.holds.items():
-        span = spans[value]
-        spans[value] = Lifespan(min(span.start, hold.start), max(span.end, hold.end))
-    return spans
 
 
 def _lifetimes(program: Program) -> dict[int, Lifetime]:

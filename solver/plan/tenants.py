@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from solver.layout.problem import Lifespan
+from solver.layout.model.problem import Lifespan
 from solver.plan.plan import Plan, PlannedBuffer, PlannedStep, Tenant
 from solver.plan.violation import Violation
 from solver.training.program import CALLER_DEFINED, Lifetime, OperandKind

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from solver.layout.problem import Proof, Status
+from solver.layout.model.problem import Proof, Status
 from solver.plan.plan import Arena, Plan, PlannedBuffer, PlannedStep, Tenant
 from solver.plan.tenants import check_tenants
 from solver.plan.violation import Violation

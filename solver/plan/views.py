@@ -8,35 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
-from solver.layout.certificate import Certificate
-from solver.layout.problem import Lifespan
+from solver.layout import Certificate
+from solver.layout import Lifespan
 from solver.plan.options import PlanOptions
-from solver.program import Kind, Replacement
+from solver.program import Kind, Lifetime, Replacement
 
-__all__ = ["AliasedValue", "Arena", "Lifetime", "PlanTables", "PlanView", "PlannedBuffer", "PlannedStep"]
-
-
-class Lifetime(Enum):
-    """How long a value is kept, in nntrainer's vocabulary; a label for reports.
-
-    `FORWARD_FUNCTION` and `BACKWARD_FUNCTION` live inside one step, `ITERATION` from first def to
-    last use of one training step, `EPOCH` until the caller has read it after the step, `MAX`
-    for as long as the model trains.
-    """
-
-    FORWARD_FUNCTION = "forward_function"
-    BACKWARD_FUNCTION = "backward_function"
-    ITERATION = "iteration"
-    EPOCH = "epoch"
-    MAX = "max"
-
-    @property
-    def outlives_iteration(self) -> bool:
-        """Whether the value is there after the last step."""
-        return self in (Lifetime.EPOCH, Lifetime.MAX)
+__all__ = ["AliasedValue", "Arena", "PlanTables", "PlanView", "PlannedBuffer", "PlannedStep"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from solver.layout.problem import Lifespan
+from solver.layout.model.problem import Lifespan
 from solver.plan.plan import Plan, PlannedBuffer
 from solver.plan.report import live_curve
 

@@ -17,6 +17,7 @@ from solver.program.ir import (
     Exit,
     Initial,
     Kind,
+    Lifetime,
     Phase,
     Program,
     Space,
@@ -24,7 +25,7 @@ from solver.program.ir import (
     Value,
     anonymous,
 )
-from solver.program.lives import Region, alias_sets, lives, regions
+from solver.program.lives import Region, alias_sets, held_lives, lives, regions
 from solver.program.records import Record, Replacement
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Exit",
     "Initial",
     "Kind",
+    "Lifetime",
     "Phase",
     "Program",
     "Record",
@@ -55,6 +57,7 @@ __all__ = [
     "anonymous",
     "check_program",
     "dependencies",
+    "held_lives",
     "lives",
     "regions",
     "use_def_chains",

@@ -60,13 +60,17 @@ class Builder:
     ) -> None:
         """Add a step behind all others. A value in a slot that reads and one that writes is updated."""
         position = len(self.steps)
-        self.steps.append(
-            Step(operation, phase, _joined(bindings), position, position, position, part, due)
-        )
+        self.steps.append(Step(operation, phase, _joined(bindings), position, position, position, part, due))
 
-    def finish(self, *, period: int = 1, aliases: Iterable[Alias] = ()) -> Program:
-        """The program of what was collected. Linear."""
+    def kernel(self, step: Step) -> str:
+        """The name of the kernel that a step calls."""
+        return self._operations[step.operation].operation.type
+
+    def finish(self, *, period: int = 1, aliases: Iterable[Alias] = (), all_values: bool = False) -> Program:
+        """The program of what was collected, with values that no step touches if asked for. Linear."""
         touched = sorted({binding.value for step in self.steps for binding in step.bindings})
+        if all_values:
+            touched = list(range(len(self.values)))
         number = {old: new for new, old in enumerate(touched)}
         steps = tuple(self.steps)
         if len(number) < len(self.values):
@@ -105,6 +109,4 @@ def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
 
 
 def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
-    return replace(
-        step, bindings=tuple(Binding(b.slot, number[b.value], b.access) for b in step.bindings)
-    )
+    return replace(step, bindings=tuple(Binding(b.slot, number[b.value], b.access) for b in step.bindings))

@@ -38,6 +38,7 @@ def use_def_chains(program: Program) -> tuple[UseDefChain, ...]:
     return tuple(UseDefChain(i, tuple(defs[i]), tuple(uses[i])) for i in range(len(program.values)))
 
 
+def dependencies(touches: Iterable[tuple[Iterable[K], Iterable[K]]]) -> tuple[frozenset[int], ...]:
     """For each step the positions of those that it has to follow directly; `touches` has (reads, writes).
 
     RAW: a read follows the last write. WAR: a write follows the reads since then. WAW: a write

@@ -58,7 +58,9 @@ def _check_names(program: Program) -> None:
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]
         if label in steps:
-            raise DuplicateNameError(f"Step {label} occurs twice.", remedy="Give each step a part of its own.")
+            raise DuplicateNameError(
+                f"Step {label} occurs twice.", remedy="Give each step a part of its own."
+            )
         steps.add(label)
         for binding in step.bindings:
             if not 0 <= binding.value < len(program.values):

@@ -36,6 +36,7 @@ __all__ = [
     "Exit",
     "Initial",
     "Kind",
+    "Lifetime",
     "Phase",
     "Program",
     "Space",
@@ -79,6 +80,26 @@ class Kind(Enum):
     SAVED = "saved"
     SCRATCH = "scratch"
     RESULT = "result"
+
+
+class Lifetime(Enum):
+    """How long a value is kept, in nntrainer's vocabulary; a label for reports.
+
+    `FORWARD_FUNCTION` and `BACKWARD_FUNCTION` live inside one step, `ITERATION` from first def to
+    last use of one training step, `EPOCH` until the caller has read it after the step, `MAX`
+    for as long as the model trains.
+    """
+
+    FORWARD_FUNCTION = "forward_function"
+    BACKWARD_FUNCTION = "backward_function"
+    ITERATION = "iteration"
+    EPOCH = "epoch"
+    MAX = "max"
+
+    @property
+    def outlives_iteration(self) -> bool:
+        """Whether the value is there after the last step."""
+        return self in (Lifetime.EPOCH, Lifetime.MAX)
 
 
 class Access(Enum):

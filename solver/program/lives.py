@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from solver.layout import Lifespan
 from solver.program.ir import EntryKind, Program
 
-__all__ = ["Region", "alias_sets", "lives", "regions"]
+__all__ = ["Region", "alias_sets", "held_lives", "lives", "regions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,18 @@ def regions(program: Program, holds: Mapping[int, Lifespan] | None = None) -> tu
 
     `holds` are lives that a target makes longer than the program needs.
     """
+    return tuple(_regions(program, held_lives(program, holds or {})))
+
+
+def held_lives(program: Program, holds: Mapping[int, Lifespan]) -> dict[int, Lifespan]:
+    """The life of each value, made longer where a target holds it, in the order of values. Linear."""
     spans = lives(program)
-    for value, hold in (holds or {}).items():
-        if value in spans:
-            spans[value] = Lifespan(
-                min(spans[value].start, hold.start), max(spans[value].end, hold.end)
-            )
-    return tuple(_regions(program, spans))
+    if not holds:
+        return spans
+    for value, hold in holds.items():
+        span = spans.get(value, hold)
+        spans[value] = Lifespan(min(span.start, hold.start), max(span.end, hold.end))
+    return dict(sorted(spans.items()))
 
 
 def _regions(program: Program, spans: Mapping[int, Lifespan]) -> Iterator[Region]:

@@ -1,38 +1,36 @@
-"""The training program of a graph: explicit steps, each with what it reads and writes."""
+"""From a graph, or from explicit operations, to the reference program of one training iteration."""
 
-from solver.training.derive import ACCUMULATE, CLIP, SEED, UPDATE, derive
-from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
-from solver.training.program import (
-    Binding,
-    Lifetime,
-    OperandKind,
-    Phase,
-    Share,
-    TrainingOperand,
-    TrainingOperandIndex,
-    TrainingOperationIndex,
-    TrainingProgram,
-    TrainingStep,
+from solver.training.blocks import (
+    BlockClass,
+    Carry,
+    Hazard,
+    Ordering,
+    ValueEdge,
+    block_classes,
+    carries,
+    explicit_program,
+    orderings,
+    predecessors,
+    value_edges,
 )
+from solver.training.derive import derive
+from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
 
 __all__ = [
-    "ACCUMULATE",
-    "CLIP",
-    "SEED",
-    "UPDATE",
-    "Binding",
     "Block",
+    "BlockClass",
     "BlockOperation",
     "BlockProgram",
-    "Lifetime",
-    "OperandKind",
-    "Phase",
-    "Share",
-    "TrainingOperand",
-    "TrainingOperandIndex",
-    "TrainingOperationIndex",
-    "TrainingProgram",
-    "TrainingStep",
+    "Carry",
+    "Hazard",
+    "Ordering",
+    "ValueEdge",
+    "block_classes",
     "build_program",
+    "carries",
     "derive",
+    "explicit_program",
+    "orderings",
+    "predecessors",
+    "value_edges",
 ]

@@ -10,45 +10,54 @@ over two neighbouring steps and no longer.
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, OperationType, ScratchRequest
-from solver.graph.types import DType, Graph, Operation, Role, TensorType
-from solver.training.optimizers import block as optimizer_block
-from solver.training.optimizers import scratch as optimizer_scratch
-from solver.training.optimizers import state_names
-from solver.training.program import (
+from solver.graph.types import DType, Graph, Operand, Operation, Role, TensorType
+from solver.program import (
+    ACCUMULATE,
+    CLIP,
+    SEED,
+    UPDATE,
+    Access,
     Binding,
-    Lifetime,
-    OperandKind,
+    Builder,
+    EntryKind,
+    Initial,
+    Kind,
     Phase,
-    TrainingOperand,
-    TrainingOperandIndex,
-    TrainingOperationIndex,
-    TrainingProgram,
-    TrainingStep,
+    Program,
+    Space,
+    anonymous,
 )
+from solver.training.optimizers import block as optimizer_block
+from solver.training.optimizers import optimizer_rules, state_names
+from solver.training.optimizers import scratch as optimizer_scratch
 
-__all__ = ["ACCUMULATE", "CLIP", "SEED", "UPDATE", "derive"]
-
-#: Kernels of steps that stem from no operation of the graph.
-SEED, ACCUMULATE, CLIP, UPDATE = "Seed", "Accumulate", "ClipByGlobalNorm", "Update"
+__all__ = ["derive"]
 
 _KIND_OF_ROLE = {
-    Role.INPUT: OperandKind.INPUT,
-    Role.LABEL: OperandKind.LABEL,
-    Role.PARAMETER: OperandKind.PARAMETER,
-    Role.STATE: OperandKind.STATE,
-    Role.CONSTANT: OperandKind.CONSTANT,
-    Role.INTERMEDIATE: OperandKind.ACTIVATION,
+    Role.INPUT: Kind.INPUT,
+    Role.LABEL: Kind.LABEL,
+    Role.PARAMETER: Kind.PARAMETER,
+    Role.STATE: Kind.STATE,
+    Role.CONSTANT: Kind.CONSTANT,
+    Role.INTERMEDIATE: Kind.ACTIVATION,
 }
 
+_FED = frozenset({Role.INPUT, Role.LABEL})
 
-def derive(graph: Graph, nodes: Mapping[str, Node] | None = None) -> TrainingProgram:
-    """The training program of a verified graph, all updates at the end.
+#: Where the values of a reference program live, before a target says where.
+_SPACE = Space("arena", 64)
+
+
+def derive(graph: Graph, nodes: Mapping[str, Node] | None = None) -> Program:
+    """The reference program of a verified graph: one step after the other, all updates at the end.
 
     `nodes` are the graph's (`graph_nodes`); their scratch budget decides the size of scratch.
     Cost: linear in the size of the program.
@@ -57,18 +66,20 @@ def derive(graph: Graph, nodes: Mapping[str, Node] | None = None) -> TrainingPro
 
 
 class _Derivation:
-    """Builds the operands and steps of one program; lives for one call of `derive`."""
+    """Builds one program; lives for one call of `derive`."""
 
     def __init__(self, graph: Graph, nodes: Mapping[str, Node]) -> None:
         self.graph = graph
         self.nodes = nodes
-        self.operands: dict[TrainingOperandIndex, TrainingOperand] = {}
-        self.steps: list[TrainingStep] = []
+        self.trainable = frozenset(graph.trainable)
+        self.outputs = frozenset((graph.loss, *graph.outputs))
+        self.builder = Builder(graph.name, [_SPACE])
+        self.operations = {name: self.builder.operation(anonymous(node)) for name, node in nodes.items()}
         self.varying = _varying(graph, nodes)
         #: Derivatives that already have a def.
         self.defined: set[str] = set()
 
-    def run(self) -> TrainingProgram:
+    def run(self) -> Program:
         for operation in self.graph.operations:
             self._forward(operation)
         if self.graph.trainable:
@@ -81,56 +92,79 @@ class _Derivation:
             for weight in self.graph.trainable:
                 self._update(weight, joint)
         self._drop_unread()
-        return TrainingProgram(self.operands, tuple(self.steps))
+        self._mark_constants()
+        return self.builder.finish(period=self.graph.training.accumulate)
 
     # ------------------------------------------------------------------------- forward
 
     def _forward(self, operation: Operation) -> None:
         node, kind = self.nodes[operation.id], lookup(operation.type)
-        saved = [self._saved(operation, request) for request in kind.saved(node)]
-        self.steps.append(
-            TrainingStep(
-                TrainingOperationIndex(operation.id, Phase.FORWARD),
-                operation.type,
-                reads=self._values("x", operation.inputs, _read_positions(operation, kind)),
-                writes=(
-                    *self._values("y", operation.outputs, range(len(operation.outputs))),
-                    *self._values("x", operation.inputs, sorted(kind.updates(node))),
-                    *saved,
+        saved = [
+            Binding(request.name, self._saved(operation, request), Access.WRITE)
+            for request in kind.saved(node)
+        ]
+        updated = kind.updates(node)
+        reads = _read_positions(operation, kind)
+        self.builder.step(
+            self.operations[operation.id],
+            Phase.FORWARD,
+            (
+                *(
+                    replace(binding, access=Access.UPDATE) if i in updated else binding
+                    for i, binding in self._values("x", operation.inputs, reads, Access.READ)
                 ),
-                scratch=self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node)),
-            )
+                *(
+                    binding
+                    for _, binding in self._values(
+                        "y", operation.outputs, range(len(operation.outputs)), Access.WRITE
+                    )
+                ),
+                *saved,
+                *self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node)),
+            ),
         )
 
     def _drop_unread(self) -> None:
         """What no backward step came to read is not saved, where the forward kernel does without it."""
-        read = {operand for step in self.steps for operand in step.uses}
-        for t, step in enumerate(self.steps):
-            optional = lookup(step.kernel).optional_saved if step.index.is_forward else frozenset()
-            spare = [b for b in step.writes if b.slot in optional and b.operand not in read]
-            if spare:
-                self.steps[t] = replace(step, writes=tuple(b for b in step.writes if b not in spare))
-            for binding in spare:
-                del self.operands[binding.operand]
+        steps = self.builder.steps
+        read = {b.value for step in steps for b in step.bindings if b.access.reads}
+        for t, step in enumerate(steps):
+            if step.phase is not Phase.FORWARD:
+                continue
+            optional = lookup(self.builder.kernel(step)).optional_saved
+            if optional:
+                kept = tuple(b for b in step.bindings if b.slot not in optional or b.value in read)
+                steps[t] = replace(step, bindings=kept)
+
+    def _mark_constants(self) -> None:
+        """What is given and never written stays as it is; what is written carries over."""
+        written = {b.value for step in self.builder.steps for b in step.bindings if b.access.writes}
+        for value, kind in self.builder.entries.items():
+            if kind is EntryKind.CARRIED and value not in written:
+                self.builder.entries[value] = EntryKind.CONSTANT
+            elif kind is EntryKind.CARRIED:
+                self.builder.exits[value] = None
 
     # ------------------------------------------------------------------------ backward
 
     def _keep_gradients(self) -> None:
         """Gradients carry over, from zeros: whatever defines one is a partial that is added to it."""
         for weight in self.graph.trainable:
-            self._derivative(weight, lifetime=Lifetime.MAX)
+            self.builder.entries[self._derivative(weight)] = EntryKind.CARRIED
         self.defined.update(self.graph.trainable)
 
     def _seed(self) -> None:
         """The derivative of the loss with respect to itself: where every chain begins."""
-        index = self._derivative(self.graph.loss)
-        self.defined.add(self.graph.loss)
-        self.steps.append(
-            TrainingStep(
-                TrainingOperationIndex(self.graph.loss, Phase.CALC_DERIVATIVE, "seed"),
-                SEED,
-                writes=(Binding("dx0", index),),
-            )
+        loss = self.graph.loss
+        seed = _own_node(
+            loss, SEED, (), (self.graph.operands[loss].type,), {"value": self.graph.training.loss_scale}
+        )
+        self.defined.add(loss)
+        self.builder.step(
+            self.builder.operation(seed),
+            Phase.CALC_DERIVATIVE,
+            (Binding("dx0", self._derivative(loss), Access.WRITE),),
+            part="seed",
         )
 
     def _backward(self, operation: Operation) -> None:
@@ -138,7 +172,7 @@ class _Derivation:
             return
         node, kind = self.nodes[operation.id], lookup(operation.type)
         wanted = {i for i in kind.differentiable(node) if operation.inputs[i] in self.varying}
-        trained = frozenset(i for i in wanted if operation.inputs[i] in self.graph.trainable)
+        trained = frozenset(i for i in wanted if operation.inputs[i] in self.trainable)
         self._backward_step(operation, Phase.CALC_GRADIENT, trained)
         self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(wanted - trained))
 
@@ -146,152 +180,196 @@ class _Derivation:
         if not wanted:
             return
         needs = lookup(operation.type).backward(self.nodes[operation.id], wanted)
-        reads = [
-            *self._values("x", operation.inputs, sorted(needs.inputs)),
-            *self._values("y", operation.outputs, sorted(needs.outputs)),
-            *(Binding(name, _saved_index(operation.id, name)) for name in sorted(needs.saved)),
+        bindings = [
+            *(b for _, b in self._values("x", operation.inputs, sorted(needs.inputs), Access.READ)),
+            *(b for _, b in self._values("y", operation.outputs, sorted(needs.outputs), Access.READ)),
         ]
+        for name in sorted(needs.saved):
+            request = next(
+                r for r in lookup(operation.type).saved(self.nodes[operation.id]) if r.name == name
+            )
+            bindings.append(Binding(name, self._saved(operation, request), Access.READ))
         if needs.reads_output_derivatives:
-            reads += [
-                Binding(f"dy{k}", TrainingOperandIndex(output, is_forward=False))
+            bindings += [
+                Binding(f"dy{k}", self._derivative(output), Access.READ)
                 for k, output in enumerate(operation.outputs)
                 if output in self.defined
             ]
-        partials: list[tuple[int, TrainingOperandIndex]] = []
-        writes = [self._define(operation, i, partials) for i in sorted(wanted)]
-        index = TrainingOperationIndex(operation.id, phase)
-        scratch = self._scratch(operation.id, phase, needs.scratch)
-        self.steps.append(TrainingStep(index, operation.type, tuple(reads), tuple(writes), scratch))
+        partials: list[tuple[int, int]] = []
+        bindings += [self._define(operation, i, partials) for i in sorted(wanted)]
+        bindings += self._scratch(operation.id, phase, needs.scratch)
+        self.builder.step(self.operations[operation.id], phase, bindings)
         for position, partial in partials:
             self._accumulate(operation, phase, position, partial)
 
-    def _define(
-        self, operation: Operation, position: int, partials: list[tuple[int, TrainingOperandIndex]]
-    ) -> Binding:
+    def _define(self, operation: Operation, position: int, partials: list[tuple[int, int]]) -> Binding:
         """Where the derivative of an input goes: to the operand itself, or to a partial."""
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
-            return Binding(f"dx{position}", self._derivative(name))
+            return Binding(f"dx{position}", self._derivative(name), Access.WRITE)
         partial = self._derivative(name, partial=f"{operation.id}.{position}")
         partials.append((position, partial))
-        return Binding(f"dx{position}", partial)
+        return Binding(f"dx{position}", partial, Access.WRITE)
 
-    def _accumulate(
-        self, operation: Operation, phase: Phase, position: int, partial: TrainingOperandIndex
-    ) -> None:
-        total = Binding("x0", TrainingOperandIndex(operation.inputs[position], is_forward=False))
-        self.steps.append(
-            TrainingStep(
-                TrainingOperationIndex(operation.id, phase, f"accumulate{position}"),
-                ACCUMULATE,
-                reads=(total, Binding("x1", partial)),
-                writes=(Binding("y0", total.operand),),
-            )
+    def _accumulate(self, operation: Operation, phase: Phase, position: int, partial: int) -> None:
+        name = operation.inputs[position]
+        type_ = self.graph.operands[name].type
+        self.builder.step(
+            self.builder.operation(_own_node(operation.id, ACCUMULATE, (type_, type_), (), {})),
+            phase,
+            (
+                Binding("x0", self._derivative(name), Access.UPDATE),
+                Binding("x1", partial, Access.READ),
+            ),
+            part=f"accumulate{position}",
         )
 
     # -------------------------------------------------------------------------- update
 
-    def _clip(self) -> tuple[Binding, ...]:
+    def _clip(self) -> tuple[tuple[str, int], ...]:
         """A step that reads all gradients and defines what every update reads, so none can come before it.
 
         That is the factor of all gradients and, where updates may be left out, how many there were.
         """
-        loss, rules = self.graph.loss, self.graph.training
-        gradients = [TrainingOperandIndex(weight, is_forward=False) for weight in self.graph.trainable]
-        factor = TrainingOperandIndex(f"{loss}@factor")
-        self._declare(factor, TensorType((), DType.FLOAT64), OperandKind.SAVED, Lifetime.ITERATION, loss)
-        joint, counts = [Binding("factor", factor)], list[Binding]()
+        loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
+        factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
+        joint = [("factor", factor)]
+        bindings = [Binding(f"dx{i}", self._derivative(w), Access.READ) for i, w in enumerate(weights)]
         if rules.skip_non_finite:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
-            counts.append(Binding("updates", counter))
-        largest = max(self.graph.operands[weight].type.elements for weight in self.graph.trainable)
+            joint.append(("updates", counter))
+            bindings.append(Binding("updates", counter, Access.UPDATE))
+        types = tuple(self.graph.operands[weight].type for weight in weights)
+        largest = max(type_.elements for type_ in types)
         square = optimizer_block("square", TensorType((largest,), DType.FLOAT64))
-        self.steps.append(
-            TrainingStep(
-                TrainingOperationIndex(loss, Phase.APPLY_GRADIENT, "clip"),
-                CLIP,
-                reads=(*(Binding(f"dx{i}", index) for i, index in enumerate(gradients)), *counts),
-                writes=(*joint, *counts),
-                scratch=self._scratch(loss, Phase.APPLY_GRADIENT, (square,)),
-            )
+        node = _own_node(
+            loss,
+            CLIP,
+            types,
+            (),
+            {
+                "clip_global_norm": rules.clip_global_norm,
+                "divisor": rules.divisor,
+                "skips": rules.skip_non_finite,
+            },
         )
-        return (*joint, *counts)
+        self.builder.step(
+            self.builder.operation(node),
+            Phase.APPLY_GRADIENT,
+            (
+                *bindings,
+                Binding("factor", factor, Access.WRITE),
+                *self._scratch(loss, Phase.APPLY_GRADIENT, (square,)),
+            ),
+            part="clip",
+            due=rules.accumulate > 1,
+        )
+        return tuple(joint)
 
-    def _update(self, weight: str, joint: tuple[Binding, ...]) -> None:
+    def _update(self, weight: str, joint: tuple[tuple[str, int], ...]) -> None:
         """The optimizer's step of one weight; a gradient that carries over is cleared by it."""
-        type_, rules = self.graph.operands[weight].type, self.graph.training
-        states = [
-            Binding(name, self._optimizer_variable(weight, name, type_))
-            for name in state_names(self.graph.optimizer)
-        ]
-        value = Binding("x0", TrainingOperandIndex(weight))
-        gradient = Binding("dx0", TrainingOperandIndex(weight, is_forward=False))
+        type_, rules, spec = self.graph.operands[weight].type, self.graph.training, self.graph.optimizer
+        states = [(name, self._optimizer_variable(weight, name, type_)) for name in state_names(spec)]
+        clears = rules.accumulate > 1
         scaled = bool(joint) or rules.divisor != 1
-        requests = optimizer_scratch(self.graph.optimizer, type_, scaled=scaled)
-        self.steps.append(
-            TrainingStep(
-                TrainingOperationIndex(weight, Phase.APPLY_GRADIENT),
-                UPDATE,
-                reads=(value, gradient, *states, *joint),
-                writes=(value, *states, *((gradient,) if rules.accumulate > 1 else ())),
-                scratch=self._scratch(weight, Phase.APPLY_GRADIENT, requests),
-            )
+        node = _own_node(
+            weight,
+            UPDATE,
+            (type_,),
+            (),
+            {
+                "optimizer": spec.type,
+                **optimizer_rules(spec),
+                "divisor": rules.divisor,
+                "clears": clears,
+                "skips": rules.skip_non_finite,
+            },
+        )
+        value, gradient = self._value(weight), self._derivative(weight)
+        self.builder.step(
+            self.builder.operation(node),
+            Phase.APPLY_GRADIENT,
+            (
+                Binding("x0", value, Access.UPDATE),
+                Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
+                *(Binding(name, state, Access.UPDATE) for name, state in states),
+                *(Binding(name, found, Access.READ) for name, found in joint),
+                *self._scratch(weight, Phase.APPLY_GRADIENT, optimizer_scratch(spec, type_, scaled=scaled)),
+            ),
+            due=clears,
         )
 
-    # ------------------------------------------------------------------------ operands
+    # ------------------------------------------------------------------------ values
 
-    def _declare(
-        self, index: TrainingOperandIndex, type_: TensorType, kind: OperandKind, life: Lifetime, origin: str
-    ) -> TrainingOperandIndex:
-        self.operands.setdefault(index, TrainingOperand(index, type_, kind, life, origin))
-        return index
+    def _values(
+        self, slot: str, names: tuple[str, ...], positions: Iterable[int], access: Access
+    ) -> list[tuple[int, Binding]]:
+        return [(i, Binding(f"{slot}{i}", self._value(names[i]), access)) for i in positions if names[i]]
 
-    def _values(self, slot: str, names: tuple[str, ...], positions: Iterable[int]) -> tuple[Binding, ...]:
-        return tuple(Binding(f"{slot}{i}", self._value(names[i])) for i in positions if names[i])
-
-    def _value(self, name: str) -> TrainingOperandIndex:
+    def _value(self, name: str) -> int:
         operand = self.graph.operands[name]
-        kind = OperandKind.LOSS if name == self.graph.loss else _KIND_OF_ROLE[operand.role]
-        life = Lifetime.ITERATION
-        if kind is OperandKind.LOSS or name in self.graph.outputs:
-            life = Lifetime.EPOCH
-        if operand.role in (Role.PARAMETER, Role.STATE, Role.CONSTANT):
-            life = Lifetime.MAX
-        return self._declare(TrainingOperandIndex(name), operand.type, kind, life, name)
+        kind = Kind.LOSS if name == self.graph.loss else _KIND_OF_ROLE[operand.role]
+        number = self.builder.value(name, operand.type, kind, name)
+        if operand.role in _FED:
+            self.builder.entries[number] = EntryKind.FED
+        elif operand.role is not Role.INTERMEDIATE:
+            self.builder.entries[number] = EntryKind.CARRIED
+            self.builder.initial.setdefault(number, _initial(operand))
+        if name in self.outputs:
+            self.builder.exits[number] = None
+        return number
 
-    def _derivative(
-        self, name: str, partial: str = "", lifetime: Lifetime = Lifetime.ITERATION
-    ) -> TrainingOperandIndex:
-        kind = OperandKind.GRADIENT if name in self.graph.trainable else OperandKind.DERIVATIVE
-        index = TrainingOperandIndex(name, is_forward=False)
+    def _derivative(self, name: str, partial: str = "") -> int:
+        kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
+        label = f"{name}@grad"
         if partial:
-            kind, index = OperandKind.PARTIAL, TrainingOperandIndex(f"{name}@{partial}", is_forward=False)
-        return self._declare(index, self.graph.operands[name].type, kind, lifetime, name)
+            kind, label = Kind.PARTIAL, f"{name}@{partial}@grad"
+        return self.builder.value(label, self.graph.operands[name].type, kind, name)
 
-    def _optimizer_variable(self, weight: str, name: str, type_: TensorType) -> TrainingOperandIndex:
-        index = TrainingOperandIndex(f"{weight}@{name}")
-        return self._declare(index, type_, OperandKind.OPTIMIZER_VARIABLE, Lifetime.MAX, weight)
+    def _optimizer_variable(self, weight: str, name: str, type_: TensorType) -> int:
+        number = self.builder.value(f"{weight}@{name}", type_, Kind.OPTIMIZER_VARIABLE, weight)
+        self.builder.entries[number] = EntryKind.CARRIED
+        return number
 
-    def _saved(self, operation: Operation, request: ScratchRequest) -> Binding:
-        index = _saved_index(operation.id, request.name)
-        self._declare(index, request.type, OperandKind.SAVED, Lifetime.ITERATION, operation.id)
-        return Binding(request.name, index)
+    def _saved(self, operation: Operation, request: ScratchRequest) -> int:
+        label = f"{operation.id}@saved.{request.name}"
+        return self.builder.value(label, request.type, Kind.SAVED, operation.id)
 
-    def _scratch(
-        self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]
-    ) -> tuple[Binding, ...]:
-        life = Lifetime.FORWARD_FUNCTION if phase is Phase.FORWARD else Lifetime.BACKWARD_FUNCTION
-        bindings = []
-        for request in requests:
-            index = TrainingOperandIndex(f"{origin}@{phase.value}.{request.name}")
-            self._declare(index, request.type, OperandKind.SCRATCH, life, origin)
-            bindings.append(Binding(request.name, index))
-        return tuple(bindings)
+    def _scratch(self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]) -> list[Binding]:
+        return [
+            Binding(
+                request.name,
+                self.builder.value(
+                    f"{origin}@{phase.value}.{request.name}", request.type, Kind.SCRATCH, origin
+                ),
+                Access.SCRATCH,
+            )
+            for request in requests
+        ]
 
 
-def _saved_index(operation: str, name: str) -> TrainingOperandIndex:
-    return TrainingOperandIndex(f"{operation}@saved.{name}")
+def _own_node(
+    operation: str,
+    kernel: str,
+    inputs: tuple[TensorType, ...],
+    outputs: tuple[TensorType, ...],
+    attributes: Mapping[str, object],
+) -> Node:
+    """The node of a kernel that is no operator's: all that it computes stands in its attributes."""
+    names = tuple(f"x{i}" for i in range(len(inputs))), tuple(f"y{k}" for k in range(len(outputs)))
+    return Node(Operation(operation, kernel, *names), inputs, outputs, (), attributes)
+
+
+def _initial(operand: Operand) -> Initial:
+    """The operand's initializer; without one, weights of rank 2 or more are he_normal, seeded by name."""
+    given = operand.initializer
+    if given is None:
+        drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
+        return Initial("he_normal" if drawn else "zeros", seed=zlib.crc32(operand.id.encode()))
+    if given.data is not None:
+        return Initial("values", source=operand.id, sha256=hashlib.sha256(given.data).hexdigest())
+    return Initial(given.kind, given.value, given.scale, given.seed)
 
 
 def _read_positions(operation: Operation, kind: OperationType) -> list[int]:

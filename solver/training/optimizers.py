@@ -53,6 +53,7 @@ _ADAM = {
     "beta1": _Rule(0.9, below=1.0),
     "beta2": _Rule(0.999, below=1.0),
     "epsilon": _Rule(1e-8, open=True),
+    "epsilon_hat": _Rule(False),
 }
 
 _RULES: Mapping[str, Mapping[str, _Rule]] = MappingProxyType(
@@ -89,8 +90,15 @@ OPTIMIZER_NAMES: tuple[str, ...] = tuple(_RULES)
 def optimizer_rules(spec: OptimizerSpec) -> Mapping[str, float | bool]:
     """The hyper-parameters of `spec` with defaults filled in.
 
-    `weight_decay` is an L2 term of the gradient, for AdamW alone decoupled from it. Raises
-    GraphError for an unknown optimizer, AttributeRuleError for a hyper-parameter that is unknown or
+    `weight_decay` is an L2 term of the gradient, for AdamW alone decoupled from it. With m and v the
+    moments of Adam and AdamW at step t, `epsilon` is added behind the bias correction of v, as in the
+    paper's Algorithm 1 and PyTorch; with `epsilon_hat` before it, as the paper proposes for speed, and
+    TensorFlow, Keras and onert have it (their default is 1e-7):
+
+        w -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+        w -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)         epsilon_hat
+
+    Raises GraphError for an unknown optimizer, AttributeRuleError for a hyper-parameter that is unknown or
     out of range; paths start at ``optimizer``.
     """
     rules = _RULES.get(spec.type)

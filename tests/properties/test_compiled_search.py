@@ -12,8 +12,8 @@ from itertools import combinations_with_replacement, islice
 import pytest
 
 from solver.layout import Buffer, Lifespan, Problem, SolveOptions, find_violations, max_load, solve
-from solver.layout.instance import Instance
-from solver.layout.ladder import Ladder
+from solver.layout.exact.capacity_search import Ladder
+from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem
 from tests.support.oracle import GADGETS, climbed, sample, tiling
 

@@ -31,7 +31,7 @@ from solver.documents import (
 from solver.errors import ArenaplanError, DocumentError, InternalError
 from solver.graph import DType, Graph, Initializer, Role
 from solver.graph.ops import OPERATOR_NAMES, lookup
-from solver.layout.problem import Buffer, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Lifespan, Problem
 from solver.pipeline import plan
 from solver.plan import StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document

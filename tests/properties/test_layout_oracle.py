@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from solver.layout import Buffer, Problem, SolveOptions, Status, find_violations, max_load, solve
-from solver.layout.instance import Instance
+from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
 

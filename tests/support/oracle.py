@@ -32,9 +32,9 @@ from solver.layout import (
     max_load,
     solve,
 )
-from solver.layout.decider import Watch
-from solver.layout.instance import Instance
-from solver.layout.ladder import Ladder
+from solver.layout.exact.capacity_search import Ladder
+from solver.layout.exact.feasibility import Watch
+from solver.layout.model.instance import Instance
 from tests.support.buffers import varied
 
 __all__ = ["GADGETS", "RULE_SETS", "Verdict", "climbed", "judge", "optimum", "sample", "stacked", "tiling"]

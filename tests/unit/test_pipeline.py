@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from solver.documents import dump_plan, load_graph
 from solver.errors import CapacityError, OptionsError
 from solver.executor import validate
-from solver.layout import Status
+from solver.layout import Outcome, Status
 from solver.pipeline import TARGETS, plan
 from solver.plan import PlanOptions, verify
 from tests.support.graphs import chain, convolutional, residual
@@ -118,6 +118,22 @@ class TestCapacity:
         )
         with pytest.raises(CapacityError):
             plan(graph, PlanOptions(target="onert", capacity=made.arena_bytes - 1))
+
+
+@pytest.mark.parametrize(
+    ("in_time", "message", "path"),
+    [(True, "found no layout", "solver"), (False, "Time ran out", "deadline_seconds")],
+)
+@pytest.mark.parametrize("capacity", [None, 10**9])
+def test_a_solver_without_an_answer_is_no_question_of_capacity(
+    monkeypatch: pytest.MonkeyPatch, capacity: int | None, in_time: bool, message: str, path: str
+) -> None:
+    nothing = Outcome(Status.UNKNOWN, None, 10, 2, None, "skyline", 0.0, in_time)
+    monkeypatch.setattr("solver.pipeline.solve", lambda *_args, **_more: nothing)
+    with pytest.raises(OptionsError, match=message) as caught:
+        plan(chain(), PlanOptions(solver="skyline", capacity=capacity))
+    assert caught.value.path == (path,)
+    assert caught.value.remedy
 
 
 def test_a_deadline_that_has_passed_still_gives_a_valid_plan() -> None:

@@ -1,4 +1,4 @@
-"""What happens to gradients, by blocks: their joint norm, and the weight updates, in place.
+"""What happens to gradients: their sum, their joint norm by blocks, and the weight updates, in place.
 
 An update reads its gradient, scaled into scratch where a factor is due, and clears it only where gradients
 accumulate over several iterations.
@@ -16,10 +16,15 @@ from solver.executor.kernels._blocks import Step, bound, flat_blocks, run_all, w
 from solver.graph.types import Array, Graph, OptimizerSpec, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, state_names
 
-__all__ = ["prepare", "prepare_clip", "prepare_update"]
+__all__ = ["prepare", "prepare_accumulate", "prepare_clip", "prepare_update"]
 
 #: Added to the norm before it divides, as PyTorch does.
 _NORM_EPSILON = 1e-6
+
+
+def prepare_accumulate(total: Array, partial: Array) -> Step:
+    """The step that adds `partial` to `total`."""
+    return bound(np.add, total, partial, out=total)
 
 
 def prepare_clip(rules: TrainingRules, arrays: Mapping[str, Array]) -> Step:
@@ -92,7 +97,8 @@ def prepare(
     """The step that updates `weight` and `state` with the gradient of one iteration, times `factor`.
 
     Arrays are C-contiguous, those of `state` (`state_names`) of the weight's shape; `scratch` is what
-    `solver.training.optimizers.scratch` asks for. `iteration` counts from 1. The formulas are PyTorch's.
+    `solver.training.optimizers.scratch` asks for. `iteration` counts from 1. The formulas are PyTorch's,
+    and those that `optimizer_rules` names beside them.
     """
     rules = {name: float(value) for name, value in optimizer_rules(spec).items()}
     make = _UPDATES[spec.type]
@@ -196,14 +202,22 @@ def _moments(block: _Block, gradient: Array, rules: _Rules) -> None:
 
 
 def _apply_moments(block: _Block, rules: _Rules, iteration: int) -> None:
-    """w -= rate / (1 - b1^t) first / (sqrt(second / (1 - b2^t)) + epsilon)."""
+    """w -= rate / (1 - b1^t) first / (sqrt(second / (1 - b2^t)) + epsilon).
+
+    With `epsilon_hat`, the correction of the second moment is taken out of the root and behind epsilon.
+    """
     first, second = block.state
     update, weight = block.update, block.weight
+    rate = rules["learning_rate"] / (1 - rules["beta1"] ** iteration)
+    correction = math.sqrt(1 - rules["beta2"] ** iteration)
     np.sqrt(second, out=update)
-    np.divide(update, math.sqrt(1 - rules["beta2"] ** iteration), out=update)
+    if rules["epsilon_hat"]:
+        rate *= correction
+    else:
+        np.divide(update, correction, out=update)
     np.add(update, rules["epsilon"], out=update)
     np.divide(first, update, out=update)
-    np.multiply(update, rules["learning_rate"] / (1 - rules["beta1"] ** iteration), out=update)
+    np.multiply(update, rate, out=update)
     np.subtract(weight, update, out=weight)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from solver.errors import AttributeRuleError
 from solver.graph.ops.base import Node, ScratchRequest, scratch
@@ -11,6 +12,7 @@ from solver.graph.types import DType, TensorType
 
 __all__ = [
     "BLOCK_ELEMENTS",
+    "IGNORED_IN_PRODUCTS",
     "attribute_or_input",
     "axis_in_range",
     "bad_attribute",
@@ -24,6 +26,12 @@ __all__ = [
 #: Elements that an element-wise kernel treats at a time when it needs an intermediate value: 128 KiB
 #: of float32, so that operands and scratch of one block stay in the second-level cache together.
 BLOCK_ELEMENTS = 32 * 1024
+
+
+#: What the derivatives of a product of inputs 0 and 1, to which input 2 is added, do not depend on.
+IGNORED_IN_PRODUCTS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"dx0": frozenset({"x0"}), "dx1": frozenset({"x1"}), "dx2": frozenset({"x0", "x1"})}
+)
 
 
 def block(name: str, elements: int, dtype: DType) -> ScratchRequest:

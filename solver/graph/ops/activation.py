@@ -192,6 +192,9 @@ class _PRelu(OperationType):
             requests += (block("partial", node.input(1).elements, node.input(1).dtype),)
         return BackwardNeeds(inputs=frozenset({0, 1} if 0 in wanted else {0}), scratch=requests)
 
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return frozenset({"x1"} if slot == "dx1" else ())
+
 
 def softmax_block(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     """(outer, classes, inner) of the block that softmax treats at a time.

@@ -55,6 +55,13 @@ class _Binary(OperationType):
             scratch=tuple(requests),
         )
 
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        """A derivative depends on those inputs that it would have read by itself."""
+        if forward:
+            return frozenset()
+        read = next((positions for i, positions in self.reads.items() if slot == f"dx{i}"), {0, 1})
+        return frozenset(f"x{i}" for i in {0, 1} - read)
+
 
 class _Add(_Binary):
     name = "Add"
@@ -107,6 +114,10 @@ class _Pow(_Binary):
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
         needs = super().backward(node, wanted)
         return replace(needs, outputs=frozenset({0} if 1 in wanted else ()))
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        found = super().ignores(node, forward, slot)
+        return found | {"y0"} if slot == "dx0" else found
 
 
 def _fuses(node: Node) -> bool:

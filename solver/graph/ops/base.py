@@ -1,13 +1,17 @@
 """What every operation family must say about its operators: one class an operator.
 
 A family file `graph/ops/<family>.py` holds subclasses of `OperationType`; the kernels of the same
-operators live in `executor/kernels/<family>.py`. The class answers four questions and does no
+operators live in `executor/kernels/<family>.py`. The class answers these questions and does no
 arithmetic on tensors:
 
 * which attributes exist, and which values they may take (`attributes`),
 * the types of the outputs (`infer`),
 * which scratch the kernels need, forward and backward, and what must survive from one to the other,
-* which of X, W (inputs) and Y (outputs) the backward kernels read (`backward`).
+* which of X, W (inputs) and Y (outputs) the backward kernels read (`backward`),
+* which results may lie in the memory of what is read (`in_place`), which of them are copies (`copies`), and
+  which of what is read has no influence on a result (`ignores`).
+
+What is said in the last point is trusted by proofs of plans, and put to the test for every operator.
 """
 
 from __future__ import annotations
@@ -220,6 +224,34 @@ class OperationType(Signature):
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
         """What may share memory, in the order of preference; of the promises one is used for a target."""
         return ()
+
+    def copies(self, node: Node, forward: bool) -> tuple[InPlace, ...]:
+        """Promises of `in_place` whose target is a copy of the source's bytes, for one direction of steps.
+
+        They are the views between operands of one element type and size in bytes: a derivative that is
+        summed because its operand was broadcast is smaller than dY. Cost: that of `in_place`.
+        """
+        x, y = ("x", "y") if forward else ("dx", "dy")
+        types = {f"{x}{i}": type_ for i, type_ in enumerate(node.inputs) if type_ is not None}
+        types |= {f"{y}{k}": type_ for k, type_ in enumerate(node.outputs)}
+        extents = {slot: (type_.dtype, type_.nbytes) for slot, type_ in types.items()}
+        return tuple(
+            promise
+            for promise in self.in_place(node)
+            if promise.view
+            and {promise.source, promise.target} <= extents.keys()
+            and extents[promise.source] == extents[promise.target]
+        )
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        """Read slots (x0, dy0, y0, saved names) that have no influence on what a step writes to `slot`.
+
+        `forward` is False for a backward step, whatever derivatives it computes. Empty by default: a
+        result depends on everything that its step reads. Proofs trust what is named here, so tests replace
+        it by other bytes, NaN among them, and compare results bit for bit. Slots that a step does not read
+        may be named. Cost: constant.
+        """
+        return frozenset()
 
     @abstractmethod
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:

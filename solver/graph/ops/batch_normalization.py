@@ -37,6 +37,13 @@ MEAN, INVERSE_DEVIATION = "mean", "inverse_deviation"
 _SCALE, _SHIFT, _RUNNING_MEAN, _RUNNING_VARIANCE = 1, 2, 3, 4
 
 
+#: What each derivative does not depend on; `_IGNORED_FROZEN` is that of X where statistics are given.
+_IGNORED_BACKWARD: Mapping[str, frozenset[str]] = {
+    "dx1": frozenset({"x1"}),
+    "dx2": frozenset({"x0", "x1", "x3", "x4", MEAN, INVERSE_DEVIATION}),
+}
+_IGNORED_FROZEN = frozenset({"x0", "x3"})
+
 #: Columns of a block that are worth several rows side by side: enough for a long inner loop.
 _LONG_ROW = 1024
 
@@ -127,6 +134,16 @@ class _BatchNormalization(OperationType):
         if wanted == {_SHIFT}:
             return BackwardNeeds(scratch=_sums(node))
         return self._of_batch(node, wanted) if _trains(node) else self._frozen(node, wanted)
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        """In training, the old running statistics go into the new ones alone, each into its own."""
+        if not forward:
+            frozen = slot == "dx0" and not _trains(node)
+            return _IGNORED_FROZEN if frozen else _IGNORED_BACKWARD.get(slot, frozenset())
+        if not _trains(node):
+            return frozenset()
+        running = frozenset({"x3", "x4"})
+        return running if slot == "y0" else frozenset({"x1", "x2"}) | (running - {slot})
 
     def _of_batch(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
         names = ("first", "second", "factor") if 0 in wanted else ()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from solver.graph.ops._shared import same_floating
+from solver.graph.ops._shared import IGNORED_IN_PRODUCTS, same_floating
 from solver.graph.ops._spatial import (
     WINDOW_ATTRIBUTES,
     Spatial,
@@ -284,6 +284,9 @@ class Conv(OperationType):
             outputs=frozenset({0} if conv.is_fused else ()),
             scratch=requests(conv.dtype, *loops),
         )
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return frozenset() if forward else IGNORED_IN_PRODUCTS.get(slot, frozenset())
 
 
 def _without(loop: Staging, *, bias: bool) -> Mapping[str, int]:

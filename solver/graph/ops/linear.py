@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import block, same_floating
+from solver.graph.ops._shared import IGNORED_IN_PRODUCTS, block, same_floating
 from solver.graph.ops.base import (
     Attribute,
     BackwardNeeds,
@@ -147,6 +147,9 @@ class _Gemm(OperationType):
             requests += (block("partial", node.input(2).elements, node.outputs[0].dtype),)
         return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
 
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return frozenset() if forward else IGNORED_IN_PRODUCTS.get(slot, frozenset())
+
 
 class _MatMul(OperationType):
     """Y = act(A B) with NumPy's rules for vectors and for batches that broadcast."""
@@ -171,6 +174,9 @@ class _MatMul(OperationType):
         if 1 in wanted and product.sums_right:
             requests += (scratch("partial_right", (product.inner, product.columns), dtype),)
         return BackwardNeeds(inputs=inputs, outputs=outputs, scratch=requests)
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return frozenset() if forward else IGNORED_IN_PRODUCTS.get(slot, frozenset())
 
 
 OPERATORS: tuple[OperationType, ...] = (_Gemm(), _MatMul())

@@ -35,6 +35,15 @@ __all__ = ["INVERSE_DEVIATION", "MEAN", "OPERATORS", "Normalisation", "Rows"]
 
 MEAN, INVERSE_DEVIATION = "mean", "inverse_deviation"
 
+#: Statistics depend on X alone; the derivative of the shift on dY alone.
+_IGNORED_FORWARD: Mapping[str, frozenset[str]] = dict.fromkeys(
+    (MEAN, INVERSE_DEVIATION), frozenset({"x1", "x2"})
+)
+_IGNORED_BACKWARD: Mapping[str, frozenset[str]] = {
+    "dx1": frozenset({"x1"}),
+    "dx2": frozenset({"x0", "x1", MEAN, INVERSE_DEVIATION}),
+}
+
 _EPSILON = Attribute("float", default=1e-5, minimum=0.0)
 #: ONNX's number of the type that statistics have; only the type of X, or float32 for it, is offered.
 _STASH = Attribute("int", default=1, choices=(1,))
@@ -118,6 +127,9 @@ class Normalisation(OperationType):
             saved=frozenset({MEAN, INVERSE_DEVIATION}),
             scratch=tuple(requests),
         )
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return (_IGNORED_FORWARD if forward else _IGNORED_BACKWARD).get(slot, frozenset())
 
     def _block(self, node: Node, name: str) -> ScratchRequest:
         rows = self.rows(node)

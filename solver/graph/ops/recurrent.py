@@ -109,6 +109,13 @@ class _Cell(OperationType):
             scratch=tuple(scratch(name, shape, node.input(0).dtype) for name, shape in shapes.items()),
         )
 
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        """X and W are read as factors of each other's derivatives, and for nothing else."""
+        if forward:
+            return frozenset()
+        x, w = "x0", f"x{cell(node).w}"
+        return {"dx0": frozenset({x}), f"d{w}": frozenset({w})}.get(slot, frozenset({x, w}))
+
     def _reads(self, node: Node, sizes: Cell, wanted: frozenset[int]) -> Iterator[int]:
         """The other factor of each product."""
         partners = {0: sizes.w, sizes.w: 0, 1: sizes.r, sizes.r: 1}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from solver.errors import GraphError
 from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
 from solver.graph.types import DType, TensorType
@@ -79,8 +80,9 @@ class _Gather(OperationType):
     """Rows of the data along `axis`, by index: an embedding, where the data is its table.
 
     Indices (input 1) are integers of any role, also computed ones; negative ones count from the end.
-    What lies outside is an error of the step that meets it. The derivative is dense: zeros, and each row
-    of dY added where it came from, in an order that the indices alone decide, so that it repeats bit for bit.
+    A constant that lies outside is refused, another one is an error of the step that meets it. The
+    derivative is dense: zeros, and each row of dY added where it came from, in an order that the indices
+    alone decide, so that it repeats bit for bit.
     """
 
     name = "Gather"
@@ -92,6 +94,16 @@ class _Gather(OperationType):
         axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
         if index.dtype not in (DType.INT32, DType.INT64):
             raise node.mismatch("expected int32 or int64 indices")
+        size = data.shape[axis]
+        for place, given in enumerate(node.constants[1] or ()):
+            if not -size <= given < size:
+                table, indices = node.operation.inputs
+                raise GraphError(
+                    f"Index {given} of operation {node.operation.id!r} (Gather), at place {place} of"
+                    f" {indices!r}, lies outside axis {axis} of {table!r}.",
+                    remedy=f"The axis has {size} positions: indices must lie in [{-size}, {size - 1}].",
+                    path=("inputs", 1),
+                )
         return (TensorType((*data.shape[:axis], *index.shape, *data.shape[axis + 1 :]), data.dtype),)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:

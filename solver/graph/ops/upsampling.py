@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import bad_attribute, same_floating
+from solver.graph.ops._shared import IGNORED_IN_PRODUCTS, bad_attribute, same_floating
 from solver.graph.ops._spatial import WINDOW_ATTRIBUTES, Axis, Spatial, image_of, requests
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
 from solver.graph.ops.convolution import Convolution
@@ -112,6 +112,9 @@ class _ConvTranspose(OperationType):
             inputs=frozenset(reads[position] for position in wanted if position in reads),
             scratch=requests(conv.dtype, *loops),
         )
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return frozenset() if forward else IGNORED_IN_PRODUCTS.get(slot, frozenset())
 
 
 OPERATORS: tuple[OperationType, ...] = (_ConvTranspose(),)

@@ -23,7 +23,7 @@ from solver.documents import (
 )
 from solver.errors import BatchError, DocumentError, OptionsError, ProblemError
 from solver.graph import Role, Trainable, TrainingRules
-from solver.layout.problem import Buffer, Gap, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Gap, Lifespan, Problem
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import batch_normalised, chain

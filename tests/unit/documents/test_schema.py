@@ -12,7 +12,7 @@ from solver.documents import SCHEMAS
 from solver.documents.fields import DTypeName
 from solver.documents.schema import generate, text, write
 from solver.graph import DType
-from solver.layout.problem import Proof, Status
+from solver.layout.model.problem import Proof, Status
 from solver.training.program import Lifetime, OperandKind
 
 FOLDER = Path(solver.documents.__file__).with_name("schemas")

@@ -142,6 +142,26 @@ def test_an_operand_that_is_called_like_one_of_the_cells(taken: str) -> None:
     assert caught.value.path == ("operations", 0)
 
 
+@pytest.mark.parametrize(
+    "outputs", [("", "rnn.h1"), ("", "rnn.x0"), ("rnn.h1", "last"), ("rnn.all.0", "last")]
+)
+def test_an_output_of_the_sequence_that_is_called_like_one_of_its_cells(outputs: tuple[str, str]) -> None:
+    s = sketch(*outputs)
+    if "last" not in outputs:
+        s.op("Relu", [outputs[1]], "last")
+    with pytest.raises(DuplicateNameError, match="unrolled over time takes the name 'rnn") as caught:
+        s.graph()
+    assert caught.value.path == ("operations", 0)
+    assert "Rename" in caught.value.remedy
+
+
+def test_the_last_state_may_be_called_what_it_would_be_called_anyway() -> None:
+    s = sketch("", "rnn.h3")
+    s.op("Relu", ["rnn.h3"], "last")
+    defined = [name for operation in s.graph().operations for name in operation.outputs]
+    assert len(defined) == len({*defined})
+
+
 def test_an_operation_that_is_called_like_a_cell() -> None:
     s = sketch("", "last")
     s.op("Relu", ["last"], "other", "rnn.2")

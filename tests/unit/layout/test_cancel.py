@@ -20,11 +20,11 @@ from solver.layout import (
     find_violations,
     solve,
 )
-from solver.layout.cp_sat import refine
-from solver.layout.greedy import greedy_portfolio
-from solver.layout.instance import Instance
-from solver.layout.reduce import peel
-from solver.layout.skyline import lowest_plateau
+from solver.layout.exact.cp_sat import refine
+from solver.layout.greedy.placement import greedy_portfolio
+from solver.layout.greedy.skyline import lowest_plateau
+from solver.layout.model.instance import Instance
+from solver.layout.model.reduce import peel
 from tests.support.buffers import random_problem
 from tests.support.training_shaped import training_shaped
 
@@ -105,7 +105,7 @@ def test_a_deadline_with_an_event_has_nothing_left_once_it_is_set() -> None:
 
 
 def test_cp_sat_is_left_alone_when_it_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    from solver.layout import cp_sat
+    from solver.layout.exact import cp_sat
 
     release = threading.Event()
     monkeypatch.setattr(cp_sat._Model, "solve", lambda *_: release.wait())
@@ -129,7 +129,7 @@ def test_cp_sat_stops_at_once_and_keeps_what_it_found() -> None:
 
 
 def test_an_error_of_cp_sat_is_raised_in_the_callers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    from solver.layout import cp_sat
+    from solver.layout.exact import cp_sat
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("in the other thread")
@@ -142,7 +142,7 @@ def test_an_error_of_cp_sat_is_raised_in_the_callers_thread(monkeypatch: pytest.
 
 
 def test_a_building_model_hears_of_it() -> None:
-    from solver.layout.cp_sat import _Model
+    from solver.layout.exact.cp_sat import _Model
 
     p = hard(20)
     start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout

@@ -19,11 +19,11 @@ from solver.layout import (
     solve,
 )
 from solver.layout import portfolio as module
-from solver.layout.coarse import Grain, search_coarsely
-from solver.layout.decider import Watch
-from solver.layout.instance import Instance
-from solver.layout.load import LowerBound
-from solver.layout.outcome import settle
+from solver.layout.bounds.max_load import LowerBound
+from solver.layout.bounds.settle import settle
+from solver.layout.exact.coarse import Grain, search_coarsely
+from solver.layout.exact.feasibility import Watch
+from solver.layout.model.instance import Instance
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
 from tests.support.training_shaped import training_shaped
 

@@ -20,8 +20,8 @@ from solver.layout import (
     max_load,
     solve,
 )
-from solver.layout.branch_and_bound import BranchAndBound
-from solver.layout.options import DEFAULT_WORK
+from solver.layout.exact.branch_and_bound import BranchAndBound
+from solver.layout.model.options import DEFAULT_WORK
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import sample
 from tests.support.training_shaped import training_shaped

@@ -26,8 +26,10 @@ from solver.layout import (
     find_violations,
     solve,
 )
+from solver.layout.baselines import ANSWERED
 from solver.placement import place
 from tests.support.buffers import layout, problem, random_problem, tight_problem
+from tests.support.training_shaped import training_shaped
 
 PAIR = problem((4, 0, 3), (6, 2, 9))
 
@@ -197,12 +199,34 @@ def test_cancelled_before_it_began() -> None:
     assert find_violations(found, made.layout) == ()
 
 
-def test_a_solver_that_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = Outcome(Status.UNKNOWN, None, 10, 2, None, "greedy", 0.0)
+@pytest.mark.parametrize(
+    ("in_time", "message", "path"),
+    [(True, "found no layout", "solver"), (False, "Time ran out", "deadline_seconds")],
+)
+@pytest.mark.parametrize("capacity", [None, 0, 10**9])
+def test_a_solver_without_an_answer_is_no_question_of_capacity(
+    monkeypatch: pytest.MonkeyPatch, capacity: int | None, in_time: bool, message: str, path: str
+) -> None:
+    nothing = Outcome(Status.UNKNOWN, None, 10, 2, None, "skyline", 0.0, in_time)
     monkeypatch.setattr("solver.placement.solve", lambda *_args, **_more: nothing)
-    with pytest.raises(OptionsError, match="found no layout") as caught:
-        place(PAIR, LayoutOptions("greedy"))
-    assert caught.value.path == ("solver",)
+    with pytest.raises(OptionsError, match=message) as caught:
+        place(PAIR, LayoutOptions("skyline", capacity))
+    assert caught.value.path == (path,)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_has_a_layout_of_a_small_problem_however_short_the_time(solver: str) -> None:
+    found = training_shaped(3, buffers=120)
+    made = place(found, LayoutOptions(solver, deadline_seconds=0.0))
+    assert find_violations(found, made.layout) == ()
+
+
+@pytest.mark.parametrize("solver", ["skyline", "nntrainer-v1", "executorch-greedy"])
+def test_a_planner_that_needs_more_time_than_there_is_says_so(solver: str) -> None:
+    found = training_shaped(3, buffers=2 * ANSWERED)
+    with pytest.raises(OptionsError, match=f"Time ran out before the solver '{solver}'"):
+        place(found, LayoutOptions(solver, capacity=10**12, deadline_seconds=0.0))
 
 
 def test_bad_problem() -> None:

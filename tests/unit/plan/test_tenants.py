@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout.problem import Lifespan
+from solver.layout.model.problem import Lifespan
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions, Tenant, Violation, verify
 from solver.training.program import Lifetime

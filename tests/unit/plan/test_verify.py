@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.layout.problem import Lifespan, Proof, Status
+from solver.layout.model.problem import Lifespan, Proof, Status
 from solver.pipeline import plan
 from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlanOptions, verify
 from solver.plan import verify as public_verify
@@ -171,4 +171,4 @@ def test_verify_imports_no_solver() -> None:
     assert module is not None
     tree = ast.parse(inspect.getsource(module))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {m for m in modules if m and m.startswith("solver.layout")} == {"solver.layout.problem"}
+    assert {m for m in modules if m and m.startswith("solver.layout")} == {"solver.layout.model.problem"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout.problem import Lifespan
+from solver.layout.model.problem import Lifespan
 from solver.pipeline import plan, plan_program
 from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
 from tests.support.graphs import convolutional, residual

@@ -13,7 +13,7 @@ from solver.pipeline import plan
 from solver.plan import PlanOptions, verify
 from solver.targets import TargetBuffer
 from solver.targets.nntrainer import nntrainer_orders, nntrainer_target
-from solver.targets.nntrainer_layers import InPlace, Layer, LayerKind, layers_of
+from solver.targets.nntrainer.layers import InPlace, Layer, LayerKind, layers_of
 from solver.training import CLIP, Lifetime, OperandKind
 from tests.support.graphs import Sketch, chain
 from tests.support.sequence_graphs import classifier as classifier_of_sequences

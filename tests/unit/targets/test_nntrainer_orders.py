@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.targets.nntrainer_orders import ExecutionOrder, TensorLifespan, execution_orders
+from solver.targets.nntrainer.orders import ExecutionOrder, TensorLifespan, execution_orders
 
 
 def test_functions_are_single_bits_and_an_iteration_is_all_of_them() -> None:

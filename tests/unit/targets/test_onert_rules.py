@@ -10,7 +10,7 @@ from solver.errors import OptionsError
 from solver.graph import DType, Graph, TensorType, TrainingRules
 from solver.graph.nodes import graph_nodes
 from solver.targets.onert import onert_target
-from solver.targets.onert_rules import DEPTHWISE_THREADS, backward_reads, extra_tensors, runtime_type
+from solver.targets.onert.rules import DEPTHWISE_THREADS, backward_reads, extra_tensors, runtime_type
 from tests.support.graphs import Sketch, convolutional, residual
 
 

@@ -30,11 +30,25 @@ def test_the_optimizers_are_these() -> None:
         ("SGD", {"learning_rate": 0.01, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}),
         (
             "Adam",
-            {"learning_rate": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0},
+            {
+                "learning_rate": 0.001,
+                "beta1": 0.9,
+                "beta2": 0.999,
+                "epsilon": 1e-8,
+                "epsilon_hat": False,
+                "weight_decay": 0.0,
+            },
         ),
         (
             "AdamW",
-            {"learning_rate": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},
+            {
+                "learning_rate": 0.001,
+                "beta1": 0.9,
+                "beta2": 0.999,
+                "epsilon": 1e-8,
+                "epsilon_hat": False,
+                "weight_decay": 0.01,
+            },
         ),
         (
             "RMSProp",

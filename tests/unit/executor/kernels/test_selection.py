@@ -7,7 +7,7 @@ import pytest
 
 from solver.errors import GraphError
 from solver.graph.types import Array
-from tests.support.one_operation import OneOperation, allocated
+from tests.support.one_operation import OneOperation, allocated, placed
 from tests.support.onnx_reference import onnx_reference
 
 
@@ -140,7 +140,9 @@ def test_rows_that_no_index_names_get_zeros() -> None:
 
 @pytest.mark.parametrize("wrong", [5, -6, 2**40])
 def test_an_index_outside_is_named(wrong: int) -> None:
-    operation = OneOperation("Gather", [normal(5, 2), np.array([0, wrong, 1])])
+    """Where it is computed: a constant one is refused before anything runs."""
+    operation = OneOperation("Gather", [normal(5, 2), np.array([0, 4, 1])])
+    operation.values[1] = placed(np.array([0, wrong, 1]))
     with pytest.raises(GraphError, match=rf"'op' is {wrong}\. Indices must lie in \[-5, 4\]"):
         operation.forward()
 

@@ -79,3 +79,29 @@ def test_normalisations(type_: str) -> None:
 def test_what_reads_an_element_more_than_once_or_moves_it_promises_nothing(type_: str) -> None:
     assert type_ in OPERATOR_NAMES
     assert "in_place" not in type(lookup(type_)).__dict__
+
+
+def copies(type_: str, *inputs: Input, forward: bool = False, **attributes: Any) -> set[str]:
+    found = lookup(type_).copies(node_of(type_, inputs, **attributes), forward)
+    assert all(p.view for p in found)
+    return {f"{p.source}={p.target}" for p in found}
+
+
+def test_views_are_copies_of_the_direction_that_is_asked_for() -> None:
+    assert copies("Reshape", MATRIX, [2, 6], forward=True) == {"x0=y0"}
+    assert copies("Reshape", MATRIX, [2, 6]) == {"dy0=dx0"}
+    assert copies("Relu", MATRIX, forward=True) == set()
+
+
+def test_what_is_broadcast_is_not_copied() -> None:
+    """Its derivative is a sum. An axis of size 1 more or less is no broadcast."""
+    assert copies("Add", MATRIX, MATRIX) == {"dy0=dx0", "dy0=dx1"}
+    assert copies("Add", MATRIX, (4,)) == {"dy0=dx0"}
+    assert copies("Add", (3, 1), (1, 4)) == set()
+    assert copies("Add", (1, *MATRIX), MATRIX) == {"dy0=dx0", "dy0=dx1"}
+    assert copies("Sub", MATRIX, MATRIX) == {"dy0=dx0"}
+
+
+def test_a_fused_activation_makes_no_copies() -> None:
+    for type_ in ("Add", "Sub"):
+        assert copies(type_, MATRIX, MATRIX, activation="Relu") == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.errors import AttributeRuleError, ShapeMismatchError
+from solver.errors import AttributeRuleError, GraphError, ShapeMismatchError
 from solver.graph.ops import lookup
 from solver.graph.ops._shared import BLOCK_ELEMENTS
 from solver.graph.ops.selection import Rows, gathered_rows
@@ -94,6 +94,18 @@ def test_gather_refuses() -> None:
         node_of("Gather", [(10, 4), integers(3)], axis=2)
     with pytest.raises(AttributeRuleError, match=r"'axis'.*rank 0"):
         node_of("Gather", [(), integers(3)])
+
+
+@pytest.mark.parametrize(("index", "place"), [([0, 4], 1), ([-5, 0], 0), ([3, -4, 2**62], 2)])
+def test_gather_refuses_constant_indices_that_lie_outside(index: list[int], place: int) -> None:
+    """ONNX lets the n positions of an axis be counted from either end: from -n to n - 1."""
+    with pytest.raises(
+        GraphError, match=rf"^Index {index[place]} .*'dense1'.*place {place} of 'x1'"
+    ) as caught:
+        node_of("Gather", [(10, 4), index], axis=1)
+    assert "[-4, 3]" in caught.value.remedy
+    assert caught.value.path == ("inputs", 1)
+    assert output_of("Gather", [(10, 4), [-4, 3, 0]], axis=1) == (10, 3)
 
 
 def test_gather_reads_the_indices_alone() -> None:

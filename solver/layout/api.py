@@ -1,0 +1,113 @@
+"""The one way in: preconditions, a solver, postconditions. No solver can hand out a wrong layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from solver.errors import InternalError, OptionsError, ProblemError
+from solver.layout.baselines import BASELINES
+from solver.layout.bounds.max_load import max_load
+from solver.layout.check.rules import Violation, check_problem, find_violations
+from solver.layout.exact.branch_and_bound import BranchAndBound
+from solver.layout.exact.cp_sat import CpSat
+from solver.layout.greedy.local_search import LocalSearch
+from solver.layout.greedy.placement import Greedy
+from solver.layout.holes import solve_with_gaps
+from solver.layout.model.options import Configurable, SolveOptions
+from solver.layout.model.pieces import has_gaps
+from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
+from solver.layout.portfolio import Portfolio
+
+__all__ = ["SOLVERS", "solve"]
+
+_OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
+
+#: Solvers by name, ours and then the planners of other systems. Each keeps no state between calls.
+SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
+    {solver.name: solver for solver in (*_OURS, *BASELINES)}
+)
+
+
+def solve(
+    problem: Problem,
+    *,
+    solver: str = "portfolio",
+    deadline: Deadline | None = None,
+    incumbent: Layout | None = None,
+    options: SolveOptions | None = None,
+) -> Outcome:
+    """Place every buffer; see `Outcome` for what the answer claims.
+
+    With a capacity: INFEASIBLE when a proof says that nothing fits, UNKNOWN when the best layout
+    found does not fit and no proof rules out a better one. Both keep that best layout (None if
+    the max-load bound alone settled it), whose peak is the smallest arena known to work.
+
+    Raises `ProblemError` for a bad problem or an incumbent that is no layout of it, `OptionsError`
+    for an unknown solver, `InternalError` when a solver breaks its word.
+    """
+    if solver not in SOLVERS:
+        raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
+    check_problem(problem)
+    if incumbent is not None and (wrong := _broken(problem, incumbent)):
+        raise ProblemError(f"The incumbent is no layout of this problem: {wrong[0].rule}, {wrong[0].detail}.")
+    impossible = _trivial(problem)
+    if impossible is not None:
+        return impossible
+    until = (deadline or Deadline()).or_when(options.cancel if options else None)
+    chosen = _chosen(solver, options)
+    if has_gaps(problem):
+        outcome = solve_with_gaps(problem, chosen, options or SolveOptions(), until, incumbent)
+    else:
+        outcome = chosen.solve(problem, until, incumbent)
+    return _within_capacity(problem, _checked(problem, outcome))
+
+
+def _chosen(solver: str, options: SolveOptions | None) -> LayoutSolver:
+    """The solver with the options, which those without a search have no use for."""
+    chosen = SOLVERS[solver]
+    if options is not None and isinstance(chosen, Configurable):
+        return chosen.configured(options)
+    return chosen
+
+
+def _trivial(problem: Problem) -> Outcome | None:
+    """The answer where nothing needs placing, or where the bound alone rules everything out."""
+    bound = max_load(problem)
+    if not problem.buffers:
+        return Outcome(Status.OPTIMAL, Layout((), 0), 0, None, Proof.MAX_LOAD, "none", 0.0)
+    if problem.capacity is not None and bound.bytes > problem.capacity:
+        return Outcome(
+            Status.INFEASIBLE, None, bound.bytes, bound.witness_step, Proof.MAX_LOAD, "max-load", 0.0
+        )
+    return None
+
+
+def _broken(problem: Problem, layout: Layout) -> tuple[Violation, ...]:
+    """Violations apart from the capacity, which is judged by the status."""
+    return find_violations(replace(problem, capacity=None), layout, limit=3)
+
+
+def _checked(problem: Problem, outcome: Outcome) -> Outcome:
+    if outcome.layout is None:
+        return outcome
+    wrong = _broken(problem, outcome.layout)
+    if wrong:
+        named = "; ".join(f"{v.rule} {', '.join(v.buffers)}: {v.detail}" for v in wrong)
+        raise InternalError(f"Solver {outcome.solver!r} made a wrong layout ({named}).")
+    if outcome.layout.peak < outcome.lower_bound:
+        raise InternalError(
+            f"Solver {outcome.solver!r} claims the lower bound {outcome.lower_bound}, "
+            f"yet its layout ends at {outcome.layout.peak}."
+        )
+    return outcome
+
+
+def _within_capacity(problem: Problem, outcome: Outcome) -> Outcome:
+    if problem.capacity is None or (outcome.layout and outcome.layout.peak <= problem.capacity):
+        return outcome
+    if outcome.lower_bound > problem.capacity:
+        return replace(outcome, status=Status.INFEASIBLE, proof=Proof.SOLVER)
+    return replace(outcome, status=Status.UNKNOWN, proof=None)

@@ -1,0 +1,90 @@
+"""The max-load lower bound: no arena is smaller than what is live at one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from solver.layout.model.columns import Columns
+from solver.layout.model.pieces import in_pieces
+from solver.layout.model.problem import Buffer, Problem
+
+__all__ = ["LowerBound", "live_at", "max_load", "pinned_top"]
+
+
+#: Buffers from which columns are worth making.
+COLUMNS_FROM: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """`bytes` that every layout needs, and the earliest step that needs them."""
+
+    bytes: int
+    witness_step: int | None
+
+
+def live_at(problem: Problem, step: int) -> tuple[Buffer, ...]:
+    """The buffers whose lifespan covers `step`, in the order of the problem; with gaps, what is held then."""
+    return tuple(b for b in in_pieces(problem).buffers if b.lifespan.start <= step < b.lifespan.end)
+
+
+def pinned_top(problem: Problem) -> int:
+    """The highest byte (exclusive) that a pin claims; 0 without pins. A lower bound by itself."""
+    return max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+
+
+def max_load(problem: Problem) -> LowerBound:
+    """Largest load over all steps in exact integers, O(n log n); ``(0, None)`` without buffers.
+
+    Offsets are multiples of the smallest alignment, the granule. Whoever lies above a live buffer
+    thus starts at or beyond that buffer's size rounded up to the granule; only the topmost one
+    need not be padded, and in the best case it is the one with the most padding. So the load of a
+    step is the sum of the rounded sizes less the largest padding among the live buffers. It grows
+    with every birth (rounded size less any growth of that padding is positive), hence it is enough
+    to look right after each birth, and the first to attain the maximum is at the earliest step.
+
+    With gaps it is the load of the pieces, without any padding.
+    """
+    problem = in_pieces(problem)
+    if len(problem.buffers) >= COLUMNS_FROM:
+        columns = Columns.of(problem)
+        if columns is not None and not (columns.size % columns.alignment.min()).any():
+            return _unpadded(columns)
+    return _exact(problem)
+
+
+def _unpadded(columns: Columns) -> LowerBound:
+    """The same where no size needs padding, as a few sorts of columns."""
+    by_start, by_end = np.argsort(columns.start, kind="stable"), np.argsort(columns.end, kind="stable")
+    now = columns.start[by_start]
+    born = np.cumsum(columns.size[by_start])
+    dead = np.concatenate(([0], np.cumsum(columns.size[by_end])))
+    load = born - dead[columns.end[by_end].searchsorted(now, side="right")]
+    at = int(load.argmax())
+    return LowerBound(int(load[at]), int(now[at]))
+
+
+def _exact(problem: Problem) -> LowerBound:
+    """In Python integers of any size."""
+    granule = min((buffer.alignment for buffer in problem.buffers), default=1)
+    dying: list[tuple[int, int]] = []
+    padding: list[tuple[int, int]] = [(0, -1)]
+    load, best, witness = 0, 0, None
+    for buffer in sorted(problem.buffers, key=lambda b: b.lifespan.start):
+        now, end = buffer.lifespan.start, buffer.lifespan.end
+        while dying and dying[0][0] <= now:
+            load -= heappop(dying)[1]
+        while padding[0][0] < 0 and padding[0][1] <= now:
+            heappop(padding)
+        pad = -buffer.size % granule
+        load += buffer.size + pad
+        heappush(dying, (end, buffer.size + pad))
+        if pad:
+            heappush(padding, (-pad, end))
+        if load + padding[0][0] > best:
+            best, witness = load + padding[0][0], now
+    return LowerBound(best, witness)

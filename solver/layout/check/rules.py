@@ -1,0 +1,274 @@
+"""Is this a problem, and is this a layout of it? Shares no code with the solvers.
+
+Comparing neighbours in the order of offsets is not enough to find every overlap: a long buffer may
+cover several others. The sweep below asks every live interval, through a segment tree over the
+offsets, and reports each conflicting pair once::
+
+    offsets   |0      |10     |30     |70        elementary intervals between distinct offsets
+    tree      [      0..3     ]                  an interval hangs on O(log n) nodes that tile it,
+              [ 0..1 ][  2..3 ]                  a point is covered by the intervals that hang on
+              [0][1]   [2][3]                    the path from its leaf to the root
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from solver.errors import ProblemError
+from solver.layout.model.columns import UNPINNED, Columns
+from solver.layout.model.pieces import Piece, pieces
+from solver.layout.model.problem import MAX_BYTES, Buffer, Gap, Layout, Lifespan, Problem
+
+__all__ = ["Violation", "check_problem", "find_violations"]
+
+
+#: Buffers from which the common answer, that nothing is wrong, is sought in columns first.
+COLUMNS_FROM: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`rule` is one of count, offset, pin, alignment, overlap, peak, capacity; `buffers` are ids."""
+
+    rule: str
+    buffers: tuple[str, ...]
+    detail: str
+
+
+def check_problem(problem: Problem) -> None:
+    """Raise `ProblemError` naming the first buffer that no layout solver can take. O(n log n).
+
+    A buffer larger than the capacity is no error: the answer to such a problem is infeasible.
+    """
+    if problem.capacity is not None and (not _is_int(problem.capacity) or problem.capacity < 0):
+        raise ProblemError(
+            f"The capacity {problem.capacity!r} is not a whole number of bytes.",
+            remedy="Give zero or more bytes, or leave it out.",
+            path=("capacity",),
+        )
+    if not _plainly_right(problem):
+        _check_each(problem)
+
+
+def _plainly_right(problem: Problem) -> bool:
+    """Whether a glance at the columns of a large problem already shows that it is one."""
+    if len(problem.buffers) < COLUMNS_FROM or len({b.id for b in problem.buffers}) < len(problem.buffers):
+        return False
+    columns = Columns.of(problem)
+    return columns is not None and columns.well_formed() and bool((columns.pin == UNPINNED).all())
+
+
+def _check_each(problem: Problem) -> None:
+    seen: set[str] = set()
+    for index, buffer in enumerate(problem.buffers):
+        if buffer.id in seen:
+            raise _bad(index, buffer, "has the id of another buffer", "Give every buffer its own id.", "id")
+        seen.add(buffer.id)
+        _check_buffer(index, buffer)
+    _check_sum(problem)
+    _check_pins(problem)
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int
+
+
+def _bad(index: int, buffer: Buffer, what: str, remedy: str, field: str) -> ProblemError:
+    return ProblemError(f"Buffer {buffer.id!r} {what}.", remedy=remedy, path=("buffers", index, field))
+
+
+def _check_buffer(index: int, buffer: Buffer) -> None:
+    size, span, alignment = buffer.size, buffer.lifespan, buffer.alignment
+    if not _is_int(size) or not 1 <= size <= MAX_BYTES:
+        raise _bad(index, buffer, f"has size {size!r}", "A size is 1 to 2**63 - 1 bytes.", "size")
+    if not _is_int(span.start) or not _is_int(span.end) or span.start < 0:
+        what = f"has lifespan [{span.start!r}, {span.end!r})"
+        raise _bad(index, buffer, what, "Steps are whole numbers from 0.", "lifespan")
+    if span.end <= span.start:
+        what = f"has the empty lifespan [{span.start}, {span.end})"
+        raise _bad(index, buffer, what, "A lifespan ends after its start.", "lifespan")
+    if not _is_int(alignment) or alignment < 1 or alignment & (alignment - 1):
+        what = f"has alignment {alignment!r}"
+        raise _bad(index, buffer, what, "An alignment is a power of two.", "alignment")
+    if buffer.offset is not None:
+        _check_pin(index, buffer, buffer.offset)
+    before = span.start
+    for gap in buffer.gaps:
+        _check_gap(index, buffer, gap, before)
+        before = gap.lifespan.end
+
+
+def _check_gap(index: int, buffer: Buffer, gap: Gap, before: int) -> None:
+    """Inside the lifespan, from step `before` on, and its bytes inside the buffer."""
+    span, numbers = gap.lifespan, (gap.lifespan.start, gap.lifespan.end, gap.low, gap.high)
+    if not all(map(_is_int, numbers)) or not before <= span.start < span.end <= buffer.lifespan.end:
+        what = f"has the gap [{span.start!r}, {span.end!r})"
+        remedy = "Gaps are not empty, lie inside the lifespan, apart and in order of time."
+        raise _bad(index, buffer, what, remedy, "gaps")
+    if not 0 <= gap.low <= gap.high <= buffer.size:
+        what = f"has a gap that holds bytes [{gap.low}, {gap.high}) of {buffer.size}"
+        raise _bad(index, buffer, what, "They lie inside the buffer; none where the two are equal.", "gaps")
+
+
+def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
+    if not _is_int(offset) or offset < 0:
+        raise _bad(index, buffer, f"is pinned at {offset!r}", "An offset is 0 or more bytes.", "offset")
+    if offset % buffer.alignment:
+        what = f"is pinned at {offset}, not a multiple of its alignment {buffer.alignment}"
+        raise _bad(index, buffer, what, "Pin it at an aligned offset.", "offset")
+
+
+def _check_sum(problem: Problem) -> None:
+    """With this, every offset that any solver may try fits 63 bits."""
+    total = max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+    for index, buffer in enumerate(problem.buffers):
+        total += buffer.size + buffer.alignment - 1
+        if total > MAX_BYTES:
+            what = "brings the sum of sizes, padding and pins beyond 2**63 - 1 bytes"
+            raise _bad(index, buffer, what, "No runtime addresses that much; check the sizes.", "size")
+
+
+def _check_pins(problem: Problem) -> None:
+    buffers = problem.buffers
+    if not any(buffer.offset is not None for buffer in buffers):
+        return
+    pinned = [piece for piece in pieces(problem) if buffers[piece.owner].offset is not None]
+    for a, b in _overlaps(pinned, [buffer.offset or 0 for buffer in buffers]):
+        index, other = max(a.owner, b.owner), min(a.owner, b.owner)
+        what = f"is pinned where buffer {buffers[other].id!r} is pinned at the same time"
+        raise _bad(index, buffers[index], what, "Pin one of the two elsewhere.", "offset")
+
+
+def find_violations(problem: Problem, layout: Layout, *, limit: int | None = None) -> tuple[Violation, ...]:
+    """Every rule that the layout breaks (the first `limit` of them); empty when it is right.
+
+    O((n + output) log n). The problem must have passed `check_problem`.
+    """
+    if len(layout.offsets) != len(problem.buffers):
+        detail = f"{len(layout.offsets)} offsets for {len(problem.buffers)} buffers"
+        return (Violation("count", (), detail),)
+    if _plainly_sound(problem, layout):
+        return ()
+    return tuple(islice(_violations(problem, layout), limit))
+
+
+def _plainly_sound(problem: Problem, layout: Layout) -> bool:
+    """Whether columns and a compiled sweep show that a layout of a large problem breaks no rule.
+
+    False decides nothing: then each rule is checked by itself, in Python integers.
+    """
+    if len(problem.buffers) < COLUMNS_FROM or set(map(type, layout.offsets)) != {int}:
+        return False
+    columns, highest = Columns.of(problem), max(layout.offsets)
+    if columns is None or min(layout.offsets) < 0 or highest > MAX_BYTES - int(columns.size.max()):
+        return False
+    bottom = np.array(layout.offsets, dtype=np.int64)
+    top = bottom + columns.size
+    moved = (columns.pin != UNPINNED) & (columns.pin != bottom)
+    peak = int(top.max())
+    if bool((bottom % columns.alignment).any() or moved.any()) or peak != layout.peak:
+        return False
+    if problem.capacity is not None and peak > problem.capacity:
+        return False
+    try:
+        from solver.layout.check.sweep import disjoint
+
+        return disjoint(columns.start, columns.end, bottom, top)
+    except (ImportError, OSError, RuntimeError):  # nothing compiles here, whatever the reason
+        return False
+
+
+def _violations(problem: Problem, layout: Layout) -> Iterator[Violation]:
+    for buffer, offset in zip(problem.buffers, layout.offsets, strict=True):
+        yield from _misplaced(buffer, offset)
+    for a, b in _overlaps(pieces(problem), layout.offsets):
+        yield _overlap(problem, layout, a, b)
+    tops = [o + b.size for b, o in zip(problem.buffers, layout.offsets, strict=True)]
+    if layout.peak != max(tops, default=0):
+        yield Violation("peak", (), f"peak {layout.peak} stated, {max(tops, default=0)} needed")
+    for buffer, top in zip(problem.buffers, tops, strict=True):
+        if problem.capacity is not None and top > problem.capacity:
+            yield Violation("capacity", (buffer.id,), f"ends at {top}, the capacity is {problem.capacity}")
+
+
+def _misplaced(buffer: Buffer, offset: int) -> Iterator[Violation]:
+    if not _is_int(offset) or offset < 0:
+        yield Violation("offset", (buffer.id,), f"offset {offset!r} is not a whole number of bytes")
+    elif offset % buffer.alignment:
+        yield Violation("alignment", (buffer.id,), f"offset {offset}, alignment {buffer.alignment}")
+    if buffer.offset is not None and offset != buffer.offset:
+        yield Violation("pin", (buffer.id,), f"offset {offset}, pinned at {buffer.offset}")
+
+
+def _overlap(problem: Problem, layout: Layout, a: Piece, b: Piece) -> Violation:
+    at_a, at_b = layout.offsets[a.owner], layout.offsets[b.owner]
+    bytes_ = f"bytes [{max(at_a + a.low, at_b + b.low)}, {min(at_a + a.high, at_b + b.high)})"
+    both = Lifespan(max(a.lifespan.start, b.lifespan.start), min(a.lifespan.end, b.lifespan.end))
+    ids = (problem.buffers[a.owner].id, problem.buffers[b.owner].id)
+    return Violation("overlap", ids, f"both hold {bytes_} during steps [{both.start}, {both.end})")
+
+
+def _overlaps(held: Sequence[Piece], offsets: Sequence[int]) -> Iterator[tuple[Piece, Piece]]:
+    """Pieces (earlier born first) sharing bytes at some step, each pair once. `offsets`: of their owners."""
+    events = [(p.lifespan.start, 1, i) for i, p in enumerate(held)]
+    events += [(p.lifespan.end, 0, i) for i, p in enumerate(held)]
+    live = _LiveIntervals([offsets[p.owner] + p.low for p in held], [offsets[p.owner] + p.high for p in held])
+    for _, is_start, i in sorted(events):
+        if is_start:
+            for j in live.sharing(i):
+                yield held[j], held[i]
+            live.add(i)
+        else:
+            live.remove(i)
+
+
+class _LiveIntervals:
+    """A changing set of the intervals ``[bottoms[i], tops[i])``, asked which share a byte with one."""
+
+    def __init__(self, bottoms: Sequence[int], tops: Sequence[int]) -> None:
+        self._bottoms, self._tops = bottoms, tops
+        self._points = sorted(set(bottoms))
+        self._covering: list[set[int]] = [set() for _ in range(2 * len(self._points))]
+        self._by_bottom: list[tuple[int, int]] = []
+
+    def sharing(self, i: int) -> list[int]:
+        """Those that cover the bottom of `i`, and those whose bottom lies inside `i`."""
+        found: list[int] = []
+        node = len(self._points) + bisect_left(self._points, self._bottoms[i])
+        while node:
+            found.extend(self._covering[node])
+            node >>= 1
+        first = bisect_right(self._by_bottom, (self._bottoms[i], len(self._tops)))
+        last = bisect_left(self._by_bottom, (self._tops[i], -1))
+        found.extend(j for _, j in self._by_bottom[first:last])
+        return sorted(found)
+
+    def add(self, i: int) -> None:
+        for node in self._nodes(i):
+            self._covering[node].add(i)
+        insort(self._by_bottom, (self._bottoms[i], i))
+
+    def remove(self, i: int) -> None:
+        for node in self._nodes(i):
+            self._covering[node].remove(i)
+        del self._by_bottom[bisect_left(self._by_bottom, (self._bottoms[i], i))]
+
+    def _nodes(self, i: int) -> Iterator[int]:
+        """The nodes that tile the interval, bottom up."""
+        low = len(self._points) + bisect_left(self._points, self._bottoms[i])
+        high = len(self._points) + bisect_left(self._points, self._tops[i])
+        while low < high:
+            if low & 1:
+                yield low
+                low += 1
+            if high & 1:
+                high -= 1
+                yield high
+            low >>= 1
+            high >>= 1

@@ -1,0 +1,216 @@
+"""First fit and best fit over the index of free space, compiled; growth near n log n.
+
+The strips that cover a lifespan hang on one path of the tree. A cursor on each node of the path gives
+them from the lowest to the highest; those that touch make a gap.
+"""
+
+from __future__ import annotations
+
+from solver.layout.compiled.index_strips import (
+    ALIGNMENT,
+    AT,
+    BEGIN,
+    BOTTOM,
+    CENTRE,
+    EARLIEST,
+    END,
+    ENTRIES,
+    EXACT,
+    FREE,
+    HEIGHT,
+    HOME,
+    LATEST,
+    LEFT,
+    LENGTH,
+    NODE,
+    OFFSET,
+    POSITION,
+    RIGHT,
+    SIZE,
+    SKY,
+    SLOT,
+    START,
+    STOP,
+    TOP,
+    UNTIL,
+    USED,
+    WHY,
+    Shelf,
+    insert,
+    more_chunks,
+    more_entries,
+    trim,
+)
+from solver.layout.compiled.jit import compiled, inlined
+from solver.layout.model.instance import Integers
+
+__all__ = [
+    "BEST", "DONE", "FIRST", "LIMIT", "PINNED", "SHORT_OF_CHUNKS", "SHORT_OF_ENTRIES", "SHORT_OF_STRIPS",
+    "STOPPED", "place_some",
+]  # fmt: skip
+
+# How to choose among gaps, and why a walk ended.
+FIRST, BEST, PINNED = range(3)
+DONE, LIMIT, STOPPED, SHORT_OF_STRIPS, SHORT_OF_CHUNKS, SHORT_OF_ENTRIES = range(6)
+
+
+@inlined
+def _advance(shelf: Shelf, cursors: Integers, k: int, start: int, end: int) -> None:
+    """Move the k-th cursor to its next strip that covers [start, end); its height is SKY if there is none."""
+    node, position, slot = cursors[k, NODE], cursors[k, POSITION], cursors[k, SLOT]
+    at, used = shelf.nodes[node, AT], shelf.nodes[node, USED]
+    chunks, strips = shelf.chunks, shelf.strips
+    while position < used:
+        chunk = shelf.entries[at + position]
+        if chunks[chunk, EARLIEST] <= start and chunks[chunk, LATEST] >= end:
+            length = chunks[chunk, LENGTH]
+            while slot < length:
+                if strips[chunk, slot, BEGIN] <= start and strips[chunk, slot, END] >= end:
+                    cursors[k, POSITION], cursors[k, SLOT] = position, slot
+                    cursors[k, HEIGHT] = strips[chunk, slot, BOTTOM]
+                    return
+                slot += 1
+        position, slot = position + 1, 0
+    cursors[k, HEIGHT] = SKY
+
+
+@compiled
+def _open(shelf: Shelf, cursors: Integers, start: int, end: int) -> int:
+    """Put a cursor on every node of the path that has strips over [start, end); how many."""
+    nodes, count, node = shelf.nodes, 0, 0
+    while True:
+        if nodes[node, USED] > 0:
+            cursors[count, NODE], cursors[count, POSITION], cursors[count, SLOT] = node, 0, 0
+            _advance(shelf, cursors, count, start, end)
+            if cursors[count, HEIGHT] < SKY:
+                count += 1
+        centre = nodes[node, CENTRE]
+        if centre < 0 or start <= centre < end:
+            return count
+        node = nodes[node, LEFT] if end <= centre else nodes[node, RIGHT]
+
+
+@compiled
+def _next(shelf: Shelf, cursors: Integers, count: int, strip: Integers, start: int, end: int) -> bool:
+    """Copy the lowest strip under a cursor to `strip`; false when there is none."""
+    low = -1
+    for k in range(count):
+        if low < 0 or cursors[k, HEIGHT] < cursors[low, HEIGHT]:
+            low = k
+    if low < 0 or cursors[low, HEIGHT] == SKY:
+        return False
+    node, slot = cursors[low, NODE], cursors[low, SLOT]
+    chunk = shelf.entries[shelf.nodes[node, AT] + cursors[low, POSITION]]
+    for field in range(4):
+        strip[field] = shelf.strips[chunk, slot, field]
+    strip[HOME] = node
+    cursors[low, SLOT] = slot + 1
+    _advance(shelf, cursors, low, start, end)
+    return True
+
+
+@inlined
+def _aligned(bottom: int, alignment: int) -> int:
+    return (bottom + (alignment - 1)) & -alignment
+
+
+@compiled
+def _lowest(shelf: Shelf, gap: Integers, buffer: Integers, floor: int) -> tuple[int, int]:
+    """The strips of the lowest gap with an aligned place at or above `floor`: how many, and that place.
+
+    The number is negative when `gap` is too short for them.
+    """
+    start, end, size, alignment = buffer[START], buffer[UNTIL], buffer[SIZE], buffer[ALIGNMENT]
+    cursors = shelf.cursors
+    count, strips = _open(shelf, cursors, start, end), 0
+    while strips < len(gap):
+        _next(shelf, cursors, count, gap[strips], start, end)
+        if strips > 0 and gap[strips, BOTTOM] != gap[strips - 1, TOP]:
+            for field in range(5):
+                gap[0, field] = gap[strips, field]
+            strips = 0
+        strips += 1
+        offset = _aligned(max(gap[0, BOTTOM], floor), alignment)
+        if gap[strips - 1, TOP] - offset >= size:
+            return strips, offset
+    return -1, 0
+
+
+@compiled
+def _tightest(shelf: Shelf, strip: Integers, buffer: Integers) -> int:
+    """The place that leaves the least room in its gap, the lowest of these."""
+    start, end, size, alignment = buffer[START], buffer[UNTIL], buffer[SIZE], buffer[ALIGNMENT]
+    count = _open(shelf, shelf.cursors, start, end)
+    best, least, bottom, top, more = -1, SKY, -1, -1, True
+    while more:
+        more = _next(shelf, shelf.cursors, count, strip, start, end)
+        if not more or strip[BOTTOM] != top:
+            offset = _aligned(bottom, alignment)
+            if bottom >= 0 and size <= top - offset and (best < 0 or top - offset < least):
+                best, least = offset, top - offset
+            bottom = strip[BOTTOM]
+        top = strip[TOP]
+    return best
+
+
+@compiled
+def _fill(shelf: Shelf, gap: Integers, strips: int, start: int, end: int, low: int, high: int) -> None:
+    """Take [start, end) x [low, high) out of the gap's strips and put back what sticks out."""
+    left, left_bottom, left_top = -1, 0, 0
+    right, right_bottom, right_top = -1, 0, 0
+    for k in range(strips):
+        begin, stop, bottom, top = gap[k, BEGIN], gap[k, END], gap[k, BOTTOM], gap[k, TOP]
+        if top <= low or bottom >= high:
+            continue
+        trim(shelf, gap[k], low, high)
+        bottom, top = max(bottom, low), min(top, high)
+        if begin != left:
+            if 0 <= left < start:
+                insert(shelf, left, start, left_bottom, left_top)
+            left, left_bottom = begin, bottom
+        left_top = top
+        if stop != right:
+            if right > end:
+                insert(shelf, end, right, right_bottom, right_top)
+            right, right_bottom = stop, bottom
+        right_top = top
+    if 0 <= left < start:
+        insert(shelf, left, start, left_bottom, left_top)
+    if right > end:
+        insert(shelf, end, right, right_bottom, right_top)
+
+
+@compiled
+def place_some(
+    shelf: Shelf, gap: Integers, buffers: Integers, order: Integers, first: int, limit: int, fit: int
+) -> int:
+    """Place from position `first` of the order on; the position it got to.
+
+    `fit` is FIRST, BEST or PINNED (each at its offset). Why it ended is left in ``counts[WHY]``: DONE, LIMIT
+    (the next one would end beyond `limit`), STOPPED (by ``counts[STOP]``), or what to give more of.
+    """
+    counts = shelf.counts
+    for position in range(first, len(order)):
+        buffer = buffers[order[position]]
+        floor = buffer[OFFSET] if fit == PINNED else 0
+        if fit == BEST:
+            floor = _tightest(shelf, gap[0], buffer)
+        strips, offset = _lowest(shelf, gap, buffer, floor)
+        chunks = more_chunks(shelf, 4 * strips + 4)
+        counts[WHY] = DONE
+        if strips < 0:
+            counts[WHY] = SHORT_OF_STRIPS
+        elif counts[FREE] < chunks:
+            counts[WHY] = SHORT_OF_CHUNKS
+        elif len(shelf.entries) - counts[ENTRIES] < more_entries(shelf, chunks):
+            counts[WHY] = SHORT_OF_ENTRIES
+        elif offset + buffer[EXACT] > limit:
+            counts[WHY] = LIMIT
+        elif counts[STOP] != 0:
+            counts[WHY] = STOPPED
+        if counts[WHY] != DONE:
+            return position
+        buffer[OFFSET] = offset
+        _fill(shelf, gap, strips, buffer[START], buffer[UNTIL], offset, offset + buffer[SIZE])
+    counts[WHY] = DONE
+    return len(order)

@@ -1,0 +1,110 @@
+"""The one place that imports numba: typed decorators for functions that are compiled once.
+
+Compiled code is kept in ``__pycache__`` beside the sources, as bytecode is, or under ``NUMBA_CACHE_DIR``
+where that is set. A cache that cannot be written is still read, as in an image that is filled when it
+is built (`python -m solver.layout.compile`). What is kept holds for one state of all compiled sources:
+numba by itself looks at the file of a function, not at what it calls.
+
+Import this module only where compiled code is about to run: it costs a seventh of a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import (
+    FunctionCache,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+)
+
+__all__ = ["compiled", "inlined"]
+
+_IMPORTED = re.compile(rb"^from solver\.layout\.([\w.]+) import", re.MULTILINE)
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+@cache
+def _stamp() -> str:
+    """Changes whenever any compiled source does, or one that it takes constants from."""
+    here, root = Path(__file__), Path(__file__).parents[1]
+    sources = {
+        ".".join(path.relative_to(root).with_suffix("").parts): path.read_bytes()
+        for path in sorted(root.rglob("*.py"))
+    }
+    imports = {name: {found.decode() for found in _IMPORTED.findall(text)} for name, text in sources.items()}
+    jit = f"{here.parent.name}.{here.stem}"
+    users = {name for name, found in imports.items() if jit in found}
+    used = users.union({jit}, *(imports[name] for name in users))
+    return hashlib.sha256(b"\0".join(sources[name] for name in sorted(used))).hexdigest()
+
+
+class _Stamped:
+    """Recompiles where `_stamp` has changed."""
+
+    def get_source_stamp(self) -> Any:
+        return _stamp()
+
+
+class _Readable:
+    """Takes a directory that cannot be written, if something is there."""
+
+    def ensure_cache_path(self) -> None:
+        try:
+            super().ensure_cache_path()  # type: ignore[misc] # numba's locator comes after this class
+        except OSError:
+            if not any(Path(cast(Any, self).get_cache_path()).glob("*.nbi")):
+                raise
+
+
+class Given(_Stamped, _Readable, UserProvidedCacheLocator):
+    """NUMBA_CACHE_DIR."""
+
+
+class Beside(_Stamped, _Readable, InTreeCacheLocator):
+    """``__pycache__`` beside the sources."""
+
+
+class Home(_Stamped, _Readable, UserWideCacheLocator):
+    """The user's cache directory, where the sources cannot be written."""
+
+
+class _Kept(FunctionCache):
+    """Loads what is kept without making the compiler ready, which would take four times as long."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """None where nothing is kept; then the compiler is needed, and made ready."""
+        with self._guard_against_spurious_io_errors():
+            found = cast(Any, self)._load_overload(sig, target_context)
+        return cast(Any, super()).load_overload(sig, target_context) if found is None else found
+
+
+def _decorated(function: Function, **options: bool) -> Function:
+    """No lock of the interpreter, and no reference counts: what runs here allocates nothing."""
+    config, njit = cast(Any, numba.config), cast(Any, numba.njit)
+    before = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES = ",".join(f"{__name__}.{kind.__name__}" for kind in (Given, Beside, Home))
+    try:
+        dispatcher = njit(nogil=True, _nrt=False, **options)(function)
+        dispatcher._cache = cast(Any, _Kept)(function)
+        return cast(Function, dispatcher)
+    finally:
+        config.CACHE_LOCATOR_CLASSES = before
+
+
+def compiled(function: Function) -> Function:
+    """Compiled when first called, cached on disk, running beside other threads."""
+    return _decorated(function)
+
+
+def inlined(function: Function) -> Function:
+    """A part of compiled functions: put in place, because handing over thirty arrays costs more."""
+    return _decorated(function, forceinline=True)

@@ -1,0 +1,118 @@
+"""Where a placement cuts a part of the compiled search into pieces, and the agenda of what is left.
+
+    sections | part 0 ------- | part 1 -- |   | part 2 ... |      joined by unplaced buffers
+    agenda   HEAD -> 1 -> 0 -> 2                                  linked: fewest buffers first
+
+Buffers are in the order of their starts, so a part is a range of sections and of buffers at once.
+"""
+
+from __future__ import annotations
+
+from solver.layout.compiled.jit import inlined
+from solver.layout.compiled.skyline_state import (
+    COUNT,
+    DECOMPOSE,
+    FIRST,
+    HASH1,
+    HASH2,
+    HEAD,
+    LAST,
+    NEXT,
+    NONE,
+    ONE,
+    PARENT,
+    PART_COUNT,
+    PRIME,
+    REST,
+    RULES,
+    TWO,
+    WORK,
+    Board,
+)
+from solver.layout.compiled.skyline_table import plus, state, times
+
+__all__ = ["divide", "same_part", "split"]
+
+
+@inlined
+def divide(b: Board, frame: int, i: int, padding: int) -> None:
+    """The parts left after buffer i has been placed, so far above the floor.
+
+    It can only have broken what it alone joined.
+    """
+    f, c = b.frames, b.counters
+    count, whole = f[frame, COUNT] - 1, True
+    if c[RULES] & DECOMPOSE:
+        for t in range(b.start[i] + 1, b.end[i]):
+            whole = whole and b.crossing[t] > 0
+    if whole and count > 0:
+        c[HASH1] = plus(f[frame, ONE], b.change1[i])
+        c[HASH2] = plus(f[frame, TWO], b.change2[i])
+        if padding > 0:
+            c[HASH1] = plus(c[HASH1], PRIME - times(padding, b.breadth1[i]))
+            c[HASH2] = plus(c[HASH2], PRIME - times(padding, b.breadth2[i]))
+        same_part(b, frame, count)
+    else:
+        split(b, f[frame, FIRST], f[frame, LAST], frame + 1, f[frame, REST])
+
+
+@inlined
+def same_part(b: Board, frame: int, count: int) -> None:
+    """The part of a choice once more, with so many buffers left in it, and the hashes of the moment."""
+    f, p, part = b.frames, b.parts, b.counters[PART_COUNT]
+    p[part, FIRST] = f[frame, FIRST]
+    p[part, LAST] = f[frame, LAST]
+    p[part, COUNT] = count
+    p[part, ONE] = b.counters[HASH1]
+    p[part, TWO] = b.counters[HASH2]
+    p[part, PARENT] = frame + 1
+    p[part, NEXT] = f[frame, REST]
+    b.counters[PART_COUNT] = part + 1
+    b.counters[HEAD] = part
+
+
+@inlined
+def split(b: Board, first: int, last: int, parent: int, rest: int) -> None:
+    """One part for each stretch of sections that unplaced buffers join; smallest in front of `rest`."""
+    p, c = b.parts, b.counters
+    c[WORK] += last - first + b.born[last] - b.born[first]
+    base = c[PART_COUNT]
+    count = outline_parts(b, first, last, base)
+    c[PART_COUNT] = base + count
+    c[HEAD] = rest
+    for q in range(base, base + count):
+        p[q, PARENT] = parent
+        # What lay to the left of it does not concern it any more.
+        b.fresh[p[q, FIRST]] = 0
+        p[q, COUNT], p[q, ONE], p[q, TWO] = state(b, p[q, FIRST], p[q, LAST])
+        link(b, q, rest)
+
+
+@inlined
+def outline_parts(b: Board, first: int, last: int, base: int) -> int:
+    """Numbers the stretches from `base` on; how many there are."""
+    p, count, joined = b.parts, 0, False
+    for t in range(first, last):
+        if b.live[t] == 0:
+            joined = False
+            continue
+        if not joined or b.crossing[t] == 0:
+            p[base + count, FIRST] = t
+            count += 1
+        joined = True
+        p[base + count - 1, LAST] = t + 1
+    return count
+
+
+@inlined
+def link(b: Board, q: int, rest: int) -> None:
+    """Into the agenda before `rest`, in the order of the number of buffers: fewest fail soonest."""
+    p = b.parts
+    before, after = NONE, b.counters[HEAD]
+    while after != rest and p[after, COUNT] < p[q, COUNT]:
+        before, after = after, p[after, NEXT]
+    p[q, NEXT] = after
+    if before == NONE:
+        b.counters[HEAD] = q
+    else:
+        p[before, NEXT] = q

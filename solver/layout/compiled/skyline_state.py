@@ -1,0 +1,202 @@
+"""Memory of the compiled skyline search: plain arrays, allocated once, of stated size.
+
+Everything is in whole units (the common divisor of all sizes). What is changed on the way down is
+written to a trail and taken back on the way up, so a node costs a few numbers, not a copy:
+
+    frames   one per choice on the current path           (FRAME_FIELDS numbers)
+    parts    one per stretch of sections still to solve   (PART_FIELDS numbers)
+    trail    one per placement or gap on the path         (TRAIL_FIELDS numbers)
+
+What a look at a plateau has found is kept under its first section while it is `fresh`: until the floor there
+or beside it moves, or a failure makes one of its sections heavier. A node looks at what has changed only.
+
+A path places each buffer at most once, so these grow with the depth, which is n plus the number of
+gaps. When they are full the search answers "out of memory" and the caller may give it more.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.layout.model.instance import FREE, Instance, Integers
+
+__all__ = ["Board", "allocate"]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+#: Higher than any floor.
+SKY: Final = 1 << 61
+#: What hashes are residues of.
+PRIME: Final = (1 << 61) - 1
+#: Explanations tell so many stretches of sections apart, as bits of one number.
+STRETCHES: Final = 62
+#: Gaps are forced many at a time, section by section.
+TRAIL_PER_FRAME: Final = 8
+#: No part, no buffer.
+NONE: Final = -1
+#: Less than any preference.
+UNTRIED: Final = -SKY
+
+# Fields of a part: sections [FIRST, LAST), COUNT unplaced buffers, its hashes, frames left if it fails, next.
+FIRST, LAST, COUNT, ONE, TWO, PARENT, NEXT = range(7)
+PART_FIELDS: Final = 7
+# Fields of a frame; the first six are those of its part. LEFT and RIGHT are the plateau branched on,
+# TRIED the preference last placed there, ONLY the one buffer to try, GAP where the gap ends; NONE: no more.
+# BLAME explains why the alternatives tried so far have failed.
+LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST, BLAME = range(6, 17)
+FRAME_FIELDS: Final = 17
+
+# An entry of the trail: a section, its floor before the gap and the plateau that forced it (NONE, SKY where
+# it was chosen); or NONE - i and the padding under buffer i.
+TRAIL_FIELDS: Final = 4
+
+# A refuted state: two hashes, and what explains it.
+TABLE_FIELDS: Final = 3
+
+# Slots of `counters`. WORK is buffers and sections looked at; LIMIT and WORK_LIMIT end a run, a search.
+# RUNS have been made; with PAUSE set the search comes back after each round of them. HASH1 and HASH2 are
+# of the part being looked at. GUIDED: the last row of priorities is a layout's, and every other run's.
+# CAUSE explains the last failure; DEAD_LEFT and DEAD_SECTION say where a look has met it.
+(
+    NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
+    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, GUIDED,
+    CAUSE, DEAD_LEFT, DEAD_SECTION, COUNTERS,
+) = range(23)  # fmt: skip
+# Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
+STOP, BEST_WORK, BEST_SEED = range(3)
+
+# What the search answers.
+NO, YES, UNKNOWN, FULL = range(4)
+
+# Rules, as bits of counters[RULES].
+ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS, JUMPS, PROMOTION = (
+    1 << k for k in range(10)
+)
+
+
+class Board(NamedTuple):
+    """Arrays over buffers, over sections, over depth; see the comments for what they hold."""
+
+    # buffers, by start
+    start: Integers
+    end: Integers
+    size: Integers
+    stride: Integers  # offsets are multiples of this power of two
+    pin: Integers  # the offset that is given, or NONE
+    limit: Integers  # the buffer must end at or below this
+    rank: Integers  # priority, lowest first; equal for buffers that can take each other's place
+    key1: Integers  # hashes are below PRIME
+    key2: Integers
+    breadth1: Integers  # the numbers of its sections, added up
+    breadth2: Integers
+    change1: Integers  # of the hash of a part, when the buffer is placed
+    change2: Integers
+    kind: Integers  # equal for buffers that can take each other's place
+    heat: Floats  # of a kind: how often it came too late
+    placed: Integers
+    offset: Integers
+    pins: Integers  # the buffers that are pinned
+    # sections (one more than there are, so that "one past the last" is addressable)
+    born: Integers  # the first buffer that starts here or later
+    floor: Integers
+    roof: Integers  # the lowest unplaced pin over it
+    slack: Integers  # room that gaps may still take: capacity - floor - what is unplaced there
+    bit: Integers  # of its stretch
+    zone1: Integers
+    zone2: Integers
+    crossing: Integers  # unplaced buffers alive both before and after the boundary on the left
+    live: Integers  # unplaced buffers
+    weight: Floats  # grows with every failure here
+    cover: Integers  # buffers inside the plateau that cover this section
+    fill: Integers  # and their total size
+    before: Integers  # smallest buffer inside the plateau that ends at or before this section
+    after: Integers  # smallest that starts after it
+    # plateaus, under their first section
+    fresh: Integers  # whether all of these hold
+    stop: Integers  # one past the plateau
+    key: Floats  # how urgent its most urgent section is; infinite where there is nothing to decide
+    pick: Integers  # that section
+    gap: Integers  # where a gap there would end, or NONE
+    only: Integers  # the one buffer to try there, or NONE
+    # depth
+    parts: Integers
+    frames: Integers
+    trail: Integers
+    # refuted states: two independent hashes each, and why
+    table: Integers
+    counters: Integers
+    signals: Integers
+
+
+def allocate(
+    instance: Instance, unit: int, limit: Integers, table_bits: int, depth: int, signals: Integers, seed: int
+) -> Board:
+    """Arrays for a search among buffers in the order of their starts.
+
+    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes.
+    """
+    n, width = len(instance), instance.sections + 1
+    rng = np.random.default_rng([seed, 0x5EED])
+
+    def hashes(count: int) -> Integers:
+        return rng.integers(0, PRIME, count)
+
+    kind = kinds(instance)
+    count = int(kind.max(initial=-1)) + 1
+    return Board(
+        start=np.ascontiguousarray(instance.start),
+        end=np.ascontiguousarray(instance.end),
+        size=instance.size // unit,
+        stride=strides(instance, unit),
+        pin=np.where(instance.offset == FREE, NONE, instance.offset // unit),
+        pins=np.flatnonzero(instance.offset != FREE),
+        limit=limit,
+        rank=np.arange(n),
+        key1=hashes(count)[kind],
+        key2=hashes(count)[kind],
+        kind=kind,
+        heat=np.zeros(n),
+        **{name: np.zeros(n, dtype=np.int64) for name in _BUFFER_ARRAYS},
+        born=np.searchsorted(instance.start, np.arange(width)),
+        **{name: np.zeros(width, dtype=np.int64) for name in _SECTION_ARRAYS},
+        bit=1 << np.arange(width) // -(-width // STRETCHES),
+        zone1=hashes(width),
+        zone2=hashes(width),
+        weight=np.ones(width),
+        key=np.zeros(width),
+        parts=np.zeros((depth + width, PART_FIELDS), dtype=np.int64),
+        frames=np.zeros((depth, FRAME_FIELDS), dtype=np.int64),
+        trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS), dtype=np.int64),
+        table=np.zeros((1 << table_bits, TABLE_FIELDS), dtype=np.int64),
+        counters=np.zeros(COUNTERS, dtype=np.int64),
+        signals=signals,
+    )
+
+
+_BUFFER_ARRAYS: Final = ("breadth1", "breadth2", "change1", "change2", "placed", "offset")
+_SECTION_ARRAYS: Final = (
+    "floor", "roof", "slack", "crossing", "live", "cover", "fill", "before", "after",
+    "fresh", "stop", "pick", "gap", "only",
+)  # fmt: skip
+
+
+def strides(instance: Instance, unit: int) -> Integers:
+    """Alignments in units, at least 1: what divides the unit is kept by itself."""
+    return np.maximum(1, instance.alignment // unit)
+
+
+def kinds(instance: Instance) -> Integers:
+    """Equal numbers, from 0, for buffers that can take each other's place.
+
+    Proof that one of a kind need be tried: exchange two of equal lifespan, size and alignment, neither of
+    them pinned, in any layout, and it is a layout of the same peak; so at a node, a second one of a kind
+    leads where the first one led. Inverse: none is needed, every buffer gets an offset of its own.
+    """
+    stride = strides(instance, instance.unit)
+    rows = np.stack(
+        (instance.start, instance.end, instance.size, instance.exact, stride, instance.offset), axis=1
+    )
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -1,0 +1,209 @@
+"""The capacity ladder: from "does it fit under C?" to the smallest C, with a proof where there is one.
+
+    bytes   incumbent  ----------------  a YES at C brings it down to the new peak
+                        |  asked: strides below it, half the gap at first; twice as far after a YES,
+                        v  half as far while a question stays open, until one step is too far
+            proved     ----------------  a NO at C lifts it to the next multiple of the unit
+            max-load   ----------------  asked first
+
+A round spends the same work on every question, and the next one has more for each. Far questions come first
+because they are hardly less often answered than near ones, and an answer saves all that lie between. On the
+way down the incumbent shows who may lie low (solution-guided search, Beck, 2007).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from solver.layout.exact.feasibility import Answer, Decider, Watch
+from solver.layout.greedy.large import LARGE
+from solver.layout.greedy.placement import first_fit, place
+from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
+from solver.layout.model.options import DEFAULT_WORK
+from solver.layout.model.problem import MAX_BYTES, Layout
+from solver.layout.model.reduce import components, peel
+
+__all__ = ["NEGLIGIBLE", "Climbed", "Ladder", "Listener", "negligible"]
+
+#: Work of each question in the first round, and its growth: a few milliseconds, then more.
+FIRST_WORK: Final = 2_000_000
+FIRST_WORK_PER_SQUARE: Final = 10
+WORK_GROWTH: Final = 2
+
+#: Sets of buffers whose searches are kept for the next question, which bounds memory.
+KEPT: Final = 64
+
+#: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy gaps are small there, and
+#: what the first descents do not close, longer search has not closed either.
+DESCENTS_WHEN_LARGE: Final = 1
+
+#: A gap of one part in so many of the bound is not worth more work than this: padding makes the bound a few
+#: bytes too low, and seconds go by until a search has found the last of them, or none.
+NEGLIGIBLE: Final = 1_000_000
+NEGLIGIBLE_WORK: Final = 100_000_000
+
+#: Stands for no limit.
+ENDLESS: Final = 2**62
+
+
+def negligible(peak: int, bound: int) -> bool:
+    """Whether so small a gap is hardly worth more work."""
+    return (peak - bound) * NEGLIGIBLE <= bound
+
+
+class Listener(Protocol):
+    """Hears of each better layout or bound."""
+
+    def __call__(self, layout: Layout, proved: int, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Climbed:
+    """The best layout, and the bytes that the search has proved necessary (0: nothing proved)."""
+
+    layout: Layout
+    proved: int
+
+
+class Ladder:
+    """One problem, from its incumbent and bound to the optimum.
+
+    `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough. Above the
+    `capacity` no gap is negligible.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        layout: Layout,
+        bound: int,
+        watch: Watch,
+        listener: Listener,
+        capacity: int = MAX_BYTES,
+    ) -> None:
+        self._instance, self._watch, self._listener = instance, watch, listener
+        self._options, self._capacity = watch.options, capacity
+        # Offsets of some best layout are multiples of the unit, so its peak is a multiple of this.
+        self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
+        self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
+        self._left = ENDLESS if self._options.work is None else self._affordable(self._options.work)
+        self._peels = self._options.rules.peel and not (instance.misaligning or instance.pinned)
+        self._deciders: dict[bytes, Decider] = {}
+
+    def knock(self, goal: int = 0) -> Climbed:
+        """One short question at the goal or the bound, which often answers all."""
+        capacity = max(self._low, goal // self._step * self._step)
+        if not self._finished(goal):
+            self._question(capacity, self._first_work)
+        return Climbed(self._layout, self._proved)
+
+    def offer(self, layout: Layout) -> None:
+        """A layout from elsewhere to start from, if it is better."""
+        self._layout = min(self._layout, layout, key=lambda candidate: candidate.peak)
+
+    def _affordable(self, work: int) -> int:
+        """What is spent of a budget of `work`: a descent looks at up to all buffers for each buffer."""
+        many = len(self._instance)
+        return work if many < LARGE else min(work, DESCENTS_WHEN_LARGE * many**2)
+
+    @property
+    def _first_work(self) -> int:
+        """A descent looks at all that is left for each buffer."""
+        return max(FIRST_WORK, FIRST_WORK_PER_SQUARE * len(self._instance) ** 2)
+
+    def climb(self, goal: int = 0) -> Climbed:
+        """Rounds of questions until the gap is closed or small enough, or the work is spent."""
+        work = self._first_work
+        self._weigh()
+        while not self._finished(goal):
+            self._round(work, goal)
+            work *= WORK_GROWTH
+        return Climbed(self._layout, self._proved)
+
+    def _weigh(self) -> None:
+        """What is left to win decides what is left to spend, where the caller has not said what to spend."""
+        peak, usual = self._layout.peak, self._options.work == DEFAULT_WORK
+        if usual and peak <= self._capacity and negligible(peak, self._low):
+            self._left = min(self._left, NEGLIGIBLE_WORK)
+
+    def _finished(self, goal: int) -> bool:
+        enough = max(goal, self._low + int(self._low * self._options.target_gap))
+        hopeless = 0 < goal < self._low
+        return self._layout.peak <= enough or hopeless or self._left <= 0 or self._watch()
+
+    def _round(self, work: int, goal: int) -> None:
+        """Asks at the goal or the bound, then strides down from the incumbent; see the picture above."""
+        low = max(self._low, goal // self._step * self._step)
+        # The bound is where the optimum most often is.
+        self._question(low, work)
+        stride = self._gap(low) // 2
+        while not self._finished(goal):
+            stride = max(1, min(stride, self._gap(low) // 2))
+            ask = (self._layout.peak - 1) // self._step * self._step - (stride - 1) * self._step
+            if self._question(ask, work, guided=True) is Answer.YES:
+                stride *= 2
+            elif stride == 1:
+                break
+            else:
+                stride //= 2
+
+    def _gap(self, low: int) -> int:
+        """Steps from the incumbent down to what would be enough."""
+        return -(-(self._layout.peak - max(low, self._low)) // self._step)
+
+    def _question(self, capacity: int, work: int, *, guided: bool = False) -> Answer:
+        """Asks, and draws the conclusion: a new incumbent, a new bound, or nothing."""
+        answer, offsets = self._ask(capacity, min(work, self._left), guided=guided)
+        if offsets is not None:
+            self._layout = layout_of(self._instance, offsets)
+            self._weigh()
+        elif answer is Answer.NO:
+            self._low = self._proved = max(self._low, capacity // self._step * self._step + self._step)
+        if answer is not Answer.UNKNOWN:
+            self._listener(self._layout, self._proved)
+        return answer
+
+    def _ask(self, capacity: int, work: int, *, guided: bool) -> tuple[Answer, Integers | None]:
+        """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""
+        instance, everyone = self._instance, np.arange(len(self._instance))
+        core, peeled = peel(instance, capacity, self._watch) if self._peels else (everyone, everyone[:0])
+        offsets = np.full(len(instance), FREE, dtype=np.int64)
+        known = np.array(self._layout.offsets, dtype=np.int64)
+        for members in _stretches(instance, core):
+            if (known[members] + instance.exact[members]).max() <= capacity:
+                offsets[members] = known[members]
+                continue
+            guide = known[members] if guided else None
+            decision = self._decider(members).decide(capacity, work, self._watch, guide)
+            self._left -= decision.work
+            if decision.offsets is None:
+                return decision.answer, None
+            offsets[members] = decision.offsets
+        return Answer.YES, _with_peeled(instance, offsets, peeled)
+
+    def _decider(self, members: Integers) -> Decider:
+        key = members.tobytes()
+        if key not in self._deciders:
+            if len(self._deciders) == KEPT:
+                self._deciders.clear()
+            self._deciders[key] = Decider(self._instance.subset(members).compact(), self._options)
+        return self._deciders[key]
+
+
+def _stretches(instance: Instance, core: Integers) -> list[Integers]:
+    """Members of `core` that are joined through lifespans, fewest first: a failure there is cheapest."""
+    order = core[np.argsort(instance.start[core], kind="stable")].tolist()
+    parts = components(instance.start.tolist(), instance.end.tolist(), order)
+    return [np.array(members, dtype=np.int64) for _, _, members in sorted(parts, key=lambda p: len(p[2]))]
+
+
+def _with_peeled(instance: Instance, offsets: Integers, peeled: Integers) -> Integers:
+    """All offsets: what was searched where it is, then the peeled buffers by first fit."""
+    if not len(peeled):
+        return offsets
+    everywhere = place(replace(instance, offset=offsets), peeled, first_fit)
+    assert everywhere is not None  # no limit was set
+    return everywhere

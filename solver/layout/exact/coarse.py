@@ -1,0 +1,181 @@
+"""A large problem made small, for search: where memory is full, and in bigger pieces.
+
+Search costs about the square of the buffers, yet what decides are some hundreds: large ones, where little
+memory is free. All others are taken out of its way, and put back into the layout that it finds::
+
+    load        ____##_____####____        sections are crowded (#) where little of the capacity is free
+    always   |=======================|     lives throughout: at the bottom it is in nobody's way
+    large          |=====|                 searched as it is
+    dust         |=====|                   small, but where it is crowded: those that live through the same
+    dust          |=====|                  crowded sections share a box as long as them all, so that boxes
+    box          |======|                  waste memory only where some is free
+    easy     |===|          |====|         sees no crowded section, and is small beside what is free: last
+
+Joining buffers of like lifespans is the boxing of Buchsbaum et al. (SIAM J. Comput. 2004) and of idealloc
+(arXiv 2504.04874); here boxes serve search, and dissolve once it is done: bottom up in the order of the
+offsets found, first fit puts no buffer higher than search did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.layout.exact.feasibility import Decider, Watch
+from solver.layout.greedy.index import kernel
+from solver.layout.greedy.large import walk
+from solver.layout.model.contention import peak_load_seen
+from solver.layout.model.instance import FREE, Instance, Integers
+from solver.layout.model.problem import Layout
+
+__all__ = ["FINE", "MIDDLE", "ROUGH", "SEARCHED", "Coarse", "Grain", "coarsen", "search_coarsely"]
+
+_Flags: TypeAlias = npt.NDArray[np.bool_]
+
+#: One part in so many of the capacity: what is no larger is dust; what a box of dust holds, or little more.
+DUST: Final = 1000
+BOX: Final = 333
+
+#: How often boxes that take too much are made anew; twice nearly always does.
+PASSES: Final = 8
+
+#: More than this is not searched: memory (see `Decider`), and each descent would take seconds.
+SEARCHED: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How coarse. Crowded: less than one part in `crowded` of the capacity is free.
+
+    Easy: so many of the buffer's size would fit into what is free all its life, and nothing there is crowded.
+    """
+
+    crowded: int
+    easy: int
+
+
+ROUGH: Final = Grain(crowded=200, easy=10)
+MIDDLE: Final = Grain(crowded=100, easy=10)
+FINE: Final = Grain(crowded=50, easy=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Coarse:
+    """`instance` has a buffer for each box; a large buffer is a box of its own.
+
+    `packed` are the buffers in boxes, `box` says in which of them each lies and `within` how far above its
+    bottom. `always` and `easy` are in no box.
+    """
+
+    instance: Instance
+    always: Integers
+    packed: Integers
+    box: Integers
+    within: Integers
+    easy: Integers
+
+    def order(self, offsets: Integers) -> Integers:
+        """The order in which first fit puts no box above these offsets, counted from the top of `always`.
+
+        Proof, by induction along the order: of those packed, who lies below a buffer in the layout of boxes
+        comes before it and ends no higher than there; who lies above comes after. So its place there is free.
+        """
+        bottom = offsets[self.box] + self.within
+        return np.concatenate((self.always, self.packed[np.argsort(bottom, kind="stable")], self.easy))
+
+
+def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
+    """Boxes for this capacity, without those that are always there or easy. No pins. O(n log n) a pass.
+
+    Where boxes take more than the capacity, sections count as crowded too, and boxes are made anew: in a
+    crowded section they hold what lives there and nothing else.
+    """
+    throughout = instance.end - instance.start == instance.sections
+    room = capacity - int(instance.size[throughout].sum())
+    rest = np.flatnonzero(~throughout)
+    part = instance.subset(rest)
+    small = part.size * grain.easy <= room - peak_load_seen(part)
+    crowded = room - part.load() < max(1, room // grain.crowded)
+    for _ in range(PASSES):
+        passed = np.concatenate(([0], np.cumsum(crowded)))
+        first, last = passed[part.start], passed[part.end]
+        easy = small & (first == last)
+        members, begins = _packed(part, np.flatnonzero(~easy), first, last, room)
+        boxes = _boxed(part, members, begins)
+        over = ~crowded & (boxes.load() > room)
+        crowded |= over
+        if not over.any():
+            break
+    left = rest[easy]
+    return Coarse(
+        boxes.compact(),
+        np.flatnonzero(throughout),
+        rest[members],
+        np.cumsum(begins) - 1,
+        _above(part.size[members], begins),
+        left[np.argsort(-instance.size[left], kind="stable")],
+    )
+
+
+def _packed(
+    part: Instance, hard: Integers, first: Integers, last: Integers, room: int
+) -> tuple[Integers, _Flags]:
+    """The buffers of `hard` box by box, and which of them begin a box."""
+    alone = part.size[hard] > room // DUST
+    order = np.lexsort((part.start[hard], last[hard], first[hard], alone))
+    hard = hard[order]
+    begins = alone[order] | _differs(first[hard]) | _differs(last[hard])
+    begins |= _differs(_above(part.size[hard], begins) // max(1, room // BOX))
+    return hard, begins
+
+
+def _differs(values: Integers) -> _Flags:
+    """Whether each differs from the one before; the first does."""
+    differs: _Flags = np.diff(values, prepend=values[:1] - 1) != 0
+    return differs
+
+
+def _above(size: Integers, begins: _Flags) -> Integers:
+    """The bytes that lie below each buffer in its box."""
+    before = np.cumsum(size) - size
+    above: Integers = before - before[begins][np.cumsum(begins) - 1]
+    return above
+
+
+def _boxed(part: Instance, members: Integers, begins: _Flags) -> Instance:
+    """A buffer for each box: all bytes of its members, as long as any of them lives."""
+    first = np.flatnonzero(begins)
+    topmost = members[np.append(first[1:], len(members))[: len(first)] - 1]
+    size = np.add.reduceat(part.size[members], first)
+    return Instance(
+        start=np.minimum.reduceat(part.start[members], first),
+        end=np.maximum.reduceat(part.end[members], first),
+        size=size,
+        exact=size - (part.size - part.exact)[topmost],
+        alignment=part.alignment[members[first]],
+        offset=np.full(len(first), FREE),
+        sections=part.sections,
+    )
+
+
+def search_coarsely(
+    instance: Instance, capacity: int, limit: int, grain: Grain, work: int, watch: Watch
+) -> Layout | None:
+    """A layout that ends at or below `limit`, from a search for one under `capacity`; None if there is none.
+
+    Where something easy finds no place under the capacity, it ends above. No pins, no `misaligning` sizes.
+    Seconds: of a search of `work`, and of one pass of first fit.
+    """
+    coarse, module = coarsen(instance, capacity, grain), kernel()
+    room = capacity - int(instance.size[coarse.always].sum())
+    if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
+        return None
+    decision = Decider(coarse.instance, watch.options).decide(room, work, watch)
+    if decision.offsets is None:
+        return None
+    layout, cut = walk(instance, module, coarse.order(decision.offsets), limit, watch.deadline)
+    watch.cut = watch.cut or cut
+    return layout

@@ -1,0 +1,92 @@
+"""Very many buffers: a few promising orders, two at a time on threads, until the gap hardly matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
+from types import ModuleType
+from typing import Final
+
+from solver.layout.greedy.index import Walk
+from solver.layout.model.instance import Instance, Integers, layout_of
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
+
+__all__ = ["GOOD_ENOUGH", "LARGE", "race", "walk"]
+
+#: Buffers from which one pass takes so long that two threads pay, and that not all orders are tried.
+LARGE: Final = 5000
+
+#: One part in so many of the bound: a smaller gap is not worth another pass over very many buffers.
+GOOD_ENOUGH: Final = 2000
+
+_THREADS: Final = 2
+
+#: Seconds between looks at the deadline.
+TICK: Final = 0.01
+
+
+def race(
+    instance: Instance,
+    module: ModuleType,
+    orders: Mapping[str, Callable[[], Integers]],
+    bound: int,
+    deadline: Deadline,
+) -> tuple[Layout, str, bool]:
+    """The best layout, the order that gave it, and whether the deadline cut in.
+
+    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. The
+    first order is finished whatever the deadline says; later ones are given up within a placement.
+    """
+    best, found, cut = Layout((), MAX_BYTES), "", False
+    names = iter(orders)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
+            if found and (best.peak - bound <= bound // GOOD_ENOUGH or deadline.expired):
+                cut = cut or best.peak - bound > bound // GOOD_ENOUGH
+                break
+            runs = [_Run(instance, module, orders[name], best.peak - 1) for name in pair]
+            futures = [pool.submit(run) for run in runs]
+            cut = _supervise(runs, futures, deadline, spare_first=not found) or cut
+            for name, layout in zip(pair, (future.result() for future in futures), strict=True):
+                if layout is not None and layout.peak < best.peak:
+                    best, found = layout, name
+    return best, found, cut
+
+
+def walk(
+    instance: Instance, module: ModuleType, order: Integers, limit: int, deadline: Deadline
+) -> tuple[Layout | None, bool]:
+    """First fit in one order; None where it ends beyond `limit`, or the deadline cut in, which is said."""
+    run = _Run(instance, module, lambda: order, limit)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(run)
+        cut = _supervise([run], [future], deadline, spare_first=False)
+        return future.result(), cut
+
+
+def _supervise(
+    runs: list[_Run], futures: list[Future[Layout | None]], deadline: Deadline, *, spare_first: bool
+) -> bool:
+    """Wait; when the deadline passes, cancel what still runs and say so."""
+    while (late := wait(futures, min(TICK, deadline.remaining)).not_done) and not deadline.expired:
+        pass
+    for run, future in islice(zip(runs, futures, strict=True), int(spare_first), None):
+        if future in late:
+            run.cancel()
+    return bool(late)
+
+
+class _Run:
+    """One order under a limit; None where it does not fit, or was cancelled."""
+
+    def __init__(
+        self, instance: Instance, module: ModuleType, order: Callable[[], Integers], limit: int
+    ) -> None:
+        self._instance, self._order, self._limit = instance, order, limit
+        self._walk = Walk(instance, module)
+        self.cancel = self._walk.cancel
+
+    def __call__(self) -> Layout | None:
+        placed = self._walk.place(self._order(), self._limit)
+        return layout_of(self._instance, self._walk.offsets) if placed == len(self._instance) else None

@@ -1,0 +1,279 @@
+"""Greedy layouts: place the buffers one by one in some order, each into a gap that is free.
+
+Large first with first fit is the classic (Pisarchyk & Lee, 2020, arXiv 2001.03288); no single
+order wins everywhere, so a portfolio of them is tried until one meets the max-load bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.layout.bounds.max_load import max_load
+from solver.layout.bounds.settle import settle
+from solver.layout.greedy.index import COMPILED_FROM, LOADED_FROM, Walk, kernel
+from solver.layout.greedy.large import LARGE, race
+from solver.layout.greedy.skyline import RULES, lowest_plateau
+from solver.layout.model.contention import peak_load_seen
+from solver.layout.model.instance import FREE, Instance, Integers, layout_of
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, Outcome, Problem
+
+__all__ = [
+    "Fit",
+    "Greedy",
+    "GreedyResult",
+    "best_fit",
+    "first_fit",
+    "greedy_portfolio",
+    "orders",
+    "place",
+    "place_once",
+    "place_until",
+]
+
+#: Chooses among gaps: (room in bytes of each gap, lowest first; size needed) -> index of the gap.
+#: The last gap is the unlimited one above everything.
+Fit = Callable[[Integers, int], int]
+
+#: The skyline costs sections times buffers; beyond this it no longer pays for itself.
+SKYLINE_WORK: Final = 4_000_000
+
+#: Buffers from which softer orders are tried before the others.
+SOFTER_FROM: Final = 2000
+
+#: Tried first, because they win most often on training steps; all others follow.
+FIRST_FIT_ORDERS: Final = ("size", "crowd-size", "area")
+
+#: All that is tried where there are very many buffers, in this order.
+LARGE_ORDERS: Final = (
+    "magnitude-lifetime",
+    "size-slack",
+    "slack-size",
+    "size-root-lifetime",
+    "size-and-slack",
+    "size",
+    "size-fourth-root-lifetime",
+)
+
+#: Best fit has won with these where first fit did not.
+BEST_FIT_ORDERS: Final = ("crowd-size", "crowd-area")
+
+#: What the largest slack weighs, in sizes of the largest buffer: where size leads, neither, or slack.
+SIZE_LEADS: Final = 0.3
+NEITHER_LEADS: Final = 2.0
+SLACK_LEADS: Final = 4.0
+
+
+def first_fit(room: Integers, size: int) -> int:
+    """The lowest gap that is large enough."""
+    return int((room >= size).argmax())
+
+
+def best_fit(room: Integers, size: int) -> int:
+    """The gap that leaves the least over; the lowest of these."""
+    return int(np.where(room >= size, room, MAX_BYTES).argmin())
+
+
+class _Shelf:
+    """Buffers placed so far, by offset, between the ground and the sky (both live at all times).
+
+    Rows: first section, one past the last, bottom, top.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._rows = np.zeros((4, capacity + 2), dtype=np.int64)
+        self._rows[:, 0] = (-1, MAX_BYTES, -1, 0)
+        self._rows[:, 1] = (-1, MAX_BYTES, MAX_BYTES, MAX_BYTES)
+        self._count = 2
+
+    def insert(self, start: int, end: int, bottom: int, top: int) -> None:
+        rows, count = self._rows, self._count
+        at = int(rows[2, :count].searchsorted(bottom))
+        rows[:, at + 1 : count + 1] = rows[:, at:count]
+        rows[:, at] = (start, end, bottom, top)
+        self._count = count + 1
+
+    def gaps(self, start: int, end: int) -> tuple[Integers, Integers]:
+        """Floor and ceiling of every gap free throughout sections [start, end), lowest first."""
+        starts, ends, bottoms, tops = self._rows[:, : self._count]
+        live = (starts < end) & (ends > start)
+        return np.maximum.accumulate(tops[live])[:-1], bottoms[live][1:]
+
+
+def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES) -> Integers | None:
+    """Offsets from placing in this order, or None as soon as one would end beyond `limit`."""
+    offsets, placed = place_until(instance, order, fit, limit)
+    return offsets if placed == len(order) else None
+
+
+def place_once(instance: Instance, order: Integers) -> Integers:
+    """The offsets of first fit by `place`; compiled code is loaded only where this one pass is worth it."""
+    if kernel.loaded or len(instance) >= LOADED_FROM:
+        return place_until(instance, order, first_fit)[0]
+    return _place_until(instance, order, first_fit, MAX_BYTES)[0]
+
+
+def place_until(
+    instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES
+) -> tuple[Integers, int]:
+    """Offsets (`FREE` where not placed), and how far into the order it got within `limit`.
+
+    Pinned buffers are placed before all others, wherever they stand in the order. O(n) per
+    placement as a handful of NumPy calls; about O(log n) compiled, where there are many buffers.
+    """
+    compiled = kernel() if len(instance) >= COMPILED_FROM and fit in (first_fit, best_fit) else None
+    if compiled is not None:
+        walk = Walk(instance, compiled)
+        placed = walk.place(order, limit, best_fit=fit is best_fit)
+        return walk.offsets, placed
+    return _place_until(instance, order, fit, limit)
+
+
+def _place_until(instance: Instance, order: Integers, fit: Fit, limit: int) -> tuple[Integers, int]:
+    """The same with NumPy alone."""
+    offsets = instance.offset.copy()
+    shelf = _Shelf(len(instance))
+    start, end, size = instance.start.tolist(), instance.end.tolist(), instance.size.tolist()
+    exact, alignment = instance.exact.tolist(), instance.alignment.tolist()
+    granule = min(alignment, default=1)
+    pinned = instance.offset != FREE
+    for i in np.flatnonzero(pinned).tolist():
+        shelf.insert(start[i], end[i], int(offsets[i]), int(offsets[i]) + size[i])
+    for count, i in enumerate(order.tolist()):
+        if pinned[i]:
+            continue
+        floors, ceilings = shelf.gaps(start[i], end[i])
+        if alignment[i] > granule:
+            floors = (floors + (alignment[i] - 1)) & -alignment[i]
+        offset = int(floors[fit(ceilings - floors, size[i])])
+        if offset + exact[i] > limit:
+            return offsets, count
+        offsets[i] = offset
+        shelf.insert(start[i], end[i], offset, offset + size[i])
+    return offsets, len(order)
+
+
+def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
+    """Placement orders by name, made when asked for. Ties fall back on the problem's order.
+
+    Size first wins most often. The next six soften it: a long life makes a buffer harder to place than
+    its size says, and slack below the largest load throughout its life makes it easier.
+    """
+    size, width = instance.size, instance.end - instance.start
+    area = size.astype(np.float64) * width
+    return {
+        "size": lambda: _sorted(-size, -width),
+        "size-root-lifetime": lambda: _sorted(-size * np.sqrt(width), -size),
+        "size-slack": lambda: _sorted(_slack(instance, SIZE_LEADS) - size, -size),
+        "size-and-slack": lambda: _sorted(_slack(instance, NEITHER_LEADS) - size, -size),
+        "slack-size": lambda: _sorted(_slack(instance, SLACK_LEADS) - size, -size),
+        "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width)), -size),
+        "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width),
+        "area": lambda: _sorted(-area, -size),
+        "lifetime": lambda: _sorted(-width, -size),
+        "crowd-size": lambda: _sorted(-peak_load_seen(instance), -size),
+        "crowd-area": lambda: _sorted(-peak_load_seen(instance), -area),
+        "degree": lambda: _sorted(-instance.degree(), -size),
+        "start-size": lambda: _sorted(instance.start, -size),
+        "start-lifetime": lambda: _sorted(instance.start, -width),
+        "end-size": lambda: _sorted(-instance.end, -size),
+    }
+
+
+def _sorted(*keys: npt.NDArray[Any]) -> Integers:
+    """By the first key, then the second."""
+    return np.lexsort(keys[::-1])
+
+
+def _slack(instance: Instance, weight: float) -> npt.NDArray[np.float64]:
+    """Bytes free below the largest load at the busiest section of each life.
+
+    Scaled: the most there is counts as `weight` of the largest buffers.
+    """
+    crowd = peak_load_seen(instance)
+    slack = (crowd.max(initial=0) - crowd).astype(np.float64)
+    scaled: npt.NDArray[np.float64] = slack * (
+        weight * float(instance.size.max(initial=0)) / max(slack.max(initial=0.0), 1.0)
+    )
+    return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyResult:
+    """The best layout, the order that gave it, and whether the deadline cut the portfolio short."""
+
+    layout: Layout
+    order: str
+    cut: bool
+
+
+def greedy_portfolio(
+    instance: Instance, bound: int, deadline: Deadline, attempts: int | None = None
+) -> GreedyResult:
+    """The best of all orders and fits, or of the first `attempts`; stops at the bound.
+
+    At least one layout is always made.
+
+    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time; a gap of `GOOD_ENOUGH` ends it.
+    """
+    module = kernel() if len(instance) >= LARGE else None
+    if module is not None:
+        by_name = orders(instance)
+        chosen = {f"{name}, first_fit": by_name[name] for name in LARGE_ORDERS}
+        return GreedyResult(*race(instance, module, chosen, bound, deadline))
+    return _one_by_one(instance, bound, deadline, attempts)
+
+
+def _one_by_one(instance: Instance, bound: int, deadline: Deadline, attempts: int | None) -> GreedyResult:
+    best: GreedyResult | None = None
+    for name, attempt in islice(_attempts(instance, deadline), attempts):
+        if best is not None and deadline.expired:
+            return GreedyResult(best.layout, best.order, cut=True)
+        limit = MAX_BYTES if best is None else best.layout.peak - 1
+        offsets = attempt(limit)
+        if offsets is not None:
+            best = GreedyResult(layout_of(instance, offsets), name, cut=False)
+            if best.layout.peak <= bound:
+                return best
+    if best is None:
+        raise ValueError("no attempt was made")
+    return replace(best, cut=deadline.expired)
+
+
+def _attempts(
+    instance: Instance, deadline: Deadline
+) -> Iterator[tuple[str, Callable[[int], Integers | None]]]:
+    """Attempts by name, cheap and promising first: each gives offsets within a limit, or None."""
+    by_name = orders(instance)
+    first = FIRST_FIT_ORDERS if len(instance) < SOFTER_FROM else LARGE_ORDERS
+
+    def placed(name: str, fit: Fit) -> tuple[str, Callable[[int], Integers | None]]:
+        return f"{name}, {fit.__name__}", lambda limit: place(instance, by_name[name](), fit, limit)
+
+    for fit, names in ((first_fit, first), (best_fit, BEST_FIT_ORDERS)):
+        yield from (placed(name, fit) for name in names)
+    if not (instance.pinned or instance.misaligning or len(instance) * instance.sections > SKYLINE_WORK):
+        for rule in RULES:
+            yield f"{rule}, skyline", partial(lowest_plateau, instance, rule, deadline=deadline)
+    for fit, names in ((first_fit, first), (best_fit, BEST_FIT_ORDERS)):
+        yield from (placed(name, fit) for name in by_name if name not in names)
+
+
+class Greedy:
+    """The portfolio as a solver by itself."""
+
+    name = "greedy"
+
+    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+        began = time.perf_counter()
+        bound = max_load(problem)
+        result = greedy_portfolio(Instance.of(problem), bound.bytes, deadline)
+        layout = min((x for x in (incumbent, result.layout) if x is not None), key=lambda x: x.peak)
+        return settle(problem, layout, bound, self.name, began, deterministic=not result.cut)

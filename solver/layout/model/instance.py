@@ -1,0 +1,153 @@
+"""A problem as NumPy arrays over sections of time: what the solvers compute with.
+
+A section is a stretch of steps that ends where some buffer dies and a later one is born. Steps of
+one section see the same conflicts, so a section stands for the set of all buffers that touch it::
+
+    steps      0   1   2   3   4   5   6
+    a          |=======|                        a: sections [0, 1)
+    b              |===========|                b: sections [0, 2)
+    c                      |===========|        c: sections [1, 2)
+    sections   |-----0-----|-----1-----|
+
+Two buffers conflict over steps exactly when they conflict over sections, and the load of a section
+is the largest load of its steps. Proof: inside a section no birth follows a death, so between its last
+birth and its first death all that touch it live at once; and who shares a step shares its section. Dead
+time, in which nobody lives, belongs to no section of anybody. Inverse: none is needed, offsets stay what they
+are. There are at most as many sections as buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.layout.model.problem import MAX_BYTES, Layout, Problem
+
+__all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+#: The offset of a buffer that no pin holds.
+FREE = -1
+
+
+def round_up(value: int, granule: int) -> int:
+    """The smallest multiple of `granule` that is at least `value`."""
+    return -(-value // granule) * granule
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections.
+
+    Every offset is a multiple of the smallest alignment, so a buffer takes its `exact` bytes
+    rounded up to that granule from whoever lies above: this is its `size` here. Only at the top of
+    the arena do the `exact` bytes count.
+    """
+
+    start: Integers
+    end: Integers
+    size: Integers
+    exact: Integers
+    alignment: Integers
+    offset: Integers
+    sections: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> Instance:
+        """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
+        buffers = problem.buffers
+        start, end, sections = _sections(*_steps(problem))
+        exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
+        alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)
+        padding = -exact % alignment.min() if buffers else exact
+        offset = np.array([FREE if b.offset is None else b.offset for b in buffers], dtype=np.int64)
+        return cls(start, end, exact + padding, exact, alignment, offset, sections)
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether any offset is given."""
+        return bool((self.offset != FREE).any())
+
+    @property
+    def misaligning(self) -> bool:
+        """Whether a sum of sizes can be an offset that some buffer's alignment forbids."""
+        return len(self) > 0 and bool((self.size % self.alignment.max()).any())
+
+    @property
+    def unit(self) -> int:
+        """The greatest common divisor of sizes and pins, and of alignments if they matter; 1 for nobody.
+
+        Bytes. Search may count in units of it. Proof: move every buffer of a layout that is not pinned down
+        as far as its alignment lets it; nothing ends higher than before, and each bottom is the ground or the
+        top of another, rounded up to its alignment; by induction a multiple of the unit, for an alignment is
+        one, or divides the unit (both are powers of two then) and rounds nothing. Inverse: times the unit.
+        """
+        if not len(self):
+            return 1
+        pins = self.offset[self.offset != FREE]
+        unit = math.gcd(int(np.gcd.reduce(self.size)), int(np.gcd.reduce(pins)))
+        most = int(self.alignment.max())
+        return math.gcd(unit, most) if unit % most else unit
+
+    def load(self) -> Integers:
+        """Bytes (of rounded sizes) live in each section."""
+        change = np.zeros(self.sections + 1, dtype=np.int64)
+        np.add.at(change, self.start, self.size)
+        np.subtract.at(change, self.end, self.size)
+        return change.cumsum()[: self.sections]
+
+    def degree(self) -> Integers:
+        """How many buffers each one conflicts with."""
+        born_before = np.sort(self.start).searchsorted(self.end, side="left")
+        dead_before = np.sort(self.end).searchsorted(self.start, side="right")
+        return (born_before - dead_before - 1).astype(np.int64)
+
+    def subset(self, members: Integers) -> Instance:
+        """Fewer buffers over the same sections."""
+        return Instance(
+            start=self.start[members],
+            end=self.end[members],
+            size=self.size[members],
+            exact=self.exact[members],
+            alignment=self.alignment[members],
+            offset=self.offset[members],
+            sections=self.sections,
+        )
+
+    def compact(self) -> Instance:
+        """The same buffers over no more sections than they need: for a subset of a larger problem."""
+        start, end, sections = _sections(self.start, self.end)
+        return replace(self, start=start, end=end, sections=sections)
+
+
+def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
+    """First section and one past the last of each buffer, and the number of sections. O(n log n)."""
+    births, deaths = np.unique(start), np.sort(end)
+    gone = deaths.searchsorted(births, side="right")
+    section: Integers = np.cumsum(np.diff(gone, prepend=gone[:1]) > 0, dtype=np.int64)
+    first = section[births.searchsorted(start)]
+    last = section[births.searchsorted(end, side="left") - 1] + 1
+    return first, last, int(section[-1]) + 1 if len(section) else 0
+
+
+def _steps(problem: Problem) -> tuple[Integers, Integers]:
+    """Starts and ends, or, where they are too large for 64 bits, their ranks."""
+    starts, ends = [b.lifespan.start for b in problem.buffers], [b.lifespan.end for b in problem.buffers]
+    if max(ends, default=0) > MAX_BYTES:
+        rank = {step: k for k, step in enumerate(sorted({*starts, *ends}))}
+        starts, ends = [rank[s] for s in starts], [rank[e] for e in ends]
+    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
+
+
+def layout_of(instance: Instance, offsets: Integers) -> Layout:
+    """The layout with these offsets, as exact Python integers."""
+    peak = int((offsets + instance.exact).max()) if len(instance) else 0
+    return Layout(tuple(offsets.tolist()), peak)

@@ -1,0 +1,111 @@
+"""What a caller may ask of the solvers besides an answer; every default keeps the answer repeatable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Final, Protocol, runtime_checkable
+
+from solver.errors import OptionsError
+from solver.layout.model.problem import LayoutSolver
+
+__all__ = ["DEFAULT_WORK", "Configurable", "Progress", "Rules", "SolveOptions"]
+
+#: Buffers and sections that each seed of the search may look at: about three seconds.
+DEFAULT_WORK: Final = 600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A better layout or bound (bytes) was found `seconds` after the start, by this stage."""
+
+    incumbent: int
+    bound: int
+    seconds: float
+    stage: str
+
+    @property
+    def gap(self) -> float:
+        """How far the incumbent may be above the optimum, as a fraction of the bound."""
+        return (self.incumbent - self.bound) / self.bound if self.bound else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules of the exact search, each of which only saves work: none changes what is feasible.
+
+    `plateaus`: branch on any local-minimum plateau (off: the lowest). `gaps`: force gaps at once.
+    `symmetry`: identical buffers once. `transposition`: remember what was refuted. `decomposition`:
+    solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
+    `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
+    `fill`: fail where a valley cannot be filled. `span`: place at once who exactly spans a valley.
+    `walls`: in part of the runs, try first who leans on a wall of a valley. `jumps`: go back at once to a
+    choice that a failure depends on. `promotion`: below an incumbent, try earlier who came too late before.
+    """
+
+    plateaus: bool = True
+    gaps: bool = True
+    symmetry: bool = True
+    transposition: bool = True
+    decomposition: bool = True
+    weights: bool = True
+    restarts: bool = True
+    peel: bool = True
+    fill: bool = True
+    span: bool = True
+    walls: bool = True
+    jumps: bool = True
+    promotion: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """`work` per seed (None: until the deadline); `seed` of the first of two searches that race.
+
+    `threads` changes the time, never the answer. With `race` the first answer wins, and the outcome
+    says that it is not deterministic. The search stops at a gap of `target_gap` (a fraction), and
+    where `fit` is set as soon as the capacity is met. `cancel` ends it within 50 ms, once there is
+    a first layout to return, and a microsecond or two a buffer to check it; `progress` is called in the
+    caller's thread. Raises OptionsError where a number is out of range.
+
+    Every solver heeds `cancel`. The portfolio heeds all the rest; of the others that search,
+    "branch-and-bound" heeds all but the threads and the race, which one search cannot have, "search" and
+    "cp-sat" `seed`, `target_gap` and `fit`: their work has units of its own. Planners have nothing to choose.
+    """
+
+    work: int | None = DEFAULT_WORK
+    seed: int = 0
+    threads: int = 2
+    race: bool = False
+    target_gap: float = 0.0
+    fit: bool = False
+    rules: Rules = field(default_factory=Rules)
+    progress: Callable[[Progress], None] | None = None
+    cancel: Event | None = None
+
+    def __post_init__(self) -> None:
+        if self.work is not None and self.work < 0:
+            raise OptionsError(f"The work {self.work} is negative.", remedy="Give 0 or more, or None.")
+        if not 0 <= self.seed < 2**62:
+            raise OptionsError(f"The seed {self.seed} is out of range.", remedy="Give 0 to 2**62 - 1.")
+        if self.threads < 1:
+            raise OptionsError(f"There cannot be {self.threads} threads.", remedy="Give 1 or more.")
+        if not 0 <= self.target_gap < float("inf"):
+            raise OptionsError(f"The gap {self.target_gap} is no fraction.", remedy="Give 0 or more.")
+
+    def enough(self, bound: int, capacity: int | None) -> int:
+        """The peak (bytes) at which a search may stop, with this lower bound."""
+        goal = capacity or 0 if self.fit else 0
+        return max(goal, bound + int(bound * self.target_gap))
+
+    @property
+    def cancelled(self) -> bool:
+        return self.cancel is not None and self.cancel.is_set()
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """A solver that heeds options."""
+
+    def configured(self, options: SolveOptions) -> LayoutSolver: ...

@@ -1,0 +1,88 @@
+"""What can be decided before any search: buffers that always fit last, parts that never meet.
+
+The other reductions stand where they are made: dead time in `model.instance`, common divisors and identical
+buffers in `exact.feasibility` and `compiled.skyline_state`, gaps and spans that may be forced in
+`compiled.skyline_survey`. Each says why it changes no answer, and how to get back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from solver.layout.model.instance import Instance, Integers
+
+__all__ = ["components", "peel"]
+
+
+def peel(
+    instance: Instance, capacity: int, stop: Callable[[], bool] = lambda: False
+) -> tuple[Integers, Integers]:
+    """Split into a core and those that fit under `capacity` wherever the core ends up.
+
+    Proof. Count in units of the common divisor of all sizes; i has size z_i and ends at or below the room
+    C_i, so it has C_i - z_i + 1 positions. A live neighbour j at p blocks those from p - z_i + 1 to
+    p + z_j - 1: at most z_j + z_i - 1 of them, wherever p is. Where the sum over all neighbours stays
+    below C_i - z_i + 1, a position is left whatever the neighbours do. So a layout of the others under the
+    capacity extends to i, and one with i restricts to the others: the answer is the same without i. The same
+    argument then holds among those that remain.
+
+    Inverse: first fit, in the order returned (last set aside, first placed): when i is placed, all its
+    neighbours that were there when it was set aside, and no others, are in place. No pins, no `misaligning`.
+    O(n) per buffer peeled; once `stop` says so, the rest stays in the core, which is no less true.
+    """
+    unit = instance.unit
+    size = instance.size // unit
+    room = (capacity + instance.size - instance.exact) // unit
+    neighbours, crowd = instance.degree(), _neighbour_load(instance, size)
+    left = np.ones(len(instance), dtype=bool)
+    peeled: list[int] = []
+    while True:
+        need = crowd.astype(np.float64) + neighbours * (size - 1.0) + size
+        loose = np.flatnonzero(left & (need < room * (1 - 1e-9)))
+        if not len(loose) or stop():
+            break
+        for i in loose.tolist():
+            if stop():
+                break
+            met = (instance.start < instance.end[i]) & (instance.end > instance.start[i])
+            left[i] = False
+            crowd[met] -= size[i]
+            neighbours[met] -= 1
+            peeled.append(i)
+    return np.flatnonzero(left), np.array(peeled[::-1], dtype=np.int64)
+
+
+def _neighbour_load(instance: Instance, size: Integers) -> Integers:
+    """The total size of the buffers that each one conflicts with."""
+    by_start, by_end = np.argsort(instance.start), np.argsort(instance.end)
+    born = np.concatenate(([0], np.cumsum(size[by_start])))
+    dead = np.concatenate(([0], np.cumsum(size[by_end])))
+    before = instance.start[by_start].searchsorted(instance.end, side="left")
+    gone = instance.end[by_end].searchsorted(instance.start, side="right")
+    crowd: Integers = born[before] - dead[gone] - size
+    return crowd
+
+
+def components(start: list[int], end: list[int], items: list[int]) -> list[tuple[int, int, list[int]]]:
+    """Maximal stretches of sections that items, sorted by start, cover without a break.
+
+    Each as (first section, past the last, its items in the given order). O(items).
+
+    Proof that parts may be solved alone: items of two parts share no section, so they may share bytes.
+    Layouts of the parts under C are together one of all under C, and a layout of all restricts to each part;
+    hence the optimum of all is the largest among the parts, and a part that cannot fit refutes the whole.
+    Inverse: the union of the offsets.
+    """
+    parts: list[tuple[int, int, list[int]]] = []
+    members: list[int] = []
+    first = last = -1
+    for i in items:
+        if start[i] >= last:
+            if members:
+                parts.append((first, last, members))
+            members, first, last = [], start[i], end[i]
+        members.append(i)
+        last = max(last, end[i])
+    return [*parts, (first, last, members)] if members else parts

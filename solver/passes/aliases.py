@@ -1,0 +1,197 @@
+"""The pass `aliases`: which values are defined in the bytes of another one.
+
+    conv ──► x ──► Relu ──► y ──► Flatten ──► z ──► Gemm         one region, three values:
+                                                                 y overwrites x, z is a view of y
+Two things may happen to a region when a step defines a value in it:
+
+* the step overwrites it: only where no later step reads any of the values whose contents it holds. Gelu and
+  Swish read X in their backward step, so X is not overwritten, unless no backward step comes;
+* the step leaves it as it is, a view: only where neither value is overwritten while the other is still
+  read, as an accumulation would do.
+
+Inputs, labels, parameters, states, constants, results and the loss are never overwritten. Which
+kernels can do it at all, their operators say (`OperationType.in_place`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from solver.graph.ops import lookup
+from solver.graph.ops.base import InPlace
+from solver.passes.base import Pass
+from solver.program import (
+    ACCUMULATE,
+    CLIP,
+    COPY,
+    SEED,
+    UPDATE,
+    Access,
+    Alias,
+    EntryKind,
+    Phase,
+    Program,
+    Step,
+)
+
+__all__ = ["Aliases", "Allowed", "define_in_place"]
+
+#: Later than every level: when what outlives the iteration is read last, and then when nothing happens.
+_AFTER, _NEVER = 2**62, 2**63
+
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+
+#: Whether a promise may be used in a step.
+Allowed = Callable[[Program, Step, InPlace], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Aliases(Pass):
+    """Whether values may be defined in the bytes of others."""
+
+    name: ClassVar[str] = "aliases"
+    requires: ClassVar[frozenset[str]] = frozenset({"own memory"})
+    keeps: ClassVar[frozenset[str]] = frozenset({"sequential"})
+
+    in_place: bool = False
+
+    def run(self, program: Program) -> Program:
+        return define_in_place(program) if self.in_place else program
+
+    def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
+        views = sum(alias.view for alias in after.aliases)
+        return {"views": views, "overwritten": len(after.aliases) - views}
+
+
+def define_in_place(program: Program, allowed: Allowed | None = None) -> Program:
+    """The same steps, with an alias for everything that can be done in place. Linear in the bindings.
+
+    Decided step by step, in the execution order; what the steps of a level touch lives at the same time.
+    """
+    return replace(program, aliases=tuple(_Walk(program, allowed or _all).run()))
+
+
+def _all(program: Program, step: Step, promise: InPlace) -> bool:
+    return True
+
+
+@dataclass(slots=True, eq=False)
+class _Region:
+    """The values whose contents some bytes hold, until when they must stay, and when they are overwritten.
+
+    `until` is the level of the last touch of any of them; `redefined` that of the next update.
+    """
+
+    holds: set[int]
+    until: int
+    redefined: int
+
+
+class _Walk:
+    """Goes through the steps once; lives for one call of `define_in_place`."""
+
+    def __init__(self, program: Program, allowed: Allowed) -> None:
+        self.program = program
+        self.allowed = allowed
+        self.aliases: dict[int, Alias] = {}
+        self.regions: dict[int, _Region] = {}
+        self.given = {entry.value for entry in program.entry}
+        self.kept = self.given | {exit_.value for exit_ in program.exit}
+        self.carried = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+        self.levels: dict[int, list[Step]] = defaultdict(list)
+        self.last: dict[int, int] = {}
+        self.redefinitions: dict[int, list[int]] = defaultdict(list)
+        for step in program.steps:
+            self.levels[step.level].append(step)
+            for binding in step.bindings:
+                self.last[binding.value] = step.level
+                if binding.access is Access.UPDATE:
+                    self.redefinitions[binding.value].append(step.level)
+
+    def run(self) -> Iterable[Alias]:
+        for t, step in enumerate(self.program.steps):
+            for promise in self._promises(step):
+                self._keep(promise, t, step)
+            for binding in step.bindings:
+                if binding.access is Access.UPDATE:
+                    self._hold(self._region(binding.value), binding.value, step.level)
+        return self.aliases.values()
+
+    def _promises(self, step: Step) -> Iterable[InPlace]:
+        node = self.program.operations[step.operation]
+        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+            return ()
+        promises = lookup(node.operation.type).in_place(node)
+        return (promise for promise in promises if self.allowed(self.program, step, promise))
+
+    def _keep(self, promise: InPlace, t: int, step: Step) -> None:
+        """Let source and target of a promise share bytes if the step has both and nothing forbids it."""
+        by_slot = {binding.slot: binding for binding in step.bindings}
+        source, target = by_slot.get(promise.source), by_slot.get(promise.target)
+        if source is None or source.access is not Access.READ:
+            return
+        if target is None or target.access is not Access.WRITE:
+            return
+        if not self._fits(source.value, target.value, promise, step):
+            return
+        region = self._region(source.value)
+        if source.value not in region.holds:
+            return
+        if promise.view and self._may_view(region, target.value):
+            region.holds.add(target.value)
+            region.until = max(region.until, self._until(target.value))
+            region.redefined = min(region.redefined, self._redefined(target.value, step.level))
+        elif not promise.view and self._may_overwrite(region, step.level):
+            self._hold(region, target.value, step.level)
+        else:
+            return
+        self.regions[target.value] = region
+        self.aliases[target.value] = Alias(target.value, source.value, t, promise.view)
+
+    def _fits(self, source: int, target: int, promise: InPlace, step: Step) -> bool:
+        ours, theirs = self.program.values[target].type, self.program.values[source].type
+        writes = sum(binding.access in (Access.WRITE, Access.UPDATE) for binding in step.bindings)
+        return (
+            target not in self.aliases
+            and all(b.value != target or b.access is Access.WRITE for b in step.bindings)
+            and target not in self.carried
+            and ours.elements == theirs.elements
+            and ours.dtype is theirs.dtype
+            and not (promise.alone and writes > 1)
+        )
+
+    def _may_view(self, region: _Region, target: int) -> bool:
+        return self._until(target) < region.redefined and region.until < self._redefined(target, -1)
+
+    def _may_overwrite(self, region: _Region, level: int) -> bool:
+        """Nothing is read later, and on this level one value, once: the source."""
+        if region.until > level:
+            return False
+        touched = [binding.value for step in self.levels[level] for binding in step.bindings]
+        return sum(self.regions.get(value) is region for value in touched) == 1
+
+    # ------------------------------------------------------------------------------------ regions
+
+    def _region(self, value: int) -> _Region:
+        """The region of a value; at first it is alone in its own."""
+        if value not in self.regions:
+            self.regions[value] = _Region({value}, self._until(value), self._redefined(value, -1))
+        return self.regions[value]
+
+    def _hold(self, region: _Region, value: int, level: int) -> None:
+        """From `level` on the region holds one value, and what it held before is gone."""
+        region.holds = {value}
+        region.until = self._until(value)
+        region.redefined = self._redefined(value, level)
+
+    def _until(self, value: int) -> int:
+        return _AFTER if value in self.kept else self.last[value]
+
+    def _redefined(self, value: int, level: int) -> int:
+        times = self.redefinitions.get(value, [])
+        position = bisect_right(times, level)
+        return times[position] if position < len(times) else _NEVER

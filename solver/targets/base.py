@@ -1,0 +1,79 @@
+"""What a target is: the runtime whose memory is planned."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
+
+from solver.graph import Graph
+from solver.layout import Lifespan
+from solver.passes import Pass
+from solver.program import Program
+
+__all__ = ["Capabilities", "Lowered", "Target", "TargetOptions", "aligned"]
+
+
+class TargetOptions(Protocol):
+    """What a target may look at of the options of a plan; sizes are bytes."""
+
+    @property
+    def alignment(self) -> int | None: ...
+    @property
+    def scratch_budget(self) -> int: ...
+    @property
+    def update(self) -> str: ...
+    @property
+    def parallelism(self) -> int: ...
+    @property
+    def in_place(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What can be asked of a target. `trains`: the executor of this project can run its plans."""
+
+    trains: bool = False
+    in_place: bool = False
+    parallelism: bool = False
+    rewrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program in the spaces of its target.
+
+    `solvers` names, for each space, the layout solver that the runtime itself would use, if it insists.
+    `holds` are lives that the runtime makes longer than the program needs.
+    """
+
+    program: Program
+    solvers: tuple[str | None, ...]
+    holds: Mapping[int, Lifespan] = field(default_factory=dict)
+
+
+class Target(ABC):
+    """A runtime. Stateless; found by its name in `solver.targets.TARGETS`."""
+
+    name: ClassVar[str]
+    #: A line for people who choose one.
+    title: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    @abstractmethod
+    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+        """The program that every plan of the graph must agree with, in the target's spaces.
+
+        Raises OptionsError for a graph that the target cannot train.
+        """
+
+    def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
+        """The passes that turn the reference program into the one that is planned, in their order."""
+        return ()
+
+
+def aligned(program: Program, alignment: int) -> Lowered:
+    """The program in its one space, with another alignment in bytes."""
+    (space,) = program.spaces
+    return Lowered(replace(program, spaces=(replace(space, alignment=alignment),)), (None,))

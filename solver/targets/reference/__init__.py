@@ -1,0 +1,35 @@
+"""The reference target: what this project's own kernels need, in one arena."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from solver.graph import Graph
+from solver.graph.nodes import graph_nodes
+from solver.passes import Pass, chosen
+from solver.program import check_program
+from solver.targets.base import Capabilities, Lowered, Target, TargetOptions, aligned
+from solver.training import derive
+
+__all__ = ["ALIGNMENT", "Reference"]
+
+#: A cache line, and the widest vector register of today's CPUs (AVX-512).
+ALIGNMENT = 64
+
+
+class Reference(Target):
+    """Weights, activations, derivatives, optimizer state and scratch share one arena."""
+
+    name = "reference"
+    title = "the project's own kernels: one arena, 64-byte alignment"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        trains=True, in_place=True, parallelism=True, rewrite=True
+    )
+
+    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+        program = derive(graph, graph_nodes(graph, options.scratch_budget))
+        check_program(program)
+        return aligned(program, options.alignment or ALIGNMENT)
+
+    def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
+        return chosen(options)

@@ -1,0 +1,60 @@
+"""The singa target: the operations that Apache SINGA buffers, and what of them is in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from solver.graph import Graph
+from solver.graph.nodes import graph_nodes
+from solver.passes import Order, Pass
+from solver.passes.aliases import define_in_place
+from solver.program import Program, check_program
+from solver.targets.base import Capabilities, Lowered, Target, TargetOptions, aligned
+from solver.targets.singa.convert import ALIGNMENT, Sharing, as_singa, shares, unfused
+from solver.training import derive
+
+__all__ = ["ALIGNMENT", "Sharing", "Singa", "singa_program", "unfused"]
+
+
+@dataclass(frozen=True, slots=True)
+class _InPlace(Pass):
+    """What SINGA defines in place at a level of sharing."""
+
+    name: ClassVar[str] = "aliases"
+    level: Sharing
+
+    def run(self, program: Program) -> Program:
+        return define_in_place(program, partial(shares, self.level))
+
+
+class Singa(Target):
+    """Each update as soon as its gradient is there. Workspaces of kernels are left out."""
+
+    name = "singa"
+    title = "Apache SINGA: blocks allocated at first use and recycled after the last"
+    capabilities: ClassVar[Capabilities] = Capabilities(in_place=True)
+
+    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+        return aligned(_reference(graph, _level(options)), options.alignment or ALIGNMENT)
+
+    def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
+        return Order(), _InPlace(_level(options))
+
+
+def _level(options: TargetOptions) -> Sharing:
+    return Sharing.ALL if options.in_place else Sharing.DERIVATIVES_OF_SUMS
+
+
+def _reference(graph: Graph, level: Sharing) -> Program:
+    graph = unfused(graph)
+    nodes = graph_nodes(graph)
+    program = as_singa(derive(graph, nodes), graph, level)
+    check_program(program)
+    return program
+
+
+def singa_program(graph: Graph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS) -> Program:
+    """The operations of the target in their order, with what is in place at a level."""
+    return _InPlace(level).run(Order().run(_reference(graph, level)))

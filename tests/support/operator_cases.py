@@ -1,0 +1,328 @@
+"""Operations of every operator, for tests that hold for all of them: shapes, options, element types, budgets.
+
+Some are larger than the blocks that kernels work in, and not a multiple of them; some have a scratch budget
+that leaves a row at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from solver.graph.types import Array
+from tests.support.operator_steps import Case
+
+__all__ = ["CASES"]
+
+#: More than two blocks of any kernel.
+_BIG = (3, 5, 7, 701)
+_SMALL = (2, 3, 4)
+#: Positive inputs only.
+_POSITIVE = ("Log", "Sqrt")
+
+_UNARY = (
+    *("Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Swish", "Gelu", "LeakyRelu", "Elu"),
+    *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
+)
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
+_LOSSES = ("MeanSquaredError", "MeanAbsoluteError", "Huber", "BinaryCrossEntropy")
+
+
+def _uniform(shape: Sequence[int], seed: int = 0, dtype: str = "float32", least: float = -2.0) -> Array:
+    """Values up to 2, none of them near 0, from `least`."""
+    rng = np.random.default_rng((seed, *shape))
+    sign = rng.choice([-1.0, 1.0] if least < 0 else [1.0], shape)
+    return np.asarray(rng.uniform(0.1, 2.0, shape) * sign, dtype)
+
+
+def _case(
+    type_: str, *shapes: Sequence[int], dtype: str = "float32", more: Any = (), **attributes: Any
+) -> Case:
+    """Inputs of these shapes, then `more`."""
+    least = 0.1 if type_ in _POSITIVE else -2.0
+    values = [_uniform(shape, i, dtype, least) for i, shape in enumerate(shapes)]
+    return Case(type_, (*values, *more), attributes)
+
+
+def _elementwise() -> Iterator[Case]:
+    for type_ in _UNARY:
+        yield _case(type_, _BIG)
+        yield _case(type_, _SMALL, dtype="float64")
+    yield _case("Clip", _BIG, min=-0.5, max=1.0)
+    yield _case("Clip", _SMALL, more=(np.asarray(-0.5, np.float32), np.asarray(1.0, np.float32)))
+    yield _case("Clip", _SMALL, more=(None, np.asarray(1.0, np.float32)))
+    yield _case("Clip", _BIG)
+    yield _case("Gelu", _BIG, approximate="tanh")
+    yield _case("LeakyRelu", _BIG, alpha=-0.5)
+    yield _case("Elu", _BIG, alpha=-0.5)
+    for slope in ((701,), (1,), _BIG, (7, 1)):
+        yield _case("PRelu", _BIG, slope)
+    for type_ in ("Softmax", "LogSoftmax"):
+        for axis in (0, 1):
+            yield _case(type_, (90, 801), axis=axis)
+        yield _case(type_, (70, 40, 31), axis=1)
+        yield _case(type_, _SMALL, dtype="float64")
+    yield _case("Dropout", _BIG, ratio=0.3)
+    yield _case("Dropout", (5, 3), dtype="float64", ratio=0.3, seed=7)
+    yield _case("Dropout", _SMALL, ratio=0.0)
+
+
+def _binary() -> Iterator[Case]:
+    for type_ in (*_ARITHMETIC, "Pow"):
+        yield _case(type_, _SMALL, _SMALL, dtype="float64")
+        yield _case(type_, _BIG, _BIG)
+        yield _case(type_, _BIG, (7, 1))
+        yield _case(type_, (5, 1, 701), _BIG)
+        yield _case(type_, (3, 1), (1, 4))
+        yield _case(type_, (), (2, 3))
+        yield _case(type_, (1, 2, 3), (2, 3))
+    for type_ in _ARITHMETIC:
+        for activation in ("Relu", "Relu6", "Sigmoid", "Tanh"):
+            yield _case(type_, _SMALL, _SMALL, activation=activation)
+        yield _case(type_, _BIG, _BIG, activation="Relu")
+        yield _case(type_, (5, 1, 701), _BIG, activation="Tanh")
+    yield _case("Pow", _BIG, more=(np.array([2, 0, -1] * 233 + [3, 1]),))
+    for type_ in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
+        yield _case(type_, _BIG, (7, 1))
+        yield Case(type_, (np.arange(6).reshape(2, 3), np.array([0, 4, 5])))
+    for type_ in ("And", "Or"):
+        yield Case(type_, (np.array([[True, False]]), np.array([[True], [False]])))
+    yield Case("Not", (np.array([True, False, False]),))
+
+
+def _normalisation() -> Iterator[Case]:
+    for layout in ("NCHW", "NHWC"):
+        shape, channels = ((3, 11, 31, 7), 7) if layout == "NHWC" else ((3, 5, 17, 41), 5)
+        for small in (False, True):
+            image = (2, *[3] * 2, channels) if layout == "NHWC" else (2, channels, 3, 3)
+            image = image if small else shape
+            for mode in (0, 1):
+                yield _batch_normalised(image, channels, data_layout=layout, training_mode=mode)
+            yield _case("InstanceNormalization", image, (channels,), (channels,), data_layout=layout)
+            yield _case(
+                "GroupNormalization", image, (channels,), (channels,), data_layout=layout, num_groups=channels
+            )
+    yield _case("GroupNormalization", (3, 6, 50, 41), (6,), (6,), num_groups=2)
+    yield _batch_normalised((8, 5), 5, training_mode=1, momentum=0.0)
+    yield _case("LayerNormalization", (300, 7, 31), (7, 31), (7, 31), axis=1)
+    yield _case("LayerNormalization", _SMALL, (4,), (4,))
+    yield _case("LayerNormalization", _SMALL, (4,), dtype="float64")
+
+
+def _batch_normalised(image: tuple[int, ...], channels: int, **attributes: Any) -> Case:
+    values = [_uniform(image), *(_uniform((channels,), i) for i in (1, 2, 3))]
+    return Case("BatchNormalization", (*values, _uniform((channels,), 4, least=0.1)), attributes)
+
+
+def _products() -> Iterator[Case]:
+    for activation in ("None", "Relu", "Tanh"):
+        for bias in ((5,), (4, 5), (4, 1), (1, 5), ()):
+            yield _case("Gemm", (4, 3), (3, 5), bias, activation=activation)
+        yield _case(
+            "Gemm", (3, 4), (5, 3), (5,), transA=1, transB=1, activation=activation, alpha=0.5, beta=2.0
+        )
+        yield _case("Gemm", (400, 30), (30, 200), (200,), beta=0.5, activation=activation)
+        for left, right in (
+            ((3, 4), (4, 2)),
+            ((2, 3, 4), (4, 2)),
+            ((5, 1, 3, 4), (2, 4, 2)),
+            ((4,), (2, 4, 3)),
+        ):
+            yield _case("MatMul", left, right, activation=activation)
+    yield _case("Gemm", (4, 3), (3, 5))
+    yield _case("Gemm", (4, 3), (3, 5), (5,), beta=0.0)
+    yield _case("MatMul", (4,), (4,), dtype="float64")
+
+
+#: (X, W) with channels second, attributes.
+_CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 3, 6, 5), (4, 3, 3, 3), {}),
+    ((3, 4, 3, 5), (2, 4, 1, 1), {}),
+    ((2, 3, 5, 4), (4, 3, 1, 1), {"strides": (2, 3)}),
+    ((2, 2, 5, 6), (3, 2, 2, 4), {"auto_pad": "SAME_UPPER"}),
+    ((2, 2, 7, 8), (3, 2, 3, 2), {"strides": (2, 3), "pads": (1, 0, 1, 1)}),
+    ((1, 2, 8, 7), (3, 2, 2, 1), {"strides": (3, 2)}),
+    ((2, 4, 5, 4), (6, 2, 3, 2), {"group": 2, "pads": (1, 1, 0, 0)}),
+    ((2, 5, 5, 6), (5, 1, 3, 3), {"group": 5, "pads": (1, 1, 1, 1)}),
+    ((2, 3, 7, 7), (3, 1, 3, 3), {"group": 3, "strides": (2, 2)}),
+    ((2, 3, 4, 5), (6, 1, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
+    ((2, 3, 8), (4, 3, 3), {"strides": (2,), "pads": (1, 1)}),
+    ((1, 2, 3, 4, 3), (3, 2, 2, 3, 2), {"pads": (1, 1, 0, 0, 1, 1), "dilations": (1, 1, 2)}),
+)
+
+#: The same for transposed convolutions.
+_TRANSPOSED: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 3, 4, 5), (3, 4, 3, 3), {}),
+    ((2, 3, 3, 4), (3, 2, 3, 2), {"strides": (2, 3), "pads": (1, 0, 1, 1), "output_padding": (1, 1)}),
+    ((2, 4, 3, 3), (4, 2, 2, 2), {"group": 2, "strides": (3, 3)}),
+    ((1, 3, 4), (3, 2, 3), {"dilations": (2,)}),
+)
+
+
+def _convolutions() -> Iterator[Case]:
+    for type_, settings in (("Conv", _CONVOLUTIONS), ("ConvTranspose", _TRANSPOSED)):
+        for x, w, attributes in settings:
+            filters = w[0] if type_ == "Conv" else w[1] * attributes.get("group", 1)
+            for layout in ("NCHW", "NHWC"):
+                values = [_uniform(x), _uniform(w, 1)]
+                if layout == "NHWC":
+                    values = [np.ascontiguousarray(np.moveaxis(value, 1, -1)) for value in values]
+                for budget in (1 << 21, 1):
+                    more = {**attributes, "data_layout": layout}
+                    yield Case(type_, (*values, _uniform((filters,), 2)), more, scratch_budget=budget)
+                    if type_ == "Conv" and attributes:
+                        yield Case(
+                            type_, tuple(values), {**more, "activation": "Relu6"}, scratch_budget=budget
+                        )
+
+
+def _pooling() -> Iterator[Case]:
+    windows: list[dict[str, Any]] = [
+        {"kernel_shape": (2, 2), "strides": (2, 2)},
+        {"kernel_shape": (3, 2), "pads": (1, 1, 1, 0)},
+        {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": 1, "auto_pad": "NOTSET"},
+    ]
+    for layout in ("NCHW", "NHWC"):
+        for budget in (1 << 21, 1):
+            for window in windows:
+                more = {**window, "data_layout": layout}
+                image = (_uniform((2, 3, 7, 6) if layout == "NCHW" else (2, 7, 6, 3)),)
+                yield Case("MaxPool", image, more, scratch_budget=budget)
+                yield Case("AveragePool", image, {**more, "count_include_pad": 1}, scratch_budget=budget)
+                yield Case("AveragePool", image, more, scratch_budget=budget)
+        yield _case("GlobalAveragePool", (2, 3, 5, 4), data_layout=layout)
+    yield _case("MaxPool", (1, 2, 300), kernel_shape=(270,), pads=(20, 0))
+
+
+def _recurrent() -> Iterator[Case]:
+    for type_, gates in (("LSTMCell", 4), ("GRUCell", 3), ("RNNCell", 1)):
+        attributes: list[dict[str, Any]] = [{}]
+        if type_ == "GRUCell":
+            attributes = [{"linear_before_reset": flag} for flag in (0, 1)]
+        if type_ == "RNNCell":
+            attributes = [{"nonlinearity": name} for name in ("Tanh", "Relu", "Sigmoid")]
+        for more in attributes:
+            for states in ((True, True), (True, False), (False, True), (False, False)):
+                yield _cell(type_, gates, states, biases=2, **more)
+            yield _cell(type_, gates, (True, True), biases=1, **more)
+            yield _cell(type_, gates, (True, True), biases=0, **more)
+    yield _cell("LSTMCell", 4, (True, True), biases=2, peepholes=True)
+    yield _cell("LSTMCell", 4, (False, False), biases=0, peepholes=True)
+
+
+def _cell(
+    type_: str, gates: int, states: tuple[bool, bool], *, biases: int, peepholes: bool = False, **more: Any
+) -> Case:
+    batch, inputs, hidden = 3, 4, 2
+    count = 2 if type_ == "LSTMCell" else 1
+    given = [_uniform((batch, hidden), 5 + i) if there else None for i, there in enumerate(states[:count])]
+    rows = gates * hidden
+    weights = [_uniform((rows, inputs), 1), _uniform((rows, hidden), 2)]
+    last: list[Array | None] = [_uniform((biases * rows,), 3) if biases else None]
+    last += [_uniform((3 * hidden,), 4)] if peepholes else []
+    return Case(type_, (_uniform((batch, inputs)), *given, *weights, *last), more, outputs=count)
+
+
+def _losses() -> Iterator[Case]:
+    for reduction in ("mean", "sum", "none"):
+        for type_ in _LOSSES:
+            yield _case(type_, _BIG, _BIG, reduction=reduction)
+            yield _case(type_, _SMALL, _SMALL, dtype="float64", reduction=reduction)
+        yield _case("BinaryCrossEntropy", _BIG, _BIG, reduction=reduction, from_logits=1)
+        for logits in (0, 1):
+            common: dict[str, Any] = {"reduction": reduction, "from_logits": logits}
+            for shape in ((700, 101), (2, 3, 4)):
+                pair = (np.abs(_uniform(shape)) / 3, np.abs(_uniform(shape, 1)) / 3)
+                classes = np.random.default_rng(1).integers(0, shape[-1], shape[:-1])
+                yield Case("KLDivergence", pair, common)
+                yield Case("CategoricalCrossEntropy", pair, {**common, "label_smoothing": 0.1})
+                yield Case("CategoricalCrossEntropy", pair, common)
+                sparse = (pair[0], classes.astype(np.int32))
+                yield Case("CategoricalCrossEntropy", sparse, {**common, "sparse": 1})
+
+
+def _movement() -> Iterator[Case]:
+    yield _case("Reshape", _SMALL, more=(np.array([4, -1]),))
+    yield Case("Reshape", (np.arange(6), np.array([2, 3])))
+    yield _case("Flatten", _SMALL)
+    yield _case("Flatten", _SMALL, axis=0, dtype="float64")
+    yield _case("Squeeze", (2, 1, 3), axes=(1,))
+    yield _case("Unsqueeze", (2, 3), axes=(1,))
+    yield _case("Transpose", _SMALL, perm=(2, 0, 1))
+    yield _case("Transpose", _SMALL)
+    yield _case("Pad", _SMALL, more=(np.array([1, 0, 2, 0, 3, 1]),), constant_value=1.5)
+    yield _case("Pad", _SMALL, more=(np.array([1, 2]), np.asarray(0.5, np.float32), np.array([1])))
+    yield Case("Pad", (np.arange(4), np.array([1, 2])))
+    for shape, asked in (((3, 1), [3, 4]), ((), [2, 3]), ((70, 1), [70, 1200]), ((1200,), [70, 1200])):
+        yield _case("Expand", shape, more=(np.array(asked),))
+    yield _case("Expand", (2, 3), more=(np.array([1, 3]),))
+    for to in (1, 2, 6, 7, 9, 11):
+        for dtype in ("float32", "float64"):
+            yield _case("Cast", _SMALL, dtype=dtype, to=to)
+    yield Case("Cast", (np.array([True, False]),), {"to": 11})
+
+
+def _chosen() -> Iterator[Case]:
+    rng = np.random.default_rng(2)
+    for right in (_BIG, (7, 1)):
+        condition = rng.integers(0, 2, _BIG).astype(bool)
+        yield Case("Where", (condition, _uniform(_BIG), _uniform(right, 1)))
+    yield Case("Where", (np.array([[True], [False]]), _uniform((3,)), _uniform((2, 1), 1)))
+    gathers: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
+        ((9, 5), (4,), 0),
+        ((9, 5), (50,), 0),
+        ((3, 6, 4), (2, 3), 1),
+        ((50, 3), (3000,), 0),
+    ]
+    for shape, picked, axis in gathers:
+        indices = rng.integers(-shape[axis], shape[axis], picked)
+        for dtype in (np.int32, np.int64):
+            yield Case("Gather", (_uniform(shape), indices.astype(dtype)), {"axis": axis})
+    yield Case("Gather", (_uniform((4, 2)), np.asarray(3)))
+
+
+def _sliced() -> Iterator[Case]:
+    yield _case("Concat", (2, 3), (2, 1), (2, 2), axis=1)
+    yield _case("Concat", (2, 3), axis=0)
+    yield Case("Split", (_uniform((2, 7)),), {"axis": 1, "num_outputs": 3}, outputs=3)
+    yield Case("Split", (_uniform((6, 2)), np.array([1, 5])), outputs=2)
+    yield _case(
+        "Slice", (5, 6), more=(np.array([4, 1]), np.array([-6, 5]), np.array([0, 1]), np.array([-2, 3]))
+    )
+    yield _case("Slice", (5, 6), more=(np.array([1]), np.array([4])))
+
+
+def _reduced() -> Iterator[Case]:
+    for type_ in ("ReduceSum", "ReduceMean", "ReduceMax"):
+        for axes in ((0,), (1, 2), (0, 1, 2, 3), (3,)):
+            yield _case(type_, _BIG, axes=axes)
+        yield _case(type_, _SMALL, axes=(1,), keepdims=0, dtype="float64")
+        yield _case(type_, _SMALL, noop_with_empty_axes=1)
+    yield Case("ReduceMax", (np.array([[1, 1], [0, 2]], np.float32),), {"axes": (1,)})
+
+
+def _resized() -> Iterator[Case]:
+    for mode in ("nearest", "linear", "cubic"):
+        for sizes in ([2, 3, 8, 5], [2, 3, 2, 9], [2, 3, 4, 5]):
+            for budget in (1 << 21, 1):
+                values = (_uniform((2, 3, 4, 5)), None, None, np.array(sizes))
+                yield Case("Resize", values, {"mode": mode}, scratch_budget=budget)
+
+
+CASES: tuple[Case, ...] = (
+    *_elementwise(),
+    *_binary(),
+    *_normalisation(),
+    *_products(),
+    *_convolutions(),
+    *_pooling(),
+    *_recurrent(),
+    *_losses(),
+    *_movement(),
+    *_chosen(),
+    *_sliced(),
+    *_reduced(),
+    *_resized(),
+)

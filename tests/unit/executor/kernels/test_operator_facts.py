@@ -1,0 +1,116 @@
+"""What proofs of plans trust about operators, for every operator, and every step that training can ask for.
+
+A step writes all of what it writes and takes nothing from what its memory held; it changes nothing that it
+only reads; what an operator says that a result ignores has no influence on it; copies are copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from solver.graph.ops import OPERATOR_NAMES, lookup
+from solver.graph.types import Array
+from tests.support.operator_cases import CASES
+from tests.support.operator_steps import Case, OperatorStep, steps_of
+
+#: Patterns of outputs and scratch: NaN and zero, and floats and integers that nothing contains.
+FILLS = ((0x00, 0x00), (0x5A, 0x3C), (0xFF, 0x00))
+
+
+def steps(type_: str) -> Iterator[tuple[Case, OperatorStep]]:
+    for case in CASES:
+        if case.type == type_:
+            for step in steps_of(case):
+                yield case, step
+
+
+def other_values(value: Array) -> Iterator[Array]:
+    """Every element NaN (-1, true), and every element another one."""
+    yield np.frombuffer(b"\xff" * value.nbytes, value.dtype).reshape(value.shape)
+    yield np.asarray(value[..., ::-1] if value.ndim else value) * 3 + 1
+
+
+@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+def test_a_step_writes_every_byte_and_reads_no_byte_that_it_was_not_given(type_: str) -> None:
+    """Also not those of scratch; `run` holds that what is only read stays as it is."""
+    for case, step in steps(type_):
+        expected = step.run()
+        for written, scratch in FILLS:
+            assert step.run(written=written, scratch=scratch) == expected, f"{case} {step}"
+
+
+@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+def test_what_a_result_ignores_has_no_influence_on_it(type_: str) -> None:
+    for case, step in steps(type_):
+        expected = step.run()
+        for slot in step.writes:
+            for ignored in step.kind.ignores(step.node, step.forward, slot) & step.reads.keys():
+                for value in other_values(step.reads[ignored]):
+                    found = step.run(changed={ignored: value.astype(step.reads[ignored].dtype)})
+                    assert found[slot] == expected[slot], f"{case} {step}: {ignored} changes {slot}"
+
+
+@pytest.mark.parametrize("type_", ["BatchNormalization", "LayerNormalization", "Gemm", "Conv", "Mul", "Div"])
+def test_what_a_result_does_not_ignore_has_influence(type_: str) -> None:
+    """Facts are not only true but complete, where a proof would else refuse a right plan."""
+    influences: dict[tuple[bool, str, str], bool] = {}
+    for _, step in steps(type_):
+        expected = step.run()
+        for slot in step.writes:
+            for read in step.reads.keys() - step.kind.ignores(step.node, step.forward, slot):
+                poison, *_ = other_values(step.reads[read])
+                key = (step.forward, slot, read)
+                changes = step.run(changed={read: poison})[slot] != expected[slot]
+                influences[key] = influences.get(key, False) or changes
+    assert [key for key, seen in influences.items() if not seen] == []
+
+
+@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+def test_copies_are_copies_in_memory_of_their_own_and_all_in_one(type_: str) -> None:
+    for case, step in steps(type_):
+        copies = {
+            c.target: c.source
+            for c in step.kind.copies(step.node, step.forward)
+            if c.target in step.writes and c.source in step.reads
+        }
+        found = step.run()
+        for target, source in copies.items():
+            assert found[target] == step.reads[source].tobytes(), f"{case} {step}: {target}"
+        assert step.run(shared=copies) == found, f"{case} {step}"
+
+
+def test_who_copies() -> None:
+    found = {
+        (step.kind.name, copy.source, copy.target)
+        for case in CASES
+        for step in steps_of(case)
+        for copy in step.kind.copies(step.node, step.forward)
+    }
+    unmoved = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+    assert found == {
+        *((type_, "x0", "y0") for type_ in unmoved),
+        *((type_, "dy0", "dx0") for type_ in (*unmoved, "Add", "Sub")),
+        ("Add", "dy0", "dx1"),
+    }
+
+
+def test_running_statistics_are_no_part_of_what_batch_normalisation_computes() -> None:
+    """So that the step may be repeated after they have changed."""
+    case = next(c for c in CASES if c.type == "BatchNormalization" and c.attributes["training_mode"])
+    step = next(steps_of(case))
+    kind = lookup("BatchNormalization")
+    for slot in ("y0", "mean", "inverse_deviation"):
+        assert {"x3", "x4"} <= kind.ignores(step.node, True, slot)
+    assert kind.ignores(step.node, True, "x3") == {"x1", "x2", "x4"}
+    assert kind.ignores(step.node, True, "x4") == {"x1", "x2", "x3"}
+
+
+@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+def test_a_result_depends_on_what_it_is_the_new_version_of(type_: str) -> None:
+    """What is updated in place never ignores its own old value."""
+    for case, step in steps(type_):
+        for slot in step.writes.keys() & step.reads.keys():
+            assert slot not in step.kind.ignores(step.node, step.forward, slot), str(case)

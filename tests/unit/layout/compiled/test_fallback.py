@@ -1,0 +1,85 @@
+"""Where compiled code can be kept nowhere, in a process of its own: plain paths, and one word about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solver.layout.compiled import fallback
+
+ROOT = Path(__file__).resolve().parents[4]
+
+_SOLVE = """
+import logging, random
+logging.basicConfig(format="%(name)s: %(message)s")
+from solver.layout import Status, solve
+from tests.support.buffers import tight_problem
+from tests.support.training_shaped import training_shaped
+tight = tight_problem(random.Random(4))
+for problem in (tight, training_shaped(20, buffers=60), training_shaped(1, buffers=300)):
+    for solver in ("portfolio", "greedy"):
+        print(solve(problem, solver=solver).status is not Status.UNKNOWN)
+large = training_shaped(1, buffers=4200)
+print(solve(large, solver="first-fit").layout is not None)
+"""
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Path:
+    """The sources without compiled code, and a file where it would be kept: not even root can write there."""
+    shutil.copytree(ROOT / "solver", tmp_path / "solver", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests" / "support", tmp_path / "tests" / "support")
+    for room in (tmp_path / "solver" / "layout").rglob("__init__.py"):
+        room.with_name("__pycache__").touch()
+    return tmp_path
+
+
+def run(root: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _SOLVE],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_place_for_compiled_code_that_cannot_be_written(unwritable: Path) -> None:
+    nowhere = str(unwritable / "solver" / "layout" / "__pycache__" / "below a file")
+    done = run(unwritable, HOME=nowhere, XDG_CACHE_HOME=nowhere, NUMBA_CACHE_DIR=nowhere)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True"] * 7
+    (warning,) = done.stderr.strip().splitlines()
+    assert warning.startswith(
+        "solver.layout.compiled.fallback: Layouts are made without compiled code, which is slow: "
+    )
+    assert "no locator available" in warning
+
+
+def test_a_filled_cache_beside_the_sources_is_read_where_the_given_one_cannot_be_written() -> None:
+    done = run(ROOT, NUMBA_CACHE_DIR=str(ROOT / "pyproject.toml" / "below a file"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True"] * 7
+    assert done.stderr == ""
+
+
+def test_without_numba(unwritable: Path) -> None:
+    (unwritable / "numba.py").write_text("raise ImportError('there is no numba here')\n", encoding="utf-8")
+    done = run(unwritable)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True"] * 7
+    assert done.stderr.strip().endswith("which is slow: there is no numba here")
+    assert done.stderr.count("\n") == 1
+
+
+def test_it_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(fallback, "_said", [])
+    fallback.warn_uncompiled("first")
+    fallback.warn_uncompiled("second")
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["first"]

@@ -1,0 +1,165 @@
+"""What the compiled search keeps of plateaus and parts is what a look from scratch would find."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from solver.layout import Problem, Rules, solve
+from solver.layout.compiled.skyline_state import (
+    CAPACITY,
+    COUNT,
+    FIRST,
+    HEAD,
+    LAST,
+    LEANING,
+    LIMIT,
+    NEXT,
+    NODES,
+    NONE,
+    ONE,
+    RULES,
+    SECTION_RULE,
+    SPAN,
+    TWO,
+    UNKNOWN,
+    WORK_LIMIT,
+    Board,
+    allocate,
+)
+from solver.layout.exact.feasibility import compiled_search
+from solver.layout.model.instance import Instance
+from tests.support.buffers import random_problem
+from tests.support.oracle import tiling
+
+pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compiles here")
+
+
+def told(b: Board, left: int) -> tuple[float, ...]:
+    """What is kept of a plateau, as far as it means anything."""
+    plateau = int(b.stop[left]), float(b.key[left])
+    decided = np.isfinite(b.key[left])
+    return (*plateau, int(b.pick[left]), int(b.gap[left]), int(b.only[left])) if decided else plateau
+
+
+def board(instance: Instance, capacity: int, rules: int, seed: int) -> Board:
+    """A search for a layout of this height, with the section rule and the regard that the seed gives."""
+    by_start = instance.subset(np.argsort(instance.start, kind="stable"))
+    limit = (capacity + by_start.size - by_start.exact) // by_start.unit
+    never = np.array([0, 2**62, 2**62])
+    made = allocate(by_start, by_start.unit, limit, 10, 20 * len(by_start) + 1000, never, seed)
+    made.counters[[CAPACITY, RULES, SECTION_RULE, LEANING]] = int(limit.max()), rules, seed % 3, seed // 3 % 3
+    made.counters[WORK_LIMIT] = 2**62
+    made.rank[:] = np.random.default_rng(seed).permutation(len(by_start))
+    return made
+
+
+def parts(b: Board) -> list[int]:
+    """The agenda."""
+    found, part = [], int(b.counters[HEAD])
+    while part != NONE:
+        found.append(part)
+        part = int(b.parts[part, NEXT])
+    return found
+
+
+def assert_kept_is_true(b: Board) -> int:
+    """How many plateaus were fresh; each of them is looked at again."""
+    from solver.layout.compiled.skyline_survey import look
+
+    fresh = 0
+    for part in parts(b):
+        left, last = int(b.parts[part, FIRST]), int(b.parts[part, LAST])
+        first = left
+        while left < last:
+            if b.fresh[left]:
+                kept = told(b, left)
+                look(b, first, last, left)
+                assert b.fresh[left]
+                assert told(b, left) == kept
+                fresh += 1
+            left = next((t for t in range(left + 1, last) if b.floor[t] != b.floor[left]), last)
+    return fresh
+
+
+def assert_hashes_are_true(b: Board) -> None:
+    from solver.layout.compiled.skyline_table import state
+
+    for part in parts(b):
+        row = b.parts[part]
+        assert tuple(row[[COUNT, ONE, TWO]]) == state(b, row[FIRST], row[LAST])
+
+
+def stop_and_look(b: Board, every: int, most: int) -> int:
+    """Runs to node after node, each time from the start, as a search that is stopped does not go on."""
+    from solver.layout.compiled.skyline_kernel import run
+
+    fresh = 0
+    for nodes in range(every, most, every):
+        b.counters[NODES], b.counters[LIMIT] = 0, nodes
+        if run(b) != UNKNOWN:
+            break
+        assert_hashes_are_true(b)
+        fresh += assert_kept_is_true(b)
+    return fresh
+
+
+def near_and_far(b: Board) -> int:
+    """Every one of the first nodes, then some deep ones."""
+    return stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+
+
+@pytest.mark.parametrize("group", range(3))
+def test_what_is_kept(group: int) -> None:
+    fresh = 0
+    for seed in range(group, 27, 3):
+        rng = random.Random(seed)
+        problem = tiling(rng, 90, 40, 80) if group else random_problem(rng, 90, 30, 9)
+        instance = Instance.of(problem)
+        b = board(instance, int(instance.load().max()), 255, seed)
+        fresh += near_and_far(b)
+    assert fresh > 300
+
+
+def test_what_is_kept_where_alignments_leave_padding() -> None:
+    fresh = 0
+    for seed in range(10):
+        rng = random.Random(seed)
+        buffers = tiling(rng, 90, 40, 80).buffers
+        mixed = Problem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
+        instance = Instance.of(mixed)
+        assert instance.misaligning
+        b = board(instance, 110, 255 & ~SPAN, seed)
+        fresh += near_and_far(b)
+    assert fresh > 1000
+
+
+def test_what_is_kept_around_pins() -> None:
+    fresh = 0
+    for seed in range(10):
+        rng = random.Random(seed)
+        problem = tiling(rng, 90, 40, 80)
+        placed = solve(problem, solver="greedy").layout
+        assert placed is not None
+        pinned = [
+            replace(b, offset=offset) if rng.random() < 0.1 else b
+            for b, offset in zip(problem.buffers, placed.offsets, strict=True)
+        ]
+        instance = Instance.of(Problem(tuple(pinned)))
+        assert instance.pinned
+        b = board(instance, placed.peak, 255 & ~SPAN, seed)
+        fresh += near_and_far(b)
+    assert fresh > 500
+
+
+@pytest.mark.parametrize("bit", range(len(fields(Rules)) - 3))
+def test_what_is_kept_without_a_rule(bit: int) -> None:
+    fresh = 0
+    for seed in range(6):
+        instance = Instance.of(tiling(random.Random(seed), 90, 40, 80))
+        b = board(instance, int(instance.load().max()), 255 & ~(1 << bit), seed)
+        fresh += stop_and_look(b, 1, 200)
+    assert fresh > 100

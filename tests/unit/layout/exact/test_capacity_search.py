@@ -1,0 +1,88 @@
+"""What the ladder spends."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from solver.layout import Deadline, SolveOptions, max_load
+from solver.layout.exact import capacity_search as module
+from solver.layout.exact.capacity_search import Ladder
+from solver.layout.exact.feasibility import Answer, Decider, Decision, Watch
+from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.options import DEFAULT_WORK
+from solver.layout.model.problem import MAX_BYTES
+from tests.support.buffers import problem
+from tests.support.oracle import tiling
+
+WORK = 10**7
+
+
+def spent(monkeypatch: pytest.MonkeyPatch, work: int | None, large: int) -> tuple[int, int]:
+    """Work asked for until the ladder gave up, where no question is ever answered; and the buffers."""
+    asked: list[int] = []
+
+    def decide(_self: Decider, _capacity: int, work: int, watch: Watch, _guide: object = None) -> Decision:
+        asked.append(work)
+        watch.cut = work > WORK
+        return Decision(Answer.UNKNOWN, None, work)
+
+    monkeypatch.setattr(Decider, "decide", decide)
+    monkeypatch.setattr(module, "LARGE", large)
+    tiled = tiling(random.Random(1), 1000, 30, 60)
+    instance, options = Instance.of(tiled), SolveOptions(work=work)
+    stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
+    watch = Watch(Deadline(), options)
+    Ladder(instance, stacked, max_load(tiled).bytes, watch, lambda _layout, _proved: None).climb()
+    return sum(asked), len(instance)
+
+
+def test_a_small_problem_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spent(monkeypatch, WORK, 1000)[0] == WORK
+
+
+def test_a_large_problem_gets_one_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, buffers = spent(monkeypatch, WORK, 10)
+    assert asked == buffers**2
+
+
+def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spent(monkeypatch, None, 10)[0] > WORK
+
+
+def above(
+    bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch, work: int = DEFAULT_WORK
+) -> int:
+    """Work asked for where the bound is so far below the incumbent, and no question is answered."""
+    asked: list[int] = []
+
+    def decide(_self: Decider, _capacity: int, work: int, _watch: Watch, _guide: object = None) -> Decision:
+        asked.append(work)
+        return Decision(Answer.UNKNOWN, None, work)
+
+    monkeypatch.setattr(Decider, "decide", decide)
+    half = problem((bound // 2, 0, 2), (bound // 2 + gap - 1, 1, 3), (1, 0, 3))
+    instance, watch = Instance.of(half), Watch(Deadline(), SolveOptions(work=work))
+    layout = layout_of(instance, np.array([1, bound // 2 + 1, 0]))
+    assert layout.peak == bound + gap
+    Ladder(instance, layout, bound, watch, lambda _layout, _proved: None, capacity).climb()
+    return sum(asked)
+
+
+def test_a_millionth_is_worth_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 900, MAX_BYTES, monkeypatch) == module.NEGLIGIBLE_WORK
+    assert above(10**9, 900, 10**9 + 900, monkeypatch) == module.NEGLIGIBLE_WORK
+
+
+def test_above_the_capacity_nothing_is_negligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 900, 10**9 + 899, monkeypatch) == DEFAULT_WORK
+
+
+def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == DEFAULT_WORK
+
+
+def test_who_says_what_to_spend_gets_it_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert above(10**9, 900, MAX_BYTES, monkeypatch, work=10**10) == 10**10

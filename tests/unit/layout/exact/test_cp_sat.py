@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from solver.layout import Buffer, Deadline, Lifespan, Problem, Proof, Status, find_violations, max_load, solve
+from solver.layout.exact.cp_sat import refine, representable
+from solver.layout.greedy.placement import greedy_portfolio
+from solver.layout.model.instance import Instance
+from tests.support.buffers import best_peak, layout, problem, random_problem
+
+
+def _pinned(rng: random.Random, p: Problem) -> Problem:
+    alignment = rng.choice((1, 2, 8))
+    pin = Buffer("pinned", rng.randint(1, 9), Lifespan(1, 3), alignment, alignment * rng.randrange(4))
+    return Problem((*p.buffers, pin))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_optimum_with_pins_and_any_alignment(seed: int) -> None:
+    rng = random.Random(seed)
+    alignments = rng.choice(((1,), (4,), (1, 2, 8), (4, 8)))
+    p = random_problem(rng, rng.randint(1, 5), 5, rng.choice((4, 20)), alignments)
+    if rng.random() < 0.5:
+        p = _pinned(rng, p)
+    outcome = solve(p, solver="cp-sat")
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.layout is not None
+    assert outcome.layout.peak == best_peak(p)
+
+
+def test_it_improves_on_a_poor_incumbent() -> None:
+    p = problem((4, 0, 2), (4, 2, 4), (4, 4, 6), (3, 1, 5))
+    poor = layout(p, 30, 60, 30, 0)
+    refined = refine(Instance.of(p), poor, max_load(p).bytes, Deadline(), 1.0)
+    assert refined.layout.peak == refined.proved == 7
+    assert find_violations(p, refined.layout) == ()
+
+
+def test_an_incumbent_off_the_grid_is_no_obstacle() -> None:
+    p = problem((4, 0, 2), (4, 0, 2))
+    assert refine(Instance.of(p), layout(p, 1, 7), 8, Deadline(), 1.0).layout.peak == 8
+
+
+def test_the_common_divisor_makes_large_sizes_small() -> None:
+    big = 2**50
+    assert representable(Instance.of(problem((3 * big, 0, 2), (5 * big, 0, 2))), 8 * big)
+    assert not representable(Instance.of(problem((3 * big, 0, 2), (5 * big + 1, 0, 2))), 8 * big)
+
+
+def test_sizes_beyond_its_integers_leave_the_incumbent() -> None:
+    p = problem((2**61 + 1, 0, 2), (2**60, 1, 3), (2**60 - 1, 2, 5))
+    poor = layout(p, 2**60, 0, 2**62)
+    refined = refine(Instance.of(p), poor, max_load(p).bytes, Deadline(), 1.0)
+    assert (refined.layout, refined.proved, refined.cut) == (poor, 0, False)
+    outcome = solve(Problem(p.buffers), solver="cp-sat", incumbent=poor)
+    assert outcome.status is Status.FEASIBLE
+    assert outcome.proof is None
+
+
+def test_an_expired_deadline_returns_the_incumbent() -> None:
+    p = problem((4, 0, 2), (4, 2, 4))
+    poor = layout(p, 4, 4)
+    refined = refine(Instance.of(p), poor, 4, Deadline.after(0), 1.0)
+    assert (refined.layout, refined.proved, refined.cut) == (poor, 0, True)
+
+
+def test_the_same_problem_gives_the_same_layout() -> None:
+    p = random_problem(random.Random(5), 14, 9, 12)
+    start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
+    runs = [refine(Instance.of(p), start, 0, Deadline(), 0.1) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_a_pin_that_alone_sets_the_peak_is_proved_by_the_solver_not_by_the_load() -> None:
+    p = Problem((Buffer("a", 4, Lifespan(0, 1), 1, 100), Buffer("b", 4, Lifespan(0, 1))))
+    outcome = solve(p, solver="cp-sat")
+    assert (outcome.lower_bound, outcome.proof) == (104, Proof.SOLVER)
+
+
+def test_importing_the_package_does_not_import_ortools() -> None:
+    code = "import sys, solver.layout; sys.exit('ortools' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

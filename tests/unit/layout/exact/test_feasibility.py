@@ -1,0 +1,239 @@
+"""The compiled search against oracles; each rule on and off; the race; stopping."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from solver.layout import (
+    Buffer,
+    Deadline,
+    Lifespan,
+    Problem,
+    Progress,
+    Rules,
+    SolveOptions,
+    Status,
+    find_violations,
+    max_load,
+    solve,
+)  # fmt: skip
+from solver.layout.compiled.priorities import priorities
+from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
+from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
+from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, Board, allocate, kinds
+from solver.layout.exact.feasibility import Answer, Decider, Watch, compiled_search
+from solver.layout.model.instance import Instance, layout_of
+from tests.support.buffers import best_peak, random_problem, tight_problem
+from tests.support.oracle import tiling
+
+ENOUGH = 10**8
+PLAIN = SolveOptions(threads=1)
+
+
+def decide(problem: Problem, capacity: int, options: SolveOptions = PLAIN) -> Answer:
+    """The answer of the search; an offset list that comes with it is checked."""
+    instance = Instance.of(problem)
+    decision = Decider(instance, options).decide(capacity, ENOUGH, Watch(Deadline(), options))
+    if decision.offsets is not None:
+        layout = layout_of(instance, decision.offsets)
+        assert find_violations(replace(problem, capacity=capacity), layout) == ()
+    return decision.answer
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_brute_force_on_small_problems(seed: int) -> None:
+    rng = random.Random(seed)
+    p = random_problem(rng, rng.randint(1, 6), 6, 9, rng.choice(((1,), (4,))))
+    best = best_peak(p)
+    assert decide(p, best) is Answer.YES
+    assert decide(p, best - 1) is Answer.NO
+
+
+def test_runs_differ_but_tell_the_same_buffers_apart() -> None:
+    """Noise may reorder kinds, never mix them up: a tie would lose a branch, and with it a solution."""
+    instance = Instance.of(random_problem(random.Random(7), 40, 6, 3, (1,)))
+    kind = kinds(instance)
+    ranks = priorities(instance, kind)
+    board = _board(instance)
+    seen = set()
+    for run in range(3 * ROUND):
+        prepare(board, ranks, run)
+        keys = board.rank.tolist()
+        assert len(set(keys)) == len(set(kind.tolist())) == len(set(zip(keys, kind.tolist(), strict=True)))
+        seen.add(tuple(keys))
+    assert len(seen) > 2 * ROUND
+
+
+def test_whoever_levels_the_floor_goes_first_then_whoever_leans() -> None:
+    board = _board(Instance.of(random_problem(random.Random(7), 3, 6, 3, (1,))))
+    board.rank[:] = (3, 2, 1)
+    touching = (True, False, True, False), (True, True, False, False), (False, False, False, False)
+    expected = {PLAIN_WAY: [2, 1, 0], LEAN: [1, 0, 2], FLUSH: [0, 1, 2]}
+    for regard, order in expected.items():
+        board.counters[LEANING] = regard
+        assert sorted(range(3), key=lambda i: preference(board, i, *touching[i])) == order
+
+
+def _board(instance: Instance) -> Board:
+    limit, signals = np.full(len(instance), 10**6), np.array([0, 2**62, 2**62])
+    board = allocate(instance, 1, limit, 4, 100, signals, 1)
+    board.counters[[SEED, RULES]] = (1, WALLS)
+    return board
+
+
+@pytest.mark.parametrize("rule", [None, *(f.name for f in fields(Rules)), "all"])
+def test_no_rule_changes_the_answer(rule: str | None) -> None:
+    rules = Rules(**{f.name: rule not in (f.name, "all") for f in fields(Rules)})
+    for seed in range(25):
+        p = tight_problem(random.Random(seed))
+        if len(p.buffers) > 13:
+            continue
+        best = solve(p, solver="branch-and-bound").lower_bound
+        for capacity in (best - 1, best, best + 1):
+            expected = Answer.YES if capacity >= best else Answer.NO
+            assert decide(p, capacity, replace(PLAIN, rules=rules)) is expected, (seed, capacity)
+
+
+@pytest.mark.parametrize("alignments", [(1, 4), (4, 1)])
+def test_equal_buffers_of_other_alignments_are_told_apart(alignments: tuple[int, int]) -> None:
+    """Only the one that is aligned to 4 can lie at the bottom; whichever comes first, it must be tried."""
+    p = Problem(tuple(Buffer(str(a), 3, Lifespan(0, 1), a) for a in alignments))
+    assert decide(p, 6) is Answer.YES
+    assert decide(p, 5) is Answer.NO
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_guide_changes_no_answer(seed: int) -> None:
+    p = tiling(random.Random(seed), 200, 60, 120)
+    instance, watch = Instance.of(p), Watch(Deadline(), PLAIN)
+    best = Decider(instance, PLAIN).decide(200, ENOUGH, watch).offsets
+    assert best is not None
+    shuffled = np.random.default_rng(seed).permutation(best)
+    for guide in (best, shuffled, best * 0):
+        decider = Decider(instance, PLAIN)
+        assert decider.decide(199, ENOUGH, watch, guide).answer is Answer.NO
+        decision = decider.decide(200, ENOUGH, watch, guide)
+        assert decision.answer is Answer.YES
+        assert decision.offsets is not None
+        assert find_violations(p, layout_of(instance, decision.offsets)) == ()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_tilings_fit_exactly(seed: int) -> None:
+    p = tiling(random.Random(seed), 24, 12, 20)
+    assert max_load(p).bytes == 24
+    assert decide(p, 24) is Answer.YES
+    assert decide(p, 23) is Answer.NO
+
+
+def test_threads_do_not_change_the_answer() -> None:
+    p = tiling(random.Random(3), 400, 60, 70)
+    outcomes = [
+        solve(p, options=SolveOptions(threads=threads, work=5_000_000)).layout for threads in (1, 2, 2, 1)
+    ]
+    assert len(set(outcomes)) == 1
+
+
+def test_the_clock_may_decide_a_race_and_the_outcome_says_so() -> None:
+    p = tiling(random.Random(3), 30, 20, 30)
+    outcome = solve(p, options=SolveOptions(race=True))
+    assert outcome.layout is not None
+    assert not outcome.deterministic
+
+
+def hard() -> Problem:
+    """Too tight to be settled within the time of any test: no byte is free at any step."""
+    return tiling(random.Random(5), 10**7, 150, 900)
+
+
+def test_cancellation_from_another_thread() -> None:
+    p, options = hard(), SolveOptions(work=None, cancel=threading.Event())
+    assert options.cancel is not None
+    instance = Instance.of(p)
+    decider, watch = Decider(instance, options), Watch(Deadline(), options)
+    threading.Timer(0.05, options.cancel.set).start()
+    decision = decider.decide(max_load(p).bytes, 2**60, watch)
+    assert decision.answer is Answer.UNKNOWN or not watch.cut
+
+
+def test_a_deadline_ends_the_search_and_is_told() -> None:
+    began = time.monotonic()
+    outcome = solve(hard(), deadline=Deadline.after(0.3), options=SolveOptions(work=None))
+    assert outcome.layout is not None
+    assert outcome.status is Status.OPTIMAL or not outcome.deterministic
+    assert time.monotonic() > began
+
+
+def test_no_work_leaves_the_question_open() -> None:
+    options = SolveOptions(work=0)
+    instance = Instance.of(hard())
+    decision = Decider(instance, options).decide(max_load(hard()).bytes, 0, Watch(Deadline(), options))
+    assert decision.answer is Answer.UNKNOWN
+    assert decision.offsets is None
+
+
+@pytest.mark.parametrize("size", [1, 2**61, 2**62])
+def test_large_sizes(size: int) -> None:
+    p = Problem((Buffer("a", size, Lifespan(0, 2)), Buffer("b", size, Lifespan(2, 3))))
+    assert decide(p, size) is Answer.YES
+    assert decide(p, size - 1) is Answer.NO
+
+
+def test_identical_buffers_are_no_obstacle() -> None:
+    p = Problem(tuple(Buffer(str(i), 3, Lifespan(i % 4, i % 4 + 2)) for i in range(40)))
+    assert decide(p, max_load(p).bytes) is Answer.YES
+
+
+def test_a_question_after_another_is_answered_the_same() -> None:
+    p = tight_problem(random.Random(11))
+    best = solve(p, solver="branch-and-bound").lower_bound
+    decider, watch = Decider(Instance.of(p), PLAIN), Watch(Deadline(), PLAIN)
+    for capacity in (best + 2, best - 1, best, best - 2, best + 1, best - 1):
+        answer = decider.decide(capacity, ENOUGH, watch).answer
+        assert answer is (Answer.YES if capacity >= best else Answer.NO)
+
+
+def test_the_compiled_search_is_there() -> None:
+    assert compiled_search() is not None
+
+
+def test_nothing_compiled_falls_back_on_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    from solver.layout import portfolio
+
+    monkeypatch.setattr(portfolio, "compiled_search", lambda: None)
+    p = tight_problem(random.Random(4))
+    best = solve(p, solver="branch-and-bound").lower_bound
+    outcome = solve(p)
+    assert outcome.lower_bound == best == (outcome.layout.peak if outcome.layout else 0)
+
+
+def test_progress_narrows_the_gap() -> None:
+    heard: list[Progress] = []
+    outcome = solve(hard(), options=SolveOptions(work=3_000_000, progress=heard.append))
+    assert [p.incumbent for p in heard] == sorted((p.incumbent for p in heard), reverse=True)
+    assert outcome.layout is not None
+    assert heard[-1].incumbent == outcome.layout.peak
+    assert heard[-1].gap == pytest.approx((outcome.layout.peak - outcome.lower_bound) / outcome.lower_bound)
+
+
+def test_fit_stops_at_the_capacity_and_a_gap_at_the_target() -> None:
+    p = replace(hard(), capacity=int(max_load(hard()).bytes * 1.5))
+    outcome = solve(p, options=SolveOptions(fit=True))
+    assert outcome.layout is not None
+    assert outcome.layout.peak <= (p.capacity or 0)
+    near = solve(hard(), options=SolveOptions(target_gap=0.5))
+    assert near.layout is not None
+    assert near.layout.peak <= 1.5 * near.lower_bound
+
+
+def test_offsets_are_int64() -> None:
+    options, p = PLAIN, tiling(random.Random(1), 10, 6, 8)
+    decision = Decider(Instance.of(p), options).decide(10, ENOUGH, Watch(Deadline(), options))
+    assert decision.offsets is not None
+    assert decision.offsets.dtype == np.int64

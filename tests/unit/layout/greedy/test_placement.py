@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from solver.layout import Buffer, Deadline, Layout, Lifespan, Problem, find_violations
+from solver.layout.bounds.max_load import max_load
+from solver.layout.greedy.placement import (
+    BEST_FIT_ORDERS,
+    FIRST_FIT_ORDERS,
+    LARGE_ORDERS,
+    best_fit,
+    first_fit,
+    greedy_portfolio,
+    orders,
+    place,
+    place_until,
+)
+from solver.layout.greedy.skyline import RULES, lowest_plateau
+from solver.layout.model.instance import FREE, Instance, layout_of
+from solver.layout.model.problem import MAX_BYTES
+from tests.support.buffers import problem, random_problem
+from tests.support.training_shaped import training_shaped
+
+#: a at 0, b above it, c above both; when b has gone, a gap of 4 is left between a and c.
+HOLES = problem((2, 0, 9), (4, 0, 3), (2, 0, 9), (3, 0, 3), (2, 0, 9), (3, 5, 9))
+
+
+def test_first_fit_takes_the_lowest_gap_and_best_fit_the_tightest() -> None:
+    instance = Instance.of(HOLES)
+    order = np.arange(6)
+    first, best = place(instance, order, first_fit), place(instance, order, best_fit)
+    assert first is not None
+    assert best is not None
+    assert first.tolist() == [0, 2, 6, 8, 11, 2]
+    assert best.tolist() == [0, 2, 6, 8, 11, 8]
+
+
+def test_fits_choose_among_gaps() -> None:
+    room = np.array([3, 9, 5, MAX_BYTES - 20])
+    assert [first_fit(room, 4), best_fit(room, 4)] == [1, 2]
+    assert [first_fit(room, 10), best_fit(room, 10)] == [3, 3]
+
+
+def test_placing_stops_at_the_limit_and_says_how_far_it_got() -> None:
+    instance = Instance.of(problem((4, 0, 1), (4, 0, 1), (4, 0, 1)))
+    offsets, placed = place_until(instance, np.array([2, 0, 1]), first_fit, limit=11)
+    assert placed == 2
+    assert offsets.tolist() == [4, FREE, 0]
+    assert place(instance, np.arange(3), first_fit, limit=11) is None
+    assert place(instance, np.arange(3), first_fit, limit=12) is not None
+
+
+def test_pins_are_respected_wherever_they_stand_in_the_order() -> None:
+    p = Problem((Buffer("a", 6, Lifespan(0, 2)), Buffer("b", 4, Lifespan(1, 3), 1, 4)))
+    offsets = place(Instance.of(p), np.arange(2), first_fit)
+    assert offsets is not None
+    assert offsets.tolist() == [8, 4]
+
+
+def test_alignment_is_respected_when_it_differs() -> None:
+    p = Problem(tuple(Buffer(str(a), 5, Lifespan(0, 1), a) for a in (1, 8, 64, 2)))
+    offsets = place(Instance.of(p), np.arange(4), first_fit)
+    assert offsets is not None
+    assert offsets.tolist() == [0, 8, 64, 14]
+
+
+def test_orders_are_permutations() -> None:
+    instance = Instance.of(training_shaped(1, buffers=60))
+    found = {name: order() for name, order in orders(instance).items()}
+    assert {*LARGE_ORDERS, *FIRST_FIT_ORDERS, *BEST_FIT_ORDERS} <= set(found)
+    for order in found.values():
+        assert sorted(order.tolist()) == list(range(len(instance)))
+    assert instance.size[found["size"]].tolist() == sorted(instance.size.tolist(), reverse=True)
+    crowd = [int(instance.load()[s:e].max()) for s, e in zip(instance.start, instance.end, strict=True)]
+    assert [crowd[i] for i in found["crowd-size"]] == sorted(crowd, reverse=True)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(10))
+def test_the_skyline_makes_valid_layouts(rule: str, seed: int) -> None:
+    p = random_problem(random.Random(seed), 30, 20, 40, (8,))
+    instance = Instance.of(p)
+    offsets = lowest_plateau(instance, rule, MAX_BYTES)
+    assert offsets is not None
+    made = layout_of(instance, offsets)
+    assert find_violations(p, made) == ()
+    assert lowest_plateau(instance, rule, made.peak - 1) is None
+
+
+def test_the_skyline_fills_the_valley_first() -> None:
+    """The valley [1, 2) between two towers takes what fits inside before anything wide goes on top."""
+    p = problem((6, 0, 2), (6, 4, 6), (3, 1, 5), (3, 2, 4))
+    offsets = lowest_plateau(Instance.of(p), "lifetime", MAX_BYTES)
+    assert offsets is not None
+    assert offsets[3] in (0, 3)
+    assert layout_of(Instance.of(p), offsets).peak == 9
+
+
+def test_the_portfolio_stops_at_the_bound_and_reports_the_order() -> None:
+    p = problem((4, 0, 3), (3, 0, 3))
+    result = greedy_portfolio(Instance.of(p), 7, Deadline())
+    assert (result.layout.peak, result.order, result.cut) == (7, "size, first_fit", False)
+
+
+def test_an_expired_deadline_still_gives_one_layout() -> None:
+    p = training_shaped(29, buffers=150)
+    result = greedy_portfolio(Instance.of(p), 0, Deadline.after(0))
+    assert result.cut
+    assert result.order == "size, first_fit"
+    assert find_violations(p, result.layout) == ()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_portfolios_with_pins_and_mixed_alignment_are_valid(seed: int) -> None:
+    rng = random.Random(seed)
+    p = random_problem(rng, 25, 12, 40, (1, 4, 16))
+    pinned = Buffer("pinned", 8, Lifespan(3, 9), 4, 4 * rng.randrange(20))
+    p = Problem((*p.buffers, pinned))
+    bound = max_load(p).bytes
+    made = greedy_portfolio(Instance.of(p), bound, Deadline()).layout
+    assert find_violations(p, made) == ()
+    assert made.peak >= bound
+
+
+def test_huge_sizes() -> None:
+    p = problem((2**62, 0, 2), (2**61, 1, 3), (2**60, 2, 4))
+    assert greedy_portfolio(Instance.of(p), max_load(p).bytes, Deadline()).layout == Layout(
+        (0, 2**62, 0), 2**62 + 2**61
+    )

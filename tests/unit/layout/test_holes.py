@@ -1,0 +1,276 @@
+"""Gaps inside lifespans: brute force on tiny problems, and what no solver may claim about them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from threading import Event
+
+import numpy as np
+import pytest
+
+from solver.errors import ProblemError
+from solver.layout import (
+    SOLVERS,
+    Buffer,
+    Deadline,
+    Gap,
+    Layout,
+    Lifespan,
+    Piece,
+    Problem,
+    Progress,
+    Proof,
+    SolveOptions,
+    Status,
+    find_violations,
+    live_at,
+    max_load,
+    pieces,
+    solve,
+)
+from solver.layout.holes import Placing
+from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.pieces import without_gaps
+from solver.layout.model.problem import MAX_BYTES
+
+
+def gap(start: int, end: int, low: int = 0, high: int = 0) -> Gap:
+    return Gap(Lifespan(start, end), low, high)
+
+
+def buffer(name: str, size: int, start: int, end: int, *gaps: Gap, alignment: int = 1) -> Buffer:
+    return Buffer(name, size, Lifespan(start, end), alignment, None, gaps)
+
+
+#: b fits into the gap of a; the parts of c that a does not hold fit beside it.
+NESTED = Problem((buffer("a", 8, 0, 9, gap(3, 6)), buffer("b", 8, 3, 6)))
+BESIDE = Problem((buffer("a", 8, 0, 9, gap(3, 6, 0, 2)), buffer("b", 6, 3, 6)))
+
+
+def random_gapped(rng: random.Random) -> Problem:
+    made: list[Buffer] = []
+    for k in range(rng.randint(1, 5)):
+        start = rng.randrange(5)
+        end, size = rng.randint(start + 1, 8), rng.randint(1, 4)
+        alignment = rng.choice((1, 1, 1, 2, 4))
+        gaps: list[Gap] = []
+        at = start
+        while at < end and rng.random() < 0.7:
+            begin = rng.randint(at, end)
+            stop = rng.randint(begin, end)
+            if begin < stop and (begin, stop) != (start, end):
+                low = rng.randint(0, size)
+                gaps.append(gap(begin, stop, low, rng.randint(low, size)))
+            at = stop + 1
+        made.append(Buffer(f"b{k}", size, Lifespan(start, end), alignment, None, tuple(gaps)))
+    return Problem(tuple(made))
+
+
+def optimum(problem: Problem) -> int:
+    """By trying every offset of every buffer. Everything on top of each other is an upper bound."""
+    buffers = problem.buffers
+    held: list[list[Piece]] = [[] for _ in buffers]
+    for piece in pieces(problem):
+        held[piece.owner].append(piece)
+    best = sum(b.size + b.alignment - 1 for b in buffers) + 1
+
+    def clash(i: int, at: int, j: int, beside: int) -> bool:
+        return any(
+            p.lifespan.overlaps(q.lifespan) and at + p.low < beside + q.high and beside + q.low < at + p.high
+            for p in held[i]
+            for q in held[j]
+        )
+
+    def descend(placed: list[int], peak: int) -> None:
+        nonlocal best
+        if peak >= best:
+            return
+        i = len(placed)
+        if i == len(buffers):
+            best = peak
+            return
+        for offset in range(0, best - buffers[i].size, buffers[i].alignment):
+            if not any(clash(i, offset, j, beside) for j, beside in enumerate(placed)):
+                descend([*placed, offset], max(peak, offset + buffers[i].size))
+
+    descend([], 0)
+    return best
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_optimum_by_brute_force(block: int) -> None:
+    above = 0
+    for seed in range(15 * block, 15 * (block + 1)):
+        p = random_gapped(random.Random(seed))
+        best, outcome = optimum(p), solve(p)
+        assert outcome.layout is not None
+        assert find_violations(p, outcome.layout) == ()
+        assert outcome.status is Status.OPTIMAL, seed
+        assert outcome.layout.peak == outcome.lower_bound == best, seed
+        above += best > max_load(p).bytes
+        fits = solve(replace(p, capacity=best), options=SolveOptions(fit=True))
+        assert fits.layout is not None
+        assert fits.layout.peak == best
+        if best > 1:
+            assert solve(replace(p, capacity=best - 1)).status is Status.INFEASIBLE, seed
+    assert above > 0
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_no_solver_claims_too_much(solver: str) -> None:
+    for seed in range(3):
+        p = random_gapped(random.Random(1000 + seed))
+        best, outcome = optimum(p), solve(p, solver=solver)
+        assert outcome.lower_bound <= best
+        if outcome.layout is not None:
+            assert find_violations(p, outcome.layout) == ()
+            assert outcome.layout.peak >= best
+            assert (outcome.status is Status.OPTIMAL) == (outcome.layout.peak == outcome.lower_bound)
+        assert solve(replace(p, capacity=best), solver=solver).status is not Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("p", [NESTED, BESIDE])
+@pytest.mark.parametrize("solver", ["portfolio", "greedy", "search", "cp-sat"])
+def test_others_lie_in_a_gap(p: Problem, solver: str) -> None:
+    outcome = solve(p, solver=solver)
+    assert outcome.layout is not None
+    assert outcome.layout.peak == 8
+    assert outcome.proof is Proof.MAX_LOAD
+    assert find_violations(without_gaps(p), outcome.layout) != ()
+
+
+def test_the_load_is_that_of_the_pieces() -> None:
+    assert max_load(BESIDE).bytes == 8
+    assert [(b.id, b.size) for b in live_at(BESIDE, 4)] == [("a", 2), ("b", 6)]
+    assert [b.id for b in live_at(NESTED, 4)] == ["b"]
+    assert [(p.owner, p.low, p.high) for p in pieces(BESIDE)] == [(0, 0, 8), (0, 0, 2), (0, 0, 8), (1, 0, 6)]
+
+
+def test_a_gap_that_holds_everything_changes_nothing() -> None:
+    p = Problem((buffer("a", 8, 0, 9, gap(3, 6, 0, 8)), buffer("b", 6, 3, 6)))
+    assert solve(p).lower_bound == 14
+    assert solve(without_gaps(p)).lower_bound == 14
+
+
+def test_overlap_in_a_gap_is_none_and_beside_it_is_one() -> None:
+    assert find_violations(BESIDE, Layout((0, 2), 8)) == ()
+    (wrong,) = find_violations(BESIDE, Layout((0, 1), 8))
+    assert (wrong.rule, wrong.buffers) == ("overlap", ("a", "b"))
+    assert wrong.detail == "both hold bytes [1, 2) during steps [3, 6)"
+    (wrong,) = find_violations(replace(NESTED, capacity=7), Layout((0, 0), 8))[:1]
+    assert wrong.rule == "capacity"
+
+
+@pytest.mark.parametrize(
+    ("gaps", "words"),
+    [
+        ((gap(0, 0),), r"has the gap \[0, 0\)"),
+        ((gap(8, 10),), r"has the gap \[8, 10\)"),
+        ((gap(2, 4), gap(3, 5)), r"has the gap \[3, 5\)"),
+        ((gap(4, 5), gap(2, 3)), r"has the gap \[2, 3\)"),
+        ((gap(2, 4, 3, 2),), r"holds bytes \[3, 2\) of 8"),
+        ((gap(2, 4, 0, 9),), r"holds bytes \[0, 9\) of 8"),
+        ((gap(2, 4, -1, 9),), r"holds bytes \[-1, 9\) of 8"),
+    ],
+)
+def test_bad_gaps(gaps: tuple[Gap, ...], words: str) -> None:
+    with pytest.raises(ProblemError, match=words) as caught:
+        solve(Problem((buffer("a", 8, 1, 9, *gaps),)))
+    assert caught.value.path == ("buffers", 0, "gaps")
+
+
+def test_pins_that_only_gaps_keep_apart() -> None:
+    a = replace(NESTED.buffers[0], offset=0)
+    p = Problem((a, replace(NESTED.buffers[1], offset=0), buffer("c", 3, 0, 9)))
+    outcome = solve(p)
+    assert outcome.layout == Layout((0, 0, 8), 11)
+    assert outcome.status is Status.OPTIMAL
+    for solver in SOLVERS:
+        found = solve(p, solver=solver)
+        assert found.layout is None or find_violations(p, found.layout) == ()
+
+
+def test_incumbents_count_where_they_use_gaps() -> None:
+    outcome = solve(NESTED, solver="bump", incumbent=Layout((0, 0), 8))
+    assert outcome.layout == Layout((0, 0), 8)
+    assert outcome.status is Status.OPTIMAL
+
+
+def gapped_step(buffers: int, seed: int, kept: int = 0) -> Problem:
+    """Activations that are offloaded between forward and backward, but for some bytes."""
+    rng, made = random.Random(seed), []
+    for k in range(buffers):
+        start = rng.randrange(2 * buffers)
+        end = start + rng.randint(4, buffers)
+        size = rng.randint(kept + 1, 1000)
+        away = (gap(start + 1, end - 1, 0, kept),) if end > start + 2 else ()
+        made.append(buffer(f"b{k}", size, start, end, *away))
+    return Problem(tuple(made))
+
+
+def test_hundreds_make_use_of_their_gaps() -> None:
+    p = gapped_step(300, 1)
+    outcome = solve(p)
+    assert outcome.proof is Proof.MAX_LOAD
+    assert 10 * outcome.lower_bound < max_load(without_gaps(p)).bytes
+    assert outcome == replace(solve(p), seconds=outcome.seconds)
+
+
+def test_bytes_that_are_kept_stand_in_the_way() -> None:
+    """The bound takes them for movable."""
+    p = gapped_step(16, 1, kept=1)
+    outcome = solve(p)
+    assert outcome.layout is not None
+    assert outcome.lower_bound < outcome.layout.peak < max_load(without_gaps(p)).bytes
+    assert outcome == replace(solve(p), seconds=outcome.seconds)
+
+
+def test_placing_in_an_order_fills_the_lowest_place() -> None:
+    instance = Instance.of(without_gaps(BESIDE))
+    place = Placing(instance, pieces(BESIDE))
+    for order, expected in (((0, 1), Layout((0, 2), 8)), ((1, 0), Layout((6, 0), 14))):
+        offsets, placed = place(np.array(order), MAX_BYTES)
+        assert (layout_of(instance, offsets), placed) == (expected, 2)
+    assert place(np.array((1, 0)), 13)[1] == 1
+    late = Placing(instance, pieces(BESIDE), Deadline.after(0))
+    assert late(np.array((0, 1)), MAX_BYTES)[1] == 0
+
+
+def test_steps_beyond_64_bits_and_sizes_near_them() -> None:
+    far = 2**70
+    p = Problem(
+        (buffer("a", 2**62, far, far + 9, gap(far + 3, far + 6)), buffer("b", 2**61, far + 3, far + 6))
+    )
+    outcome = solve(p)
+    assert outcome.layout is not None
+    assert outcome.layout.peak == 2**62 < MAX_BYTES
+
+
+def test_progress_tells_the_bound_with_gaps_and_deadlines_are_heeded() -> None:
+    p, told = gapped_step(24, 2, kept=1), list[Progress]()
+    solve(p, options=SolveOptions(progress=told.append, work=1000))
+    assert all(news.bound <= max_load(p).bytes for news in told)
+    late = solve(p, deadline=Deadline.after(0))
+    assert late.layout is not None
+    assert not late.deterministic
+    cancel = Event()
+    cancel.set()
+    assert solve(p, options=SolveOptions(cancel=cancel)).layout is not None
+
+
+def test_thousands_are_cut_short_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first layout is there before any placing in pieces, which could take seconds a pass."""
+    p = gapped_step(2000, 1, kept=1)
+    passes: list[Deadline | None] = []
+    first = Placing.__init__
+
+    def noted(self: Placing, instance: Instance, held: list[Piece], deadline: Deadline | None = None) -> None:
+        passes.append(deadline)
+        first(self, instance, held, deadline)
+
+    monkeypatch.setattr(Placing, "__init__", noted)
+    outcome = solve(p, deadline=Deadline.after(0))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert None not in passes
