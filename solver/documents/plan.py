@@ -68,6 +68,7 @@ _Names = Annotated[tuple[Text, ...], *FIXED_LIST]
 _SpaceNumber = Annotated[Natural, In("spaces")]
 _TypeNumber = Annotated[Natural, In("types")]
 _KindNumber = Annotated[Natural, In("kinds")]
+_OriginNumber = Annotated[Natural, In("origins")]
 _KernelNumber = Annotated[Natural, In("kernels")]
 _OperationNumber = Annotated[Natural, In("operations")]
 _FormNumber = Annotated[Natural, In("forms")]
@@ -75,6 +76,7 @@ _ValueNumber = Annotated[Natural, In("values")]
 _StepNumber = Annotated[Natural, In("steps")]
 
 _Kind = Annotated[Kind, Field(strict=False)]
+_Integers = Annotated[tuple[Int64, ...] | None, *FIXED_LIST[1:]]  # failing fast is for lists alone
 
 
 def _attribute(value: Any) -> bool | int | float | str | tuple[int | float, ...] | None:
@@ -133,7 +135,7 @@ class KernelOfPlan(NamedTuple):
 
     name: Text
     attributes: dict[Text, _Attribute]
-    constants: Annotated[tuple[Annotated[tuple[Int64, ...], *FIXED_LIST] | None, ...], *FIXED_LIST]
+    constants: Annotated[tuple[_Integers, ...], *FIXED_LIST]
     floats: Annotated[tuple[Annotated[FloatsOfPlan, ROW], ...], *FIXED_LIST]
     scratch_budget: Natural
 
@@ -164,14 +166,24 @@ class FormOfPlan(NamedTuple):
 
 
 class ValueOfPlan(NamedTuple):
-    """A place for one tensor, `offset` bytes behind the beginning of its space."""
+    """A place for one tensor, `offset` bytes behind the beginning of its space.
 
-    label: Text
+    Its label is the origin with the suffix behind it, unless `labels` has another one.
+    """
+
+    suffix: Text
     type: _TypeNumber
     kind: _KindNumber
-    origin: Text
+    origin: _OriginNumber
     space: _SpaceNumber
     offset: Natural
+
+
+class LabelOfPlan(NamedTuple):
+    """The label of a value that does not begin with the value's origin."""
+
+    value: _ValueNumber
+    label: Text
 
 
 class AliasOfPlan(NamedTuple):
@@ -274,10 +286,12 @@ class PlanDocument(DocumentModel):
     spaces: Annotated[tuple[Annotated[SpaceOfPlan, ROW], ...], *FIXED_LIST]
     types: Annotated[tuple[Annotated[TypeOfPlan, ROW], ...], *FIXED_LIST]
     kinds: Annotated[tuple[_Kind, ...], *FIXED_LIST]
+    origins: _Names = Field(description="Operands and operations of the graph that values serve.")
     kernels: Annotated[tuple[Annotated[KernelOfPlan, ROW], ...], *FIXED_LIST]
     operations: Annotated[tuple[Annotated[OperationOfPlan, ROW], ...], *FIXED_LIST]
     forms: Annotated[tuple[Annotated[FormOfPlan, ROW], ...], *FIXED_LIST]
     values: Annotated[tuple[Annotated[ValueOfPlan, ROW], ...], *FIXED_LIST]
+    labels: Annotated[tuple[Annotated[LabelOfPlan, ROW], ...], *FIXED_LIST]
     aliases: Annotated[tuple[Annotated[AliasOfPlan, ROW], ...], *FIXED_LIST]
     steps: Annotated[tuple[Annotated[StepOfPlan, ROW], ...], *FIXED_LIST]
     entry: Annotated[tuple[Annotated[EntryOfPlan, ROW], ...], *FIXED_LIST]
@@ -433,12 +447,21 @@ def _to_program(document: PlanDocument) -> Program:
         steps.append(
             Step(step.operation, phase, bindings, step.reference, step.level, step.until, part, due)
         )
+    origins, labels = document.origins, {row.value: row.label for row in document.labels}
+    values = [
+        Value(
+            labels[i] if i in labels else origins[v.origin] + v.suffix,
+            types[v.type],
+            kinds[v.kind],
+            origins[v.origin],
+            v.space,
+        )
+        for i, v in enumerate(document.values)
+    ]
     return Program(
         name=document.name,
         spaces=tuple(Space(*row[:3]) for row in document.spaces),
-        values=tuple(
-            [Value(v.label, types[v.type], kinds[v.kind], v.origin, v.space) for v in document.values]
-        ),
+        values=tuple(values),
         operations=tuple(operations),
         steps=tuple(steps),
         entry=tuple(Entry(*row) for row in document.entry),

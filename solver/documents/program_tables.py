@@ -20,7 +20,7 @@ _Form = tuple[Phase, str, bool, tuple[tuple[str, Access], ...]]
 def program_tables(program: Program) -> dict[str, Any]:
     """The tables, field by field in a fixed order; rows are those of `solver.documents.plan`, without places.
 
-    Types, kinds, kernels and forms are numbered by first use, so that equal programs have equal tables.
+    Types, kinds, origins, kernels and forms are numbered by first use, so that equal programs have equal tables.
     Linear.
     """
     types: dict[TensorType, int] = {}
@@ -43,12 +43,13 @@ def program_tables(program: Program) -> dict[str, Any]:
         form = forms.setdefault((step.phase, step.part, step.due, slots), len(forms))
         values = [binding.value for binding in step.bindings]
         steps.append((step.operation, form, step.reference, step.level, step.until, values))
-    values_: _Table = [
+    origins: dict[str, int] = {}
+    value_rows: _Table = [
         (
-            value.label,
+            value.label[len(value.origin) :] if value.label.startswith(value.origin) else "",
             types.setdefault(value.type, len(types)),
             kinds.setdefault(value.kind, len(kinds)),
-            value.origin,
+            origins.setdefault(value.origin, len(origins)),
             value.space,
         )
         for value in program.values
@@ -59,13 +60,19 @@ def program_tables(program: Program) -> dict[str, Any]:
         "spaces": [(space.name, space.alignment, space.addressable) for space in program.spaces],
         "types": [(type_.shape, type_.dtype.value) for type_ in types],
         "kinds": [kind.value for kind in kinds],
+        "origins": list(origins),
         "kernels": kernel_rows,
         "operations": operations,
         "forms": [
             (phase.value, part, due, [(slot, access.value) for slot, access in slots])
             for phase, part, due, slots in forms
         ],
-        "values": values_,
+        "values": value_rows,
+        "labels": [
+            (i, value.label)
+            for i, value in enumerate(program.values)
+            if not value.label.startswith(value.origin)
+        ],
         "aliases": [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases],
         "steps": steps,
         "entry": [(entry.value, entry.kind.value, entry.reference) for entry in program.entry],
