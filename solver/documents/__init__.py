@@ -9,7 +9,7 @@ types only. Every refusal is a DocumentError (or the core's own error) with the 
 """
 
 from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
-from solver.documents.digest import graph_digest
+from solver.documents.digest import graph_digest, reference_digest
 from solver.documents.graph import GraphDocument, dump_graph, load_graph
 from solver.documents.layout import LayoutDocument, dump_layout, load_layout, seal_layout
 from solver.documents.layout_options import (
@@ -19,7 +19,7 @@ from solver.documents.layout_options import (
 )
 from solver.documents.options import OptionsDocument, dump_options, load_options
 from solver.documents.parse import canonical_json, parse_json
-from solver.documents.plan import PlanDocument, dump_plan, load_plan, seal
+from solver.documents.plan import PlanDocument, dump_plan, load_plan, load_plan_tables, with_digest
 from solver.documents.program import FORMAT as PROGRAM_FORMAT
 from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
 from solver.documents.report import ReportDocument, dump_report, load_report
@@ -52,10 +52,12 @@ __all__ = [
     "load_layout_options",
     "load_options",
     "load_plan",
+    "load_plan_tables",
     "load_program",
     "load_report",
     "parse_json",
     "program_digest",
-    "seal",
+    "reference_digest",
     "seal_layout",
+    "with_digest",
 ]

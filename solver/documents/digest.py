@@ -1,4 +1,4 @@
-"""The digest that ties a plan to its graph."""
+"""The digests that tie a plan to its graph and to its reference program."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from solver.documents.graph import graph_to_dict
 from solver.documents.parse import canonical_json
+from solver.documents.program_tables import program_tables
 from solver.graph.types import Graph, Operand
+from solver.program import Program
 
-__all__ = ["graph_digest"]
+__all__ = ["graph_digest", "reference_digest"]
 
 
 def graph_digest(graph: Graph) -> str:
@@ -34,3 +36,8 @@ def _without_data(operand: Operand) -> Operand:
     if operand.initializer is None or operand.initializer.data is None:
         return operand
     return replace(operand, initializer=replace(operand.initializer, data=b""))
+
+
+def reference_digest(program: Program) -> str:
+    """SHA-256, in hexadecimal, over the tables of a program, as a plan document carries them. Linear."""
+    return hashlib.sha256(canonical_json(program_tables(program))).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -12,7 +13,7 @@ from solver.documents.fields import DocumentModel, Name, Natural, Positive
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import OptionsError
-from solver.plan.plan import PlanOptions
+from solver.plan import PlanOptions
 
 __all__ = [
     "FORMAT",
@@ -28,6 +29,7 @@ __all__ = [
 FORMAT = "arenaplan.options"
 
 _DEFAULT = PlanOptions()
+_NAMES = tuple(field.name for field in fields(PlanOptions))
 
 #: The options that version 1 began with. Later ones are written only where they differ from their default,
 #: so that documents from before mean what they did, digest included.
@@ -35,7 +37,7 @@ _FIRST = (
     "target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget", "update",
 )  # fmt: skip
 
-_Workers = Annotated[int, Field(ge=1, le=64)]
+_Parallelism = Annotated[int, Field(ge=1, le=64)]
 
 
 def power_of_two(value: int) -> int:
@@ -57,7 +59,14 @@ class OptionFields(DocumentModel):
     )
     scratch_budget: Natural = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
     update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
-    workers: _Workers = Field(_DEFAULT.workers, description="Most steps that run at the same time.")
+    parallelism: _Parallelism = Field(
+        _DEFAULT.parallelism, description="Most steps that run at the same time, on one concurrency level."
+    )
+    workers: _Parallelism | None = Field(
+        None,
+        description="The former name of parallelism. It is read, and never written.",
+        json_schema_extra={"deprecated": True},
+    )
     in_place: bool = Field(_DEFAULT.in_place, description="Operands in the memory of others, where safe.")
     rewrite: bool = Field(_DEFAULT.rewrite, description="Equivalent operations where that lowers the peak.")
 
@@ -75,8 +84,18 @@ def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
     return to_options(document)
 
 
-def to_options(fields: OptionFields) -> PlanOptions:
-    return PlanOptions(**{name: getattr(fields, name) for name in OptionFields.model_fields})
+def to_options(given: OptionFields) -> PlanOptions:
+    """Raises OptionsError where the option `parallelism` is given under both of its names."""
+    found = {name: getattr(given, name) for name in _NAMES}
+    if given.workers is not None:
+        if "parallelism" in given.model_fields_set:
+            raise OptionsError(
+                "The options give both parallelism and workers, which is its former name.",
+                remedy="Give parallelism alone.",
+                path=("workers",),
+            )
+        found["parallelism"] = given.workers
+    return PlanOptions(**found)
 
 
 def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
@@ -88,7 +107,7 @@ def options_to_dict(options: PlanOptions) -> dict[str, Any]:
     """As in `dump_options`; seconds are floating, so that 5 and 5.0 are written alike."""
     found: dict[str, Any] = {
         name: getattr(options, name)
-        for name in OptionFields.model_fields
+        for name in _NAMES
         if name in _FIRST or getattr(options, name) != getattr(_DEFAULT, name)
     }
     if options.deadline_seconds is not None:

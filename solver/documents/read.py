@@ -15,9 +15,9 @@ from solver.documents.fields import DocumentModel
 from solver.documents.parse import parse_json
 from solver.errors import ArenaplanError, DocumentError
 
-__all__ = ["VERSION", "read"]
+__all__ = ["VERSION", "read", "read_header"]
 
-#: The version that every kind of document has today.
+#: The version of all kinds of documents but plans.
 VERSION = 1
 
 #: More mistakes than this are counted, not described one by one.
@@ -34,6 +34,7 @@ def read(
     *,
     format_: str,
     header: bool = True,
+    version: int = VERSION,
     range_error: type[ArenaplanError] = DocumentError,
 ) -> Model:
     """The model of a document, given as JSON text or as the value parsed from it.
@@ -41,20 +42,26 @@ def read(
     With `header`, format and version must be there; else they may be left out. Raises
     DocumentError, or `range_error` for a value of the right kind beyond its range.
     """
-    value = parse_json(data) if isinstance(data, bytes) else data
-    if not isinstance(value, Mapping):
-        raise DocumentError(
-            f"The document is {_kind(value)}, not an object.",
-            remedy=f'Send an object with "format": "{format_}" and "version": {VERSION}.',
-        )
-    _check_header(value, format_, header)
+    value, _ = read_header(data, format_=format_, versions=(version,), required=header)
     try:
-        return model.model_validate({**value, "format": format_, "version": VERSION})
+        return model.model_validate({**value, "format": format_, "version": version})
     except ValidationError as error:
         raise _translate(model, value, error, range_error) from None
 
 
-def _check_header(value: Mapping[str, Any], format_: str, required: bool) -> None:
+def read_header(
+    data: bytes | Mapping[str, Any], *, format_: str, versions: Sequence[int], required: bool = True
+) -> tuple[Mapping[str, Any], int]:
+    """The value of a document and its version, one of `versions`; the last of them if it may be left out.
+
+    Raises DocumentError for what is not JSON, not an object, or of another format or version.
+    """
+    value = parse_json(data) if isinstance(data, bytes) else data
+    if not isinstance(value, Mapping):
+        raise DocumentError(
+            f"The document is {_kind(value)}, not an object.",
+            remedy=f'Send an object with "format": "{format_}" and "version": {versions[-1]}.',
+        )
     if "format" not in value and required:
         raise DocumentError(
             "The document does not say what it is.", remedy=f'Add "format": "{format_}".', path=("format",)
@@ -68,15 +75,16 @@ def _check_header(value: Mapping[str, Any], format_: str, required: bool) -> Non
         )
     if "version" not in value and required:
         raise DocumentError(
-            "The document has no version.", remedy=f'Add "version": {VERSION}.', path=("version",)
+            "The document has no version.", remedy=f'Add "version": {versions[-1]}.', path=("version",)
         )
-    version = value.get("version", VERSION)
-    if version != VERSION or isinstance(version, bool | float):
+    version = value.get("version", versions[-1])
+    if isinstance(version, bool | float) or version not in versions:
         raise DocumentError(
             f"Version {_shown(version)} of '{format_}' is not known.",
-            remedy=f"Known versions: {VERSION}.",
+            remedy=f"Known versions: {', '.join(map(str, versions))}.",
             path=("version",),
         )
+    return value, version
 
 
 def _translate(
@@ -104,7 +112,7 @@ def _real_path(value: Any, detail: ErrorDetails) -> _Path:
     for part in detail["loc"]:
         if _holds(value, part):
             value = value[part]
-        elif not (isinstance(value, Mapping) and detail["type"] == "missing"):
+        elif not (isinstance(value, Mapping | list) and detail["type"] == "missing"):
             continue
         path.append(part)
     return tuple(path)
@@ -123,7 +131,7 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
     if kind == "missing":
         return f"{name} is missing.", "Add it."
     given = _shown(detail["input"])
-    if kind == "literal_error":
+    if kind in ("literal_error", "enum"):
         close = _close(str(detail["input"]), _choices(context))
         return f"{name} is {given}.", f"{close}It must be {context['expected']}."
     wanted = detail["msg"] if kind in ("wanted", "power_of_two") else _WANTED.get(kind, "").format(**context)
@@ -143,6 +151,8 @@ _WANTED = {
     "bool_type": "true or false",
     "tuple_type": "a list",
     "list_type": "a list",
+    "named_tuple_type": "a list",
+    "unexpected_positional_argument": "left out: the row is longer than rows of this table are",
     "dict_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",

@@ -11,8 +11,7 @@ from pydantic import Field
 from solver.documents.fields import FIXED_LIST, DocumentModel, Natural
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
-from solver.plan.validation import StepReport, ValidationReport
-from solver.plan.verify import Violation
+from solver.plan import StepReport, ValidationReport, Violation
 
 __all__ = ["FORMAT", "ReportDocument", "dump_report", "load_report"]
 

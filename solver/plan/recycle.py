@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.plan.plan import Plan
 from solver.plan.report import live_curve
+from solver.plan.views import PlanView
 
 __all__ = ["RecycledStep", "Recycling", "recycling"]
 
@@ -19,7 +19,7 @@ __all__ = ["RecycledStep", "Recycling", "recycling"]
 class RecycledStep:
     """One step: buffers first touched by it, buffers free after it, bytes live while it runs.
 
-    Or one wave of steps, for which `id` has the ids of all.
+    Or the steps of one level, for which `id` has the ids of all.
     """
 
     id: str
@@ -37,12 +37,12 @@ class Recycling:
     steps: tuple[RecycledStep, ...]
 
 
-def recycling(plan: Plan) -> Recycling:
+def recycling(plan: PlanView) -> Recycling:
     """The order of allocation and recycling that a plan's lifespans stand for. Linear.
 
     Each buffer is allocated once, `before` or at a step, and is freed at a step or `kept`. What is live
     at the last step counts as kept if the plan says so by its lifetime; anything else is freed there.
-    Of a wrong plan (`verify`), what lives beyond the last step lives to it.
+    Of a plan that is wrong, what lives beyond the last step lives to it.
     """
     count = plan.duration
     buffers = [buffer for _, buffer in plan.buffers()]
@@ -58,12 +58,12 @@ def recycling(plan: Plan) -> Recycling:
         (kept if stays else dead[end]).append(buffer.id)
     live = live_curve(buffers, count)
     steps = (
-        RecycledStep(id_, tuple(born[t]), tuple(dead[t]), live[t]) for t, id_ in enumerate(plan.turn_ids())
+        RecycledStep(id_, tuple(born[t]), tuple(dead[t]), live[t]) for t, id_ in enumerate(plan.level_ids())
     )
     return Recycling(tuple(before), tuple(kept), tuple(steps))
 
 
-def _defined_first(plan: Plan) -> set[str]:
+def _defined_first(plan: PlanView) -> set[str]:
     """Buffers whose first touch writes them without reading: nothing was in them before."""
     first: dict[str, bool] = {}
     for step in plan.steps:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from solver.plan.plan import Arena, Plan, PlannedBuffer
-from solver.training import CLIP
-from solver.training.program import Lifetime, OperandKind
+from solver.layout import Certificate, Proof
+from solver.plan.views import Arena, Lifetime, PlannedBuffer, PlanView
+from solver.program import CLIP, Kind
 
 __all__ = [
     "ArenaReport",
@@ -19,6 +19,7 @@ __all__ = [
     "MemoryMap",
     "PlanReport",
     "SharingReport",
+    "certificate_note",
     "gradient_notes",
     "live_curve",
     "memory_map",
@@ -31,7 +32,7 @@ __all__ = [
 class KindBytes:
     """`total` bytes without any reuse; `peak` bytes are live at once at the kind's own worst step."""
 
-    kind: OperandKind
+    kind: Kind
     buffers: int
     total: int
     peak: int
@@ -42,7 +43,8 @@ class ArenaReport:
     """One arena at its worst step, the first at which most bytes are live.
 
     `curve` has the live bytes of each step; `live` the buffers at `peak_step`, largest first. Where
-    steps run at the same time, a wave takes the place of a step; its id has those of its steps.
+    steps run at the same time, a level takes the place of a step; its id has those of its steps.
+    `certificate` is the arena's; `is_checkable` tells whether it can be checked by adding up.
     """
 
     name: str
@@ -52,6 +54,12 @@ class ArenaReport:
     live_bytes: int
     live: tuple[PlannedBuffer, ...]
     curve: tuple[int, ...]
+    certificate: Certificate
+
+    @property
+    def is_checkable(self) -> bool:
+        """Whether the lower bound can be added up at the witness step, without trust in a solver."""
+        return self.certificate.proof is Proof.MAX_LOAD
 
     @property
     def utilisation(self) -> float:
@@ -87,14 +95,14 @@ class MemoryMap:
 
     size: int
     steps: int
-    rows: tuple[tuple[OperandKind | None, ...], ...]
+    rows: tuple[tuple[Kind | None, ...], ...]
 
 
-def report(plan: Plan) -> PlanReport:
+def report(plan: PlanView) -> PlanReport:
     """All facts at once. O(n log n + steps) for n buffers."""
     buffers = [buffer for _, buffer in plan.buffers()]
     steps = plan.duration
-    kinds = tuple(_kind(kind, buffers, steps) for kind in OperandKind)
+    kinds = tuple(_kind(kind, buffers, steps) for kind in Kind)
     return PlanReport(
         kinds=tuple(row for row in kinds if row.buffers),
         arenas=tuple(_arena(arena, plan) for arena in plan.arenas),
@@ -111,13 +119,13 @@ def live_curve(buffers: Iterable[PlannedBuffer], steps: int) -> tuple[int, ...]:
     return tuple(accumulate(change))[:steps]
 
 
-def _kind(kind: OperandKind, buffers: Sequence[PlannedBuffer], steps: int) -> KindBytes:
+def _kind(kind: Kind, buffers: Sequence[PlannedBuffer], steps: int) -> KindBytes:
     mine = [buffer for buffer in buffers if buffer.kind is kind]
     peak = max(live_curve(mine, steps), default=0)
     return KindBytes(kind, len(mine), sum(buffer.size for buffer in mine), peak)
 
 
-def _arena(arena: Arena, plan: Plan) -> ArenaReport:
+def _arena(arena: Arena, plan: PlanView) -> ArenaReport:
     curve = live_curve(arena.buffers, plan.duration)
     peak = max(curve, default=0)
     step = curve.index(peak) if peak else None
@@ -126,10 +134,11 @@ def _arena(arena: Arena, plan: Plan) -> ArenaReport:
         name=arena.name,
         size=arena.size,
         peak_step=step,
-        peak_step_id=None if step is None else plan.turn_ids()[step],
+        peak_step_id=None if step is None else plan.level_ids()[step],
         live_bytes=peak,
         live=tuple(sorted(live, key=lambda buffer: (-buffer.size, buffer.id))),
         curve=curve,
+        certificate=arena.certificate,
     )
 
 
@@ -138,7 +147,7 @@ def memory_map(arena: Arena, steps: int, *, columns: int, rows: int) -> MemoryMa
     columns, rows = min(columns, steps), min(rows, arena.size)
     if not columns:  # a wrong plan may have buffers and no steps
         return MemoryMap(arena.size, steps, ())
-    areas: list[list[dict[OperandKind, int]]] = [[{} for _ in range(columns)] for _ in range(rows)]
+    areas: list[list[dict[Kind, int]]] = [[{} for _ in range(columns)] for _ in range(rows)]
     for buffer in arena.buffers:
         across = tuple(_shares(buffer.lifespan.start, buffer.lifespan.end, steps, columns))
         for y, height in _shares(buffer.offset, buffer.end, arena.size, rows):
@@ -158,36 +167,52 @@ def _shares(start: int, end: int, length: int, parts: int) -> Iterator[tuple[int
         yield part, min(end, (part + 1) * length) - max(start, part * length)
 
 
-def _dominant(cell: dict[OperandKind, int], whole: int) -> OperandKind | None:
+def _dominant(cell: dict[Kind, int], whole: int) -> Kind | None:
     if 2 * sum(cell.values()) < whole:
         return None
     return max(cell, key=lambda kind: (cell[kind], kind.value), default=None)
 
 
-def gradient_notes(plan: Plan) -> tuple[str, ...]:
+def gradient_notes(plan: PlanView) -> tuple[str, ...]:
     """What keeps gradients alive longer than their update would, a sentence each."""
     notes = []
     if any(step.kernel == CLIP for step in plan.steps):
         notes.append(f"All gradients live until {CLIP}: every update waits for it.")
-    kept = [b for _, b in plan.buffers() if b.kind is OperandKind.GRADIENT and b.lifetime is Lifetime.MAX]
+    kept = [b for _, b in plan.buffers() if b.kind is Kind.GRADIENT and b.lifetime is Lifetime.MAX]
     if kept:
         notes.append(f"{len(kept)} gradients carry over: several iterations (micro-batches) make one update.")
     return tuple(notes)
 
 
+def certificate_note(certificate: Certificate) -> str:
+    """How the lower bound of an arena is known, and whom one has to trust for it, in a sentence."""
+    match certificate.proof:
+        case Proof.MAX_LOAD:
+            return (
+                f"The lower bound is what is live at step {certificate.witness_step}: anyone can add it up."
+            )
+        case Proof.SOLVER:
+            return (
+                f"A complete search by {certificate.solver!r} found no smaller arena. This cannot be checked"
+                " without trust in the solver, or running it again."
+            )
+        case None:
+            return "No proof says that the arena cannot be smaller."
+
+
 @dataclass(frozen=True, slots=True)
 class SharingReport:
-    """`operands` are defined in the memory of others, `views` of them without a change; `size` is what they
-    would take by themselves.
+    """`values` are defined in the memory of others, `views` of them without a change; `size` is what they
+    would take by themselves, in bytes.
     """
 
-    operands: int
+    values: int
     views: int
     size: int
 
 
-def sharing(plan: Plan) -> SharingReport:
+def sharing(plan: PlanView) -> SharingReport:
     """What is in place. Linear."""
-    shared = [(buffer.size, tenant) for _, buffer in plan.buffers() for tenant in buffer.tenants[1:]]
-    views = sum(tenant.view for _, tenant in shared)
+    shared = [(buffer.size, value) for _, buffer in plan.buffers() for value in buffer.aliases[1:]]
+    views = sum(value.view for _, value in shared)
     return SharingReport(len(shared), views, sum(size for size, _ in shared))

@@ -1,0 +1,92 @@
+"""Tables of a document: rows are JSON arrays, and numbers in them are positions in other tables.
+
+    class StepOfPlan(NamedTuple):          "steps": [[4, 2, 7, 0, 0, [11, 12, 9]], ...]
+        operation: OperationNumber                    │  │
+        form: FormNumber                              │  └ forms[2]
+        ...                                           └ operations[4]
+
+A row is described once, as a named tuple: pydantic checks it, the JSON Schema shows it, and the positions are
+checked by what stands in its annotations.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from solver.documents.fields import DocumentModel
+from solver.errors import PlanError
+
+__all__ = ["ROW", "In", "check_positions"]
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Marks a number, or each number of a list, as a position in the table of this name."""
+
+    table: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), "description": f"A position in `{self.table}`."}
+
+
+def _row(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise PydanticCustomError("wanted", "a list")
+    return value
+
+
+#: Put into ``Annotated[SomeNamedTuple, ROW]``: rows are arrays, never objects.
+ROW = BeforeValidator(_row)
+
+
+def check_positions(document: DocumentModel) -> None:
+    """Raises PlanError for the first number that is not a position in its table. Linear."""
+    for name, column, table in _numbered(type(document)):
+        count = len(getattr(document, table))
+        for i, row in enumerate(getattr(document, name)):
+            cell = row[column]
+            for number in cell if isinstance(cell, tuple) else (cell,):
+                if number is not None and number >= count:
+                    raise PlanError(
+                        f"{name}[{i}][{column}] names number {number} of {table}, which has {count} rows.",
+                        remedy="Take the plan as the planner wrote it, or make a new one.",
+                        path=(name, i, column),
+                    )
+
+
+class _Column(NamedTuple):
+    name: str
+    column: int
+    table: str
+
+
+@cache
+def _numbered(model: type[DocumentModel]) -> tuple[_Column, ...]:
+    """The columns of a document's tables that hold positions."""
+    found = []
+    for name, hint in typing.get_type_hints(model, include_extras=True).items():
+        for row in _parts(hint):
+            if isinstance(row, type) and issubclass(row, tuple) and hasattr(row, "_fields"):
+                hints = typing.get_type_hints(row, include_extras=True)
+                for k, field in enumerate(row._fields):
+                    marks = [part.table for part in _parts(hints[field]) if isinstance(part, In)]
+                    found += [_Column(name, k, table) for table in marks]
+    return tuple(found)
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """An annotation, what it is made of, and what was said of it."""
+    yield hint
+    for part in (*typing.get_args(hint), *getattr(hint, "__metadata__", ())):
+        if part is not hint:
+            yield from _parts(part)
