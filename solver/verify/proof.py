@@ -232,11 +232,17 @@ class _Line:
 
 
 def _check_overlaps(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """Inside a step nothing overlaps but reads with reads, and what an alias of the step exempts."""
+    """Inside a step nothing overlaps but what it leaves as it is, and what an alias of the step exempts.
+
+    It leaves what it reads, and what it defines as a view: two views of one source may lie in one place.
+    """
     program, line = plan.program, _Line(plan)
     exempt: dict[int, set[tuple[int, int]]] = {}
+    views: dict[int, set[int]] = {}
     for alias in program.aliases:
         exempt.setdefault(alias.step, set()).add((alias.source, alias.value))
+        if alias.view:
+            views.setdefault(alias.step, set()).add(alias.value)
     low, high = line.low, line.high
     for t, step in enumerate(program.steps):
         rows = sorted((low[b.value], high[b.value], i) for i, b in enumerate(step.bindings))
@@ -247,18 +253,18 @@ def _check_overlaps(reference: Program, plan: Plan) -> Iterator[Violation]:
             top = max(top, last)
         else:
             continue
+        left = [b.access is Access.READ or b.value in views.get(t, ()) for b in step.bindings]
         for k, (_, last, i) in enumerate(rows):
             for other, _, j in rows[k + 1 :]:
                 if other >= last:
                     break
                 a, b = step.bindings[i], step.bindings[j]
-                if a.access is b.access is Access.READ:
+                if left[i] and left[j]:
                     continue
                 reader, writer = (a, b) if a.access is Access.READ else (b, a)
                 pair = (reader.value, writer.value)
-                if reader.access is Access.READ and pair in exempt.get(t, ()):
-                    if _exempts(program, step, reader, writer):
-                        continue
+                if pair in exempt.get(t, ()) and _exempts(program, step, reader, writer):
+                    continue
                 names = tuple(program.values[x.value].label for x in (a, b))
                 yield Violation(
                     "overlap",
