@@ -430,7 +430,9 @@ def _to_program(document: PlanDocument) -> Program:
         floats = {given.input: tuple(map(float, given.elements)) for given in kernel.floats}
         outputs = tuple([types[k] for k in row.outputs])
         operations.append(
-            Node(operation, inputs, outputs, kernel.constants, kernel.attributes, kernel.scratch_budget, floats)
+            Node(
+                operation, inputs, outputs, kernel.constants, kernel.attributes, kernel.scratch_budget, floats
+            )
         )
     steps = []
     for t, step in enumerate(document.steps):
@@ -444,9 +446,7 @@ def _to_program(document: PlanDocument) -> Program:
         bindings = tuple(
             [Binding(name, value, access) for (name, access), value in zip(slots, step.values, strict=True)]
         )
-        steps.append(
-            Step(step.operation, phase, bindings, step.reference, step.level, step.until, part, due)
-        )
+        steps.append(Step(step.operation, phase, bindings, step.reference, step.level, step.until, part, due))
     origins, labels = document.origins, {row.value: row.label for row in document.labels}
     values = [
         Value(
@@ -478,7 +478,9 @@ def _check_program(program: Program) -> None:
         labels: set[str] = set()
         i = next(i for i, v in enumerate(program.values) if v.label in labels or labels.add(v.label))
         raise PlanError(
-            f"values[{i}] is a second value {program.values[i].label!r}.", remedy=_REMEDY, path=("values", i, 0)
+            f"values[{i}] is a second value {program.values[i].label!r}.",
+            remedy=_REMEDY,
+            path=("values", i, 0),
         )
     before, end = 0, min(program.duration, len(program.steps))
     for t, step in enumerate(program.steps):

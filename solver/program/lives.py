@@ -63,7 +63,7 @@ def lives(program: Program) -> dict[int, Lifespan]:
 
 
 def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
-    """By the first value of each alias set: its members with their offsets in bytes, in order of definition."""
+    """By the first value of each alias set: its members with offsets in bytes, in order of definition."""
     place: dict[int, tuple[int, int]] = {}
     found: dict[int, list[tuple[int, int]]] = {}
     for alias in program.aliases:
