@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from solver.documents import graph_digest, program_digest, reference_digest, with_digest
-from solver.errors import CapacityError, InternalError, OptionsError
+from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
+from solver.graph.declared import MAX_BYTES
 from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
@@ -66,7 +67,8 @@ def plan_program(
     """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
 
     The default target means `PROGRAM` here. Raises OptionsError for what only graphs have (batch, scratch
-    budget, update mode, in place, rewriting).
+    budget, update mode, in place, rewriting), DimensionError when the blocks, rounded up to the alignment,
+    do not fit the 64-bit offsets of any runtime.
     """
     options = options or PlanOptions()
     if options.target == _DEFAULTS.target:
@@ -76,9 +78,20 @@ def plan_program(
     deadline = Deadline.after(options.deadline_seconds)
     with watch("derive"):
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
+        _check_extent(reference.program)
     made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
     made = replace(made, graph_digest=program_digest(program))
     return _proved(reference.program, made, watch)
+
+
+def _check_extent(program: Program) -> None:
+    if sum(region.size for region in regions(program)) > MAX_BYTES:
+        raise DimensionError(
+            f"The blocks, rounded up to {program.spaces[0].alignment} bytes, add up to more than"
+            " 2**63 - 1 bytes.",
+            remedy="Reduce the blocks, or the alignment.",
+            path=("blocks",),
+        )
 
 
 def reference_of(subject: Graph | BlockProgram, options: PlanOptions) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.liveness.dependencies import dependencies
+from solver.program import dependencies
 
 Touches = list[tuple[str, str]]
 
