@@ -1,4 +1,4 @@
-"""Training on several workers: the bits of one worker, in the memory planned for several."""
+"""Steps at the same time: the bits of one step after the other, in the memory planned for levels."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pytest
 
 from solver.errors import PlanError
 from solver.executor import BlockRunner, BlockViews, Trainer, synthetic_batch, validate
-from solver.executor.memory import in_arenas
+from solver.executor.memory import in_spaces
 from solver.executor.run import Runner
-from solver.executor.trainer import feed, program_of
+from solver.executor.trainer import feed
 from solver.graph import DType, Graph, TrainingRules
 from solver.pipeline import plan, plan_program
-from solver.plan import Plan, PlanOptions
-from solver.training import TrainingOperandIndex
+from solver.plan import PlanOptions
 from tests.support.branching import heads, inception
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.programs import program
+from tests.support.proofs import moved, offset_of, violations
 
 
 def dropped() -> Graph:
-    """Two branches that drop elements: what is dropped must not depend on who comes first."""
+    """Two branches that drop elements: what is dropped must not depend on which comes first."""
     s = Sketch("dropped")
     x = s.input("x", 4, 6)
     sides = []
@@ -63,10 +63,10 @@ def threads() -> int:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("workers", [2, 4])
-def test_training_in_waves_is_bit_identical(name: str, workers: int) -> None:
+@pytest.mark.parametrize("parallelism", [2, 4])
+def test_training_on_levels_is_bit_identical(name: str, parallelism: int) -> None:
     graph = GRAPHS[name]
-    made = plan(graph, PlanOptions(parallelism=workers))
+    made = plan(graph, PlanOptions(parallelism=parallelism))
     assert made.duration < len(made.steps)
     report = validate(graph, made, steps=4)
     assert report.identical
@@ -74,8 +74,8 @@ def test_training_in_waves_is_bit_identical(name: str, workers: int) -> None:
     assert threads() == 0
 
 
-def test_the_reference_run_has_one_worker() -> None:
-    """The losses are those of a plan for one worker, not only those of the same waves elsewhere."""
+def test_the_reference_run_takes_one_step_after_the_other() -> None:
+    """The losses are those of a plan without levels, not only those of the same levels elsewhere."""
     graph = GRAPHS["attention"]
     losses = {
         tuple(s.loss for s in validate(graph, plan(graph, PlanOptions(parallelism=k)), steps=3).steps)
@@ -92,7 +92,7 @@ def test_updates_at_the_end_run_side_by_side() -> None:
     assert max(widths) == 4
 
 
-def test_a_step_on_two_workers_allocates_nothing_of_tensor_size() -> None:
+def test_an_iteration_on_two_threads_allocates_nothing_of_tensor_size() -> None:
     graph = convolutional(batch=128)
     found = plan(graph, PlanOptions(scratch_budget=1 << 14, parallelism=2))
     batches = [synthetic_batch(graph, 0, i) for i in range(3)]
@@ -118,70 +118,67 @@ def test_a_trainer_ends_its_threads_and_can_still_be_read() -> None:
     assert np.isfinite(trainer.read("w1")).all()
 
 
-def test_an_error_inside_a_wave_comes_out_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_on_a_level_comes_out_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that fails on a worker thread; `validate` ends the threads all the same."""
     graph = residual()
     made = plan(graph, PlanOptions(parallelism=2))
-    failing = next(b.id for a, b in pairwise(made.steps) if a.wave == b.wave)
-    prepare = Runner._prepare
+    failing = next(b.id for a, b in pairwise(made.steps) if a.level == b.level)
+    kernels = kernels_for("Gemm")
+    node, forward = made.program.by_label, kernels.forward
 
-    def broken(self: Runner, step: object) -> Callable[[], None]:
-        if str(step.index) != failing or not self.program.waves:  # type: ignore[attr-defined]  # a step
-            return prepare(self, step)  # type: ignore[arg-type]  # a step
+    def broken(call: Call) -> Callable[[], None]:
+        run = forward(call)
 
         def fail() -> None:
-            assert threading.current_thread() is not threading.main_thread()
-            raise FloatingPointError("a kernel failed")
+            if threading.current_thread() is not threading.main_thread():
+                raise FloatingPointError("a kernel failed")
+            run()
 
         return fail
 
-    monkeypatch.setattr(Runner, "_prepare", broken)
+    monkeypatch.setattr(
+        "solver.executor.run.kernels_for",
+        lambda name: replace(kernels_for(name), forward=broken, backward=kernels_for(name).backward),
+    )
     with pytest.raises(FloatingPointError, match="a kernel failed"):
         validate(graph, made, steps=1)
     assert threads() == 0
 
 
-def test_poison_comes_at_the_end_of_the_wave() -> None:
+def test_poison_comes_at_the_end_of_the_level() -> None:
     graph = chain((6, 6, 6))
     made = plan(graph, PlanOptions(parallelism=2))
-    program = program_of(graph, made)
-    runner = Runner(graph, program, in_arenas(made.arenas), scratch_budget=1 << 21, poison=True)
-    feed(runner, synthetic_batch(graph, 0, 1))
+    memory = in_spaces(made)
+    runner = Runner(made.program, memory, {}, poison=True)
+    feed(graph, runner, synthetic_batch(graph, 0, 1))
     runner.run()
     runner.close()
     spans = {b.id: b for _, b in made.buffers()}
     assert spans["h1"].lifespan.end < made.duration
     last = max(b.lifespan.end for b in spans.values() if not b.lifetime.outlives_iteration)
     assert last <= made.duration
-    dead = runner._memory.raw(str(TrainingOperandIndex("h1")))
+    dead = memory.raw(made.program.by_label["h1"])
     later = [b for b in spans.values() if b.lifespan.start >= spans["h1"].lifespan.end]
     meets = any(b.offset < spans["h1"].end and spans["h1"].offset < b.end for b in later)
     assert meets or (dead == 0xFF).all()
 
 
-def test_a_plan_whose_waves_were_changed_does_not_belong() -> None:
+def test_a_plan_whose_levels_were_changed_is_named() -> None:
     graph = residual()
     made = plan(graph, PlanOptions(parallelism=2))
-    with pytest.raises(PlanError, match="steps are not those of the graph"):
-        program_of(graph, replace(made, options=replace(made.options, parallelism=1)))
-    split = replace(made, steps=tuple(replace(s, wave=t) for t, s in enumerate(made.steps)))
-    with pytest.raises(PlanError, match="steps are not those of the graph"):
-        program_of(graph, split)
+    narrow = replace(made, options=replace(made.options, parallelism=1))
+    assert {violation.rule for violation in violations(graph, narrow)} == {"level"}
+    merged = made.program.reordered(range(len(made.steps)), [0] * len(made.steps))
+    wide = replace(made, program=merged, options=replace(made.options, parallelism=64))
+    assert {violation.rule for violation in violations(graph, wide)} == {"level"}
 
 
-def test_a_corrupted_plan_for_two_workers_is_named_and_differs() -> None:
+def test_a_corrupted_plan_with_levels_is_named_and_differs() -> None:
     graph = residual()
     made = plan(graph, PlanOptions(parallelism=2))
-    weight = next(b.offset for _, b in made.buffers() if b.id == "w1")
-    wrong = _moved(made, "h1", weight)
+    wrong = moved(made, "h1", offset_of(made, "w1"))
     assert {"h1", "w1"} in [set(v.buffers) for v in validate(graph, wrong).violations]
     assert not validate(graph, wrong, steps=1, run_wrong_plans=True).identical
-
-
-def _moved(made: Plan, name: str, offset: int) -> Plan:
-    arena = made.arenas[0]
-    buffers = tuple(replace(b, offset=offset) if b.id == name else b for b in arena.buffers)
-    return replace(made, arenas=(replace(arena, buffers=buffers),))
 
 
 # --------------------------------------------------------------------------------- explicit programs
@@ -217,7 +214,7 @@ def four_pairs(workspaces: int) -> tuple[list[tuple[str, str]], dict[str, Callab
 
 
 @pytest.mark.parametrize("workspaces", [1, 4])
-def test_independent_pairs_on_four_workers(workspaces: int) -> None:
+def test_independent_pairs_on_four_threads(workspaces: int) -> None:
     touches, functions = four_pairs(workspaces)
     made = program(touches, dtype=DType.FLOAT32)
     planned = plan_program(made, PlanOptions(parallelism=4))
@@ -244,9 +241,9 @@ def test_an_undeclared_read_on_a_worker_thread_is_refused() -> None:
     runner.close()
 
 
-def test_a_plan_for_other_waves_is_refused() -> None:
+def test_a_plan_with_more_steps_on_a_level_than_it_says_is_refused() -> None:
     made = program((("a", "b"), ("c", "d"), ("b d", "e")), dtype=DType.FLOAT32)
     planned = plan_program(made, PlanOptions(parallelism=2))
     functions = {f"op{t}": _fill("e", 0) for t in range(3)}
-    with pytest.raises(PlanError, match="another program"):
+    with pytest.raises(PlanError, match="may run at the same time"):
         BlockRunner(made, replace(planned, options=replace(planned.options, parallelism=1)), functions)
