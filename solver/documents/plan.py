@@ -6,9 +6,11 @@ computed from the program. Version 1, tables of buffers without a program, is re
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -335,6 +337,23 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
     Raises DocumentError, or PlanError where numbers name nothing, content and digest disagree, or the document
     is of version 1, which has no program. Whether the plan is right is for the proof to say.
     """
+    with _collector_paused():
+        return _load(data)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Large documents are millions of objects without a cycle, which the collector goes through again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _load(data: bytes | Mapping[str, Any]) -> Plan:
     value, version = read_header(data, format_=FORMAT, versions=(1, VERSION))
     if version == 1:
         raise PlanError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
 
 from solver.graph.ops.base import Node
 from solver.graph.types import TensorType
@@ -11,10 +12,26 @@ from solver.program import Access, Kind, Phase, Program
 
 __all__ = ["program_tables"]
 
+K = TypeVar("K", bound=Hashable)
+
 _Table = list[tuple[Any, ...]]
 
 #: What the steps of one form have in common.
 _Form = tuple[Phase, str, bool, tuple[tuple[str, Access], ...]]
+
+
+class _Numbers(Generic[K]):
+    """Numbers things by first use. Hashing is slow for types and words, and most are the same object again."""
+
+    def __init__(self) -> None:
+        self.found: dict[K, int] = {}
+        self._by_id: dict[int, int] = {}
+
+    def __getitem__(self, key: K) -> int:
+        number = self._by_id.get(id(key))
+        if number is None:
+            number = self._by_id[id(key)] = self.found.setdefault(key, len(self.found))
+        return number
 
 
 def program_tables(program: Program) -> dict[str, Any]:
@@ -23,8 +40,8 @@ def program_tables(program: Program) -> dict[str, Any]:
     Types, kinds, origins, kernels and forms are numbered by first use, so that equal programs have equal tables.
     Linear.
     """
-    types: dict[TensorType, int] = {}
-    kinds: dict[Kind, int] = {}
+    types: _Numbers[TensorType] = _Numbers()
+    kinds: _Numbers[Kind] = _Numbers()
     kernels: dict[str, int] = {}
     kernel_rows: _Table = []
     operations: _Table = []
@@ -33,8 +50,8 @@ def program_tables(program: Program) -> dict[str, Any]:
         kernel = kernels.setdefault(json.dumps(row), len(kernels))
         if kernel == len(kernel_rows):
             kernel_rows.append(row)
-        inputs = [None if type_ is None else types.setdefault(type_, len(types)) for type_ in node.inputs]
-        outputs = [types.setdefault(type_, len(types)) for type_ in node.outputs]
+        inputs = [None if type_ is None else types[type_] for type_ in node.inputs]
+        outputs = [types[type_] for type_ in node.outputs]
         operations.append((node.operation.id, kernel, inputs, outputs))
     forms: dict[_Form, int] = {}
     steps: _Table = []
@@ -47,8 +64,8 @@ def program_tables(program: Program) -> dict[str, Any]:
     value_rows: _Table = [
         (
             value.label[len(value.origin) :] if value.label.startswith(value.origin) else "",
-            types.setdefault(value.type, len(types)),
-            kinds.setdefault(value.kind, len(kinds)),
+            types[value.type],
+            kinds[value.kind],
             origins.setdefault(value.origin, len(origins)),
             value.space,
         )
@@ -58,8 +75,8 @@ def program_tables(program: Program) -> dict[str, Any]:
         "name": program.name,
         "period": program.period,
         "spaces": [(space.name, space.alignment, space.addressable) for space in program.spaces],
-        "types": [(type_.shape, type_.dtype.value) for type_ in types],
-        "kinds": [kind.value for kind in kinds],
+        "types": [(type_.shape, type_.dtype.value) for type_ in types.found],
+        "kinds": [kind.value for kind in kinds.found],
         "origins": list(origins),
         "kernels": kernel_rows,
         "operations": operations,
