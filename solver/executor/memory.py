@@ -1,18 +1,17 @@
-"""Where tensors live: views into one planned arena, or memory of their own for the reference run."""
+"""Where tensors live: views into planned spaces, or memory of their own for the reference run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 
 from solver.errors import PlanError
-from solver.graph.types import Array, TensorType
-from solver.plan.plan import Arena, Plan, PlannedBuffer
-from solver.plan.verify import verify
+from solver.graph.types import Array
+from solver.plan import Plan
+from solver.program import Program
 
-__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "check_plan", "in_arenas", "on_their_own"]
+__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "in_spaces", "on_their_own"]
 
 #: Arenas begin on a boundary this fine, so that an offset's residue is its address's residue.
 #: SIMD kernels may round differently at another residue modulo the widest vector register.
@@ -26,71 +25,70 @@ _MAX_ALLOCATION = 2**47
 
 
 class Memory:
-    """Raw bytes of every operand of a plan, by id."""
+    """Raw bytes of every value of a program, by number."""
 
-    def __init__(self, raw: Mapping[str, Array]) -> None:
-        self._raw = MappingProxyType(dict(raw))
+    def __init__(self, program: Program, raw: Sequence[Array]) -> None:
+        self._program = program
+        self._raw = tuple(raw)
 
-    def raw(self, name: str) -> Array:
-        """The operand's bytes, ``uint8[nbytes]``."""
-        return self._raw[name]
+    def raw(self, value: int) -> Array:
+        """The bytes of a value, ``uint8[nbytes]``."""
+        return self._raw[value]
 
-    def view(self, name: str, type_: TensorType) -> Array:
-        """The operand as a C-contiguous tensor; no copy."""
-        return self._raw[name].view(type_.dtype.numpy).reshape(type_.shape)
-
-    def poison(self) -> None:
-        for raw in self._raw.values():
-            raw.fill(POISON)
+    def view(self, value: int) -> Array:
+        """A value as a C-contiguous tensor; no copy."""
+        type_ = self._program.values[value].type
+        return self._raw[value].view(type_.dtype.numpy).reshape(type_.shape)
 
 
-def check_plan(plan: Plan) -> None:
-    """Raises PlanError for a plan that breaks a rule (`solver.plan.verify`): nothing is run in it."""
-    violations = verify(plan)
-    if violations:
-        raise PlanError(
-            f"The plan is wrong ({len(violations)} violations): {violations[0].detail}", remedy="Plan again."
-        )
+def in_spaces(plan: Plan) -> Memory:
+    """One preallocated ``uint8`` array for each space, full of poison; each value a view at its offset.
 
-
-def in_arenas(arenas: Iterable[Arena]) -> Memory:
-    """One preallocated ``uint8`` array for each arena; each operand a view at its buffer's planned offset.
-
-    Raises PlanError when a buffer lies outside its arena or the machine cannot hold the arena.
+    Raises PlanError when a value lies outside its space or the machine cannot hold a space.
     """
-    raw: dict[str, Array] = {}
-    for arena in arenas:
-        block = _allocate(arena.size, 0, f"arena {arena.name!r}")
+    program = plan.program
+    blocks = [
+        _allocate(size, 0, f"space {space.name!r}")
+        for space, size in zip(program.spaces, plan.sizes, strict=True)
+    ]
+    for block in blocks:
         block.fill(POISON)
-        for buffer in arena.buffers:
-            if buffer.offset < 0 or buffer.offset + buffer.nbytes > arena.size:
-                raise PlanError(f"{buffer.id!r} lies outside arena {arena.name!r}.", remedy="Plan again.")
-            for operand in buffer.operands:
-                raw[operand.id] = block[buffer.offset : buffer.offset + buffer.nbytes]
-    return Memory(raw)
+    raw = []
+    for value, offset in zip(program.values, plan.offsets, strict=True):
+        end = offset + value.type.nbytes
+        if offset < 0 or end > plan.sizes[value.space]:
+            raise PlanError(
+                f"{value.label!r} lies outside space {program.spaces[value.space].name!r}.",
+                remedy="Plan again.",
+            )
+        raw.append(blocks[value.space][offset:end])
+    return Memory(program, raw)
 
 
-def on_their_own(buffers: Iterable[PlannedBuffer]) -> Memory:
-    """Each operand alone, at its planned address modulo BASE_ALIGNMENT: the run to compare with."""
-    raw: dict[str, Array] = {}
-    for buffer in buffers:
-        for operand in buffer.operands:
-            raw[operand.id] = _allocate(buffer.nbytes, buffer.offset % BASE_ALIGNMENT, repr(operand.id))
-            raw[operand.id].fill(POISON)
-    return Memory(raw)
+def on_their_own(program: Program, residues: Sequence[int]) -> Memory:
+    """Each value alone, at an address of the given residue modulo BASE_ALIGNMENT: the run to compare with."""
+    raw = [
+        _allocate(value.type.nbytes, residue, repr(value.label))
+        for value, residue in zip(program.values, residues, strict=True)
+    ]
+    for block in raw:
+        block.fill(POISON)
+    return Memory(program, raw)
 
 
 def _allocate(size: int, residue: int, what: str) -> Array:
     """``uint8[size]`` whose address is `residue` modulo BASE_ALIGNMENT."""
     if size > _MAX_ALLOCATION:
         raise PlanError(
-            f"This machine cannot allocate the {size} bytes of {what}.", remedy="Train on a smaller batch."
+            f"This machine cannot allocate the {size:,} bytes of {what}.",
+            remedy="Train on a smaller batch.",
         )
     try:
         block = np.empty(size + 2 * BASE_ALIGNMENT, np.uint8)
     except MemoryError:
         raise PlanError(
-            f"This machine cannot allocate the {size} bytes of {what}.", remedy="Train on a smaller batch."
+            f"This machine cannot allocate the {size:,} bytes of {what}.",
+            remedy="Train on a smaller batch.",
         ) from None
     start = (residue - block.ctypes.data) % BASE_ALIGNMENT
     return block[start : start + size]

@@ -14,7 +14,7 @@ __all__ = ["rewritten"]
 def rewritten(graph: Graph, plan: Plan) -> Graph:
     """`graph` itself where the plan replaces nothing. No record is believed: every rule looks again.
 
-    Raises PlanError where a rule does not hold, and for replacements that nobody asked for.
+    Raises PlanError where a rule does not hold, and for replacements that the options do not ask for.
     """
     if plan.replacements and not plan.options.rewrite:
         raise PlanError(

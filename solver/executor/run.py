@@ -1,4 +1,4 @@
-"""Runs a training program step by step in memory that is already there.
+"""Runs a program step by step in memory that is already there.
 
 All views, slices and kernels are prepared once; an iteration then calls prepared functions and
 allocates nothing of tensor size.
@@ -6,31 +6,36 @@ allocates nothing of tensor size.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
-from itertools import groupby
 
 import numpy as np
 
+from solver.errors import PlanError
 from solver.executor.initial import initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
 from solver.executor.memory import POISON, Memory
 from solver.executor.workers import turns
-from solver.graph.nodes import graph_nodes
-from solver.graph.types import Array, Graph
-from solver.layout import Lifespan
-from solver.liveness import lifespans
-from solver.training import (
+from solver.graph.ops.base import Node
+from solver.graph.types import Array, Initializer, Operand, OptimizerSpec, Role, TrainingRules
+from solver.program import (
     ACCUMULATE,
     CLIP,
+    COPY,
     SEED,
     UPDATE,
-    Lifetime,
-    TrainingOperandIndex,
-    TrainingProgram,
-    TrainingStep,
+    Access,
+    EntryKind,
+    Initial,
+    Phase,
+    Program,
+    Step,
+    alias_sets,
+    lives,
 )
 
 __all__ = ["Runner"]
@@ -41,39 +46,35 @@ Prepared = Callable[[], None]
 #: is 64 KiB an operand in float64; smaller ones are no slower. Restored after each iteration.
 _BUFFER_ELEMENTS = 2048
 
+#: Inline values by the operand that has them, as raw little-endian bytes in C order.
+Data = Mapping[str, bytes]
+
 
 class Runner:
-    """One training run: the program's steps bound to `memory`.
+    """One training run: the steps of a program bound to `memory`.
 
-    With `poison`, a buffer's bytes are filled with NaN patterns at the end of its lifespan, so that
-    reading it later cannot go unnoticed; without, steps run at full speed. The steps of a wave run at the
-    same time, on threads that `close` ends; what one of them raises, `run` raises.
+    With `poison`, a region's bytes are filled with NaN patterns at the end of its life, so that
+    reading it later cannot go unnoticed; without, steps run at full speed. The steps of a level run at the
+    same time, on threads that `close` ends; what one of them raises, `run` raises. `data` has the inline
+    values that the program's initial contents name; raises PlanError for one that is missing or changed.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        program: TrainingProgram,
-        memory: Memory,
-        *,
-        scratch_budget: int,
-        poison: bool = False,
-    ) -> None:
-        self.graph = graph
+    def __init__(self, program: Program, memory: Memory, data: Data, *, poison: bool = False) -> None:
         self.program = program
         self.iteration = 0
         self._memory = memory
-        self._nodes = graph_nodes(graph, scratch_budget)
-        spans = lifespans(program)
-        self._turns, self._workers = turns(map(self._prepare, program.steps), program.times)
-        self._expired = self._expiring(spans) if poison else {}
-        self._views = {i: self._view(i) for i in spans}
-        self._write_initial_values()
+        self._nodes = program.operations
+        self._views = tuple(memory.view(value) for value in range(len(program.values)))
+        self._turns, self._workers = turns(
+            [self._prepare(step) for step in program.steps], [step.level for step in program.steps]
+        )
+        self._expired = self._expiring() if poison else {}
+        self._write_initial(data)
 
     # -------------------------------------------------------------------------- running
 
     def run(self) -> None:
-        """One iteration: every step in order, or wave by wave. The caller has written inputs and labels.
+        """One iteration: level by level. The caller has written what is fed.
 
         Where gradients accumulate it is one micro-batch, and the last of each update applies them.
         """
@@ -93,64 +94,79 @@ class Runner:
         """End the threads, if there are any; nothing can be run afterwards."""
         self._workers.close()
 
-    def value(self, name: str) -> Array:
-        """View of an operand's value; valid during its lifespan only."""
-        return self._views[TrainingOperandIndex(name)]
+    def value(self, label: str) -> Array:
+        """View of a value; valid during its life only. Raises KeyError for a label that is not there."""
+        return self._views[self.program.by_label[label]]
 
-    def persistent(self) -> dict[str, Array]:
-        """Raw bytes of what must agree between two runs after a step: state, loss and outputs."""
-        kept = (Lifetime.MAX, Lifetime.EPOCH)
-        return {
-            str(i): self._memory.raw(str(i)) for i in self._views if self.program.operands[i].lifetime in kept
+    def kept(self) -> dict[int, Array]:
+        """Raw bytes of what must agree between two runs after an iteration, by value of the reference."""
+        found = {
+            entry.reference: self._memory.raw(entry.value)
+            for entry in self.program.entry
+            if entry.kind is EntryKind.CONSTANT
         }
+        found.update((exit_.reference, self._memory.raw(exit_.value)) for exit_ in self.program.exit)
+        return found
 
     # ------------------------------------------------------------------------ preparing
 
-    def _view(self, index: TrainingOperandIndex) -> Array:
-        return self._memory.view(str(index), self.program.operands[index].type)
+    def _write_initial(self, data: Data) -> None:
+        for entry in self.program.entry:
+            if entry.kind is not EntryKind.FED:
+                value = self.program.values[entry.value]
+                initial = self.program.initial.get(entry.value)
+                if initial is None:
+                    self._views[entry.value][...] = 0
+                    continue
+                initializer = _initializer(initial, data)
+                operand = Operand(value.label, value.type, Role.PARAMETER, initializer)
+                self._views[entry.value][...] = initial_value(operand)
 
-    def _write_initial_values(self) -> None:
-        for index, view in self._views.items():
-            operand = self.program.operands[index]
-            if operand.lifetime is not Lifetime.MAX:
+    def _expiring(self) -> dict[int, list[Array]]:
+        """Memory to poison after each level: where the life of the last value in a region ends."""
+        kept = {entry.value for entry in self.program.entry if entry.kind is not EntryKind.FED}
+        kept |= {exit_.value for exit_ in self.program.exit}
+        sets, spans = alias_sets(self.program), lives(self.program)
+        inner = {value for members in sets.values() for value, _ in members[1:]}
+        found: dict[int, list[Array]] = {}
+        for value in spans:
+            members = [member for member, _ in sets.get(value, [(value, 0)])]
+            if value in inner or kept.intersection(members):
                 continue
-            declared = self.graph.operands.get(index.operand) if index.is_forward else None
-            view[...] = 0 if declared is None else initial_value(declared)
+            end = max(spans[member].end for member in members) - 1
+            found.setdefault(end, []).extend(self._memory.raw(member) for member in members)
+        return found
 
-    def _expiring(self, spans: Mapping[TrainingOperandIndex, Lifespan]) -> dict[int, list[Array]]:
-        """Memory to poison after each step or wave: where the lifespan of the last operand in it ends."""
-        shared, shares = self.program.storages(), self.program.shares
-        storages = [*shared.values(), *([i] for i in spans if i not in shared and i not in shares)]
-        ends = sorted(
-            (max(spans[i].end for i in storage) - 1, str(storage[0]))
-            for storage in storages
-            if all(map(self._is_temporary, storage))
-        )
-        return {
-            t: [self._memory.raw(name) for _, name in group] for t, group in groupby(ends, lambda e: e[0])
-        }
+    def _prepare(self, step: Step) -> Prepared:
+        node = self._nodes[step.operation]
+        arrays = {b.slot: self._views[b.value] for b in step.bindings}
+        for binding in step.bindings:
+            if binding.access is Access.READ:
+                arrays[binding.slot] = arrays[binding.slot].view()
+                arrays[binding.slot].flags.writeable = False
+        prepared = self._kernel(step, node, arrays)
+        return self._when_due(prepared) if step.due else prepared
 
-    def _is_temporary(self, index: TrainingOperandIndex) -> bool:
-        return self.program.operands[index].lifetime not in (Lifetime.MAX, Lifetime.EPOCH)
-
-    def _prepare(self, step: TrainingStep) -> Prepared:
-        arrays = {b.slot: self._view(b.operand) for b in (*step.reads, *step.writes, *step.scratch)}
-        if step.kernel == SEED:
-            return partial(arrays["dx0"].fill, self.graph.training.loss_scale)
-        if step.kernel == ACCUMULATE:
+    def _kernel(self, step: Step, node: Node, arrays: Mapping[str, Array]) -> Prepared:
+        kernel = node.operation.type
+        if kernel == SEED:
+            return partial(arrays["dx0"].fill, node.attributes["value"])
+        if kernel == ACCUMULATE:
             return prepare_accumulate(arrays["x0"], arrays["x1"])
-        if step.kernel == CLIP:
-            return self._when_due(prepare_clip(self.graph.training, arrays))
-        if step.kernel == UPDATE:
-            return self._when_due(prepare_update(self.graph, arrays, self._updates))
-        kernels = kernels_for(step.kernel)
-        prepare = kernels.forward if step.index.is_forward else kernels.backward
-        return prepare(self._call(step, arrays))
+        if kernel == COPY:
+            return partial(np.copyto, arrays["y0"], arrays["x0"])
+        if kernel == CLIP:
+            return prepare_clip(TrainingRules(**node.attributes), arrays)
+        if kernel == UPDATE:
+            spec, rules = _optimizer(node)
+            return prepare_update(spec, rules, arrays, self._updates)
+        kernels = kernels_for(kernel)
+        prepare = kernels.forward if step.phase is Phase.FORWARD else kernels.backward
+        return prepare(self._call(step, node, arrays))
 
-    def _call(self, step: TrainingStep, arrays: Mapping[str, Array]) -> Call:
-        node = self._nodes[step.index.operation]
+    def _call(self, step: Step, node: Node, arrays: Mapping[str, Array]) -> Call:
         inputs, outputs = range(len(node.operation.inputs)), range(len(node.operation.outputs))
-        scratch = {b.slot: arrays[b.slot] for b in step.scratch}
+        scratch = {b.slot: arrays[b.slot] for b in step.bindings if b.access is Access.SCRATCH}
         positional = {f"{slot}{i}" for slot in ("x", "y", "dx", "dy") for i in (*inputs, *outputs)}
         saved = {name: a for name, a in arrays.items() if name not in positional and name not in scratch}
         return Call(
@@ -160,22 +176,40 @@ class Runner:
             dy=tuple(arrays.get(f"dy{i}") for i in outputs),
             dx=tuple(arrays.get(f"dx{i}") for i in inputs),
             saved=saved,
-            scratch=scratch,
+            scratch={name: a for name, a in scratch.items() if name not in positional},
             iteration=lambda: self.iteration,
         )
 
     def _updates(self) -> int:
         """Number of the update that the iteration belongs to, from 1."""
-        return -(-self.iteration // self.graph.training.accumulate)
+        return -(-self.iteration // self.program.period)
 
     def _when_due(self, step: Prepared) -> Prepared:
         """`step`, in the last iteration of each update."""
-        every = self.graph.training.accumulate
-        if every == 1:
-            return step
 
         def run() -> None:
-            if self.iteration % every == 0:
+            if self.iteration % self.program.period == 0:
                 step()
 
         return run
+
+
+def _optimizer(node: Node) -> tuple[OptimizerSpec, TrainingRules]:
+    """What the attributes of an update say."""
+    given = dict(node.attributes)
+    rules = TrainingRules(**{field.name: given.pop(field.name) for field in fields(TrainingRules)})
+    return OptimizerSpec(given.pop("optimizer"), given), rules
+
+
+def _initializer(initial: Initial, data: Data) -> Initializer:
+    """Raises PlanError for inline values that are not there, or are others than those planned with."""
+    if initial.scheme != "values":
+        return Initializer(initial.scheme, value=initial.value, scale=initial.scale, seed=initial.seed)
+    given = data.get(initial.source)
+    if given is None or hashlib.sha256(given).hexdigest() != initial.sha256:
+        what = "missing" if given is None else "not those that the plan was made with"
+        raise PlanError(
+            f"The first values of {initial.source!r} are {what}.",
+            remedy="Give the graph that the plan was made for.",
+        )
+    return Initializer("values", data=given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -11,92 +10,79 @@ import numpy as np
 
 from solver.errors import PlanError
 from solver.executor.initial import initial_value
-from solver.executor.memory import Memory, check_plan, in_arenas
+from solver.executor.memory import in_spaces
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Graph, Role
-from solver.plan import Plan, PlanOptions
-from solver.schedule import training_program
-from solver.training import Lifetime, TrainingOperandIndex, TrainingProgram, TrainingStep
+from solver.plan import Plan
+from solver.program import EntryKind, Program
+from solver.targets import TARGETS
+from solver.verify import Violation, prove
 
-__all__ = ["Trainer", "feed", "program_of", "sequential_program"]
+__all__ = ["Trainer", "check_plan", "feed", "inline_data", "reference_program"]
 
 
-def program_of(graph: Graph, plan: Plan) -> TrainingProgram:
-    """The program of a graph, rewritten as `plan` says.
+def reference_program(graph: Graph, plan: Plan) -> Program:
+    """The program that `plan` must agree with; `graph` is rewritten as the plan says.
 
-    Raises PlanError when graph and plan do not belong together.
+    Raises PlanError for a plan of a target whose kernels are not here.
     """
-    if plan.options.target != "reference":
+    target = TARGETS.get(plan.options.target)
+    if target is None or not target.capabilities.trains:
         raise PlanError(
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
             remedy="Plan with target 'reference' to train here.",
         )
-    program = _program(graph, plan.options)
-    operands = [operand for _, buffer in plan.buffers() for operand in buffer.operands]
-    theirs = {o.id: (o.shape, o.dtype) for o in operands}
-    touched = {i for step in program.steps for i in step.touched()}
-    ours = {str(i): (program.operands[i].type.shape, program.operands[i].type.dtype.value) for i in touched}
-    if theirs != ours:
-        culprit = min(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+    return target.reference(graph, plan.options).program
+
+
+#: Rules that a plan for another graph, batch or budget breaks.
+_FOREIGN = frozenset({"form", "step", "entry", "exit", "initial", "period"})
+
+
+def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
+    """What is wrong with a plan beside its reference (`solver.verify.prove`), where they belong together.
+
+    Raises PlanError when they do not: steps, or what holds values at the start and the end, differ.
+    """
+    violations = prove(reference, plan)
+    foreign = next((violation for violation in violations if violation.rule in _FOREIGN), None)
+    if foreign is not None:
         raise PlanError(
-            f"Plan and graph do not belong together: buffer {culprit!r} is"
-            f" {theirs.get(culprit, 'missing')} in the plan and {ours.get(culprit, 'missing')} in the graph.",
-            remedy="Plan this graph again, with the batch that the plan was made for.",
+            f"Plan and graph do not belong together: {foreign.detail}",
+            remedy="Plan this graph again with this version, with the batch that the plan was made for.",
         )
-    shared = {o.id: (o.source, o.view) for o in operands if o.source is not None}
-    if shared != {str(i): (str(share.source), share.view) for i, share in program.shares.items()}:
-        raise PlanError(
-            "The plan defines other operands in place than the graph's operators can.",
-            remedy="Plan this graph again with this version.",
-        )
-    if [(s.id, *map(sorted, (s.uses, s.defs, s.scratch))) for s in plan.steps] != [
-        _key(s) for s in program.steps
-    ] or plan.times != tuple(program.times):
-        raise PlanError(
-            "The plan's steps are not those of the graph.", remedy="Plan this graph again with this version."
-        )
-    return program
+    return violations
 
 
-def sequential_program(graph: Graph, plan: Plan) -> TrainingProgram:
-    """The same steps one after the other, in the order that one worker would have, nothing in place."""
-    return _program(graph, replace(plan.options, workers=1, in_place=False))
-
-
-def _program(graph: Graph, options: PlanOptions) -> TrainingProgram:
-    return training_program(
-        graph,
-        scratch_budget=options.scratch_budget,
-        update=options.update,
-        workers=options.workers,
-        in_place=options.in_place,
-    )
-
-
-def _key(step: TrainingStep) -> tuple[object, ...]:
-    names = (set(map(str, step.uses)), set(map(str, step.defs)), {str(b.operand) for b in step.scratch})
-    return (str(step.index), *map(sorted, names))
+def inline_data(graph: Graph) -> dict[str, bytes]:
+    """The inline values of a graph, by operand."""
+    return {
+        operand.id: operand.initializer.data
+        for operand in graph.operands.values()
+        if operand.initializer is not None and operand.initializer.data is not None
+    }
 
 
 class Trainer:
     """Trains `graph` inside the arena of `plan`, from the graph's initial values.
 
-    The arena is allocated once; a step allocates nothing of tensor size. A plan for several workers
+    The steps are those of the plan: nothing is derived but the reference program that proves it. The arena
+    is allocated once; a step allocates nothing of tensor size. A plan with several steps on a level
     trains on so many threads: close the trainer, or use it in a ``with``. Raises PlanError when the
-    plan is wrong (see `solver.plan.verify`) or belongs to another graph.
+    plan is wrong (see `solver.verify`) or belongs to another graph.
     """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
-        check_plan(plan)
-        self._setup(graph, plan, in_arenas(plan.arenas))
-
-    def _setup(self, graph: Graph, plan: Plan, memory: Memory) -> None:
-        self.graph = graph
         subject = rewritten(graph, plan)
-        self.runner = Runner(
-            subject, program_of(subject, plan), memory, scratch_budget=plan.options.scratch_budget
-        )
+        violations = check_plan(reference_program(subject, plan), plan)
+        if violations:
+            raise PlanError(
+                f"The plan is wrong ({len(violations)} violations): {violations[0].detail}",
+                remedy="Plan again.",
+            )
+        self.graph = graph
+        self.runner = Runner(plan.program, in_spaces(plan), inline_data(subject))
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +93,7 @@ class Trainer:
         self.close()
 
     def close(self) -> None:
-        """End the threads of a plan for several workers; what was trained can still be read."""
+        """End the threads of a plan with several steps on a level; what was trained can still be read."""
         self.runner.close()
 
     def step(self, batch: Mapping[str, Array]) -> float:
@@ -116,20 +102,23 @@ class Trainer:
         Where gradients accumulate, `batch` is a micro-batch, and the last one of each update changes weights.
         Raises PlanError when an array is missing or has another shape or an incompatible dtype.
         """
-        feed(self.runner, batch)
+        feed(self.graph, self.runner, batch)
         self.runner.run()
         return float(self.runner.value(self.graph.loss))
 
     def read(self, name: str) -> Array:
         """Copy of a parameter, an output or the loss, as it stands after the last step.
 
-        Raises PlanError for operands whose memory is reused within the step.
+        Raises PlanError for values whose memory is reused within the step.
         """
-        operand = self.runner.program.operands.get(TrainingOperandIndex(name))
+        program = self.runner.program
+        number = program.by_label.get(name)
         given = self.graph.operands.get(name)
-        if operand is None and given is not None and given.role in (Role.PARAMETER, Role.STATE):
+        if number is None and given is not None and given.role in (Role.PARAMETER, Role.STATE):
             return initial_value(given).copy()  # no step reads it, so it has no memory and never changes
-        if operand is None or operand.lifetime not in (Lifetime.MAX, Lifetime.EPOCH):
+        kept = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+        kept |= {exit_.value for exit_ in program.exit}
+        if number not in kept:
             raise PlanError(
                 f"{name!r} does not outlive the training step.",
                 remedy="Name it in the graph's `outputs` before planning.",
@@ -137,9 +126,9 @@ class Trainer:
         return self.runner.value(name).copy()
 
 
-def feed(runner: Runner, batch: Mapping[str, Array]) -> None:
-    """Write a batch into the input and label buffers."""
-    for operand in runner.graph.operands.values():
+def feed(graph: Graph, runner: Runner, batch: Mapping[str, Array]) -> None:
+    """Write a batch to the places of inputs and labels."""
+    for operand in graph.operands.values():
         if operand.role not in (Role.INPUT, Role.LABEL):
             continue
         array = batch.get(operand.id)
@@ -154,4 +143,5 @@ def feed(runner: Runner, batch: Mapping[str, Array]) -> None:
                 f"The batch's {operand.id!r} is {array.dtype}; the graph takes {operand.type}.",
                 remedy="Convert it first.",
             )
-        np.copyto(runner.value(operand.id), array, casting="same_kind")
+        if operand.id in runner.program.by_label:  # nothing reads it otherwise
+            np.copyto(runner.value(operand.id), array, casting="same_kind")

@@ -1,10 +1,9 @@
-"""The proof by training: the same steps in the planned arena and with memory of their own.
+"""The proof by training: the plan's steps in its arena, and the reference's with memory of their own.
 
-Before the run the arena is poison, and a buffer's bytes are poisoned again when its lifespan ends.
+Before the run the arena is poison, and a region's bytes are poisoned again when its life ends.
 After every step the loss, every parameter, every optimizer variable and every output must agree
-bit for bit with a reference run in which each tensor has memory of its own, at the same address
-modulo 64 (SIMD reductions may round differently elsewhere). The reference run has one worker, whatever
-the plan has.
+bit for bit with a run of the reference program in which each tensor has memory of its own, at the same
+address modulo 64 (SIMD reductions may round differently elsewhere), one step after the other.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from contextlib import closing
 import numpy as np
 
 from solver.executor.batches import synthetic_batch
-from solver.executor.memory import in_arenas, on_their_own
+from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
-from solver.executor.trainer import feed, program_of, sequential_program
+from solver.executor.trainer import check_plan, feed, inline_data, reference_program
 from solver.graph.types import Graph
-from solver.plan import Plan, StepReport, ValidationReport, verify
+from solver.plan import Plan, StepReport, ValidationReport
+from solver.program import Program
 
 __all__ = ["StepReport", "ValidationReport", "validate"]
 
@@ -34,42 +34,53 @@ def validate(
     on_step: Callable[[StepReport], None] | None = None,
     run_wrong_plans: bool = False,
 ) -> ValidationReport:
-    """Verify `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
+    """Prove `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
 
-    A plan with violations is not run unless `run_wrong_plans` (its buffers still have to lie
-    inside their arena). Raises PlanError when graph and plan do not belong together. Memory: the
-    arena, plus every tensor once more for the reference run. Where gradients accumulate a step is a
+    A plan with violations is not run unless `run_wrong_plans` (its values still have to lie
+    inside their spaces). Raises PlanError when graph and plan do not belong together. Memory: the
+    spaces, plus every tensor once more for the reference run. Where gradients accumulate a step is a
     micro-batch, and they are numbered so that the last one applies them, however few there are.
     """
-    violations = verify(plan)
+    subject = rewritten(graph, plan)
+    reference = reference_program(subject, plan)
+    violations = check_plan(reference, plan)
     if violations and not run_wrong_plans:
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
-    subject, budget = rewritten(graph, plan), plan.options.scratch_budget
-    program = program_of(subject, plan)
-    planned = Runner(subject, program, in_arenas(plan.arenas), scratch_budget=budget, poison=True)
-    alone = on_their_own(buffer for _, buffer in plan.buffers())
-    reference = Runner(subject, sequential_program(subject, plan), alone, scratch_budget=budget)
-    planned.iteration = reference.iteration = -steps % graph.training.accumulate
+    data = inline_data(subject)
+    planned = Runner(plan.program, in_spaces(plan), data, poison=True)
+    alone = Runner(reference, on_their_own(reference, _residues(reference, plan)), data)
+    planned.iteration = alone.iteration = -steps % reference.period
     reports = []
     with closing(planned):
         for step in range(1, steps + 1):
             batch = synthetic_batch(graph, seed, step)
-            for runner in (planned, reference):
-                feed(runner, batch)
+            for runner in (planned, alone):
+                feed(graph, runner, batch)
                 runner.run()
-            reports.append(_compare(step, planned, reference))
+            reports.append(_compare(step, graph, planned, alone))
             if on_step:
                 on_step(reports[-1])
     identical = not violations and all(report.identical for report in reports)
-    return ValidationReport(
-        tuple(reports), violations, identical, len(reference.persistent()), plan.arena_bytes
-    )
+    return ValidationReport(tuple(reports), violations, identical, len(alone.kept()), plan.arena_bytes)
 
 
-def _compare(step: int, planned: Runner, reference: Runner) -> StepReport:
-    theirs = reference.persistent()
+def _residues(reference: Program, plan: Plan) -> list[int]:
+    """For each value of the reference the residue of its address in the plan, modulo the base alignment."""
+    found = [0] * len(reference.values)
+    for step in reversed(plan.program.steps):
+        if step.reference is not None:
+            wanted = reference.steps[step.reference].bindings
+            for ours, theirs in zip(step.bindings, wanted, strict=True):
+                found[theirs.value] = plan.offsets[ours.value] % BASE_ALIGNMENT
+    return found
+
+
+def _compare(step: int, graph: Graph, planned: Runner, alone: Runner) -> StepReport:
+    theirs = alone.kept()
     differing = tuple(
-        name for name, raw in planned.persistent().items() if not np.array_equal(raw, theirs[name])
+        alone.program.values[value].label
+        for value, raw in sorted(planned.kept().items())
+        if not np.array_equal(raw, theirs[value])
     )
-    loss, reference_loss = (float(runner.value(runner.graph.loss)) for runner in (planned, reference))
+    loss, reference_loss = (float(runner.value(graph.loss)) for runner in (planned, alone))
     return StepReport(step, loss, reference_loss, not differing, differing)

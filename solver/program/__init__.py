@@ -3,6 +3,8 @@
 from solver.program.build import Builder
 from solver.program.chains import UseDefChain, dependencies, use_def_chains
 from solver.program.check import check_program
+from solver.program.conflicts import conflict_pairs, conflict_sets
+from solver.program.footprint import loads
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
@@ -56,9 +58,12 @@ __all__ = [
     "alias_sets",
     "anonymous",
     "check_program",
+    "conflict_pairs",
+    "conflict_sets",
     "dependencies",
     "held_lives",
     "lives",
+    "loads",
     "regions",
     "use_def_chains",
 ]

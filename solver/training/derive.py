@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
@@ -248,11 +248,7 @@ class _Derivation:
             CLIP,
             types,
             (),
-            {
-                "clip_global_norm": rules.clip_global_norm,
-                "divisor": rules.divisor,
-                "skips": rules.skip_non_finite,
-            },
+            asdict(rules),
         )
         self.builder.step(
             self.builder.operation(node),
@@ -281,9 +277,7 @@ class _Derivation:
             {
                 "optimizer": spec.type,
                 **optimizer_rules(spec),
-                "divisor": rules.divisor,
-                "clears": clears,
-                "skips": rules.skip_non_finite,
+                **asdict(rules),
             },
         )
         value, gradient = self._value(weight), self._derivative(weight)

@@ -65,7 +65,7 @@ def run(console: Console) -> None:
 
 
 def _bytes(graph: Graph) -> list[str]:
-    one, two, four = (plan(graph, PlanOptions(workers=k)) for k in (1, 2, 4))
+    one, two, four = (plan(graph, PlanOptions(parallelism=k)) for k in (1, 2, 4))
     found = wave_report(two)
     return [
         str(found.steps), str(found.count), f"{one.arena_bytes:,}", f"{two.arena_bytes:,}",
@@ -74,7 +74,7 @@ def _bytes(graph: Graph) -> list[str]:
 
 
 def _trainer(graph: Graph, workers: int) -> Trainer:
-    return Trainer(graph, plan(graph, PlanOptions(workers=workers)))
+    return Trainer(graph, plan(graph, PlanOptions(parallelism=workers)))
 
 
 def child(name: str) -> None:
@@ -98,7 +98,7 @@ def _processor_seconds(step: Callable[[], object]) -> float:
 
 def _at_best(graph: Graph, runs: int = 7) -> float:
     """Share of the sequential time that the longest steps of all waves take."""
-    made = plan(graph, PlanOptions(workers=2))
+    made = plan(graph, PlanOptions(parallelism=2))
     program = program_of(graph, made)
     memory = on_their_own(buffer for _, buffer in made.buffers())
     budget = made.options.scratch_budget

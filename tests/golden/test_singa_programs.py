@@ -58,7 +58,7 @@ class TestAutoRecycle:
     def test_it_computes_value_and_derivatives_in_its_recycled_arena(self, workers: int) -> None:
         """y = (in + b1) in + (in + b2), and SINGA's test starts the backward pass from y itself."""
         made = program(AUTO_RECYCLE, dtype=DType.FLOAT32, kept=("dx", "db1", "db2"))
-        runner = BlockRunner(made, plan_program(made, PlanOptions(workers=workers)), AUTO_RECYCLE_FUNCTIONS)
+        runner = BlockRunner(made, plan_program(made, PlanOptions(parallelism=workers)), AUTO_RECYCLE_FUNCTIONS)
         x, b1, b2 = 3.0, -1.0, 2.0
         for name, value in (("in", x), ("b1", b1), ("b2", b2)):
             runner.block(name)[:] = value
@@ -136,7 +136,7 @@ class TestMultipleIndependentOps:
             for k in range(4)
             for touch in (("", f"ws{k % workspaces}"), (f"ws{k % workspaces} b{k}", f"b{k}"))
         ]
-        made = plan_program(program(touches), PlanOptions(workers=4))
+        made = plan_program(program(touches), PlanOptions(parallelism=4))
         assert made.duration == waves
         assert verify(made) == ()
 

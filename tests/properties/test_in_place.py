@@ -152,10 +152,10 @@ def _tenants(made: Plan) -> int:
 def test_training_in_place_is_bit_identical_and_takes_no_more_memory(
     graph: Graph, workers: int, update: str
 ) -> None:
-    made = plan(graph, PlanOptions(in_place=True, workers=workers, update=update))
+    made = plan(graph, PlanOptions(in_place=True, parallelism=workers, update=update))
     assert verify(made) == ()
     assert validate(graph, made, steps=2).identical
-    assert made.lower_bound <= plan(graph, PlanOptions(workers=workers, update=update)).lower_bound
+    assert made.lower_bound <= plan(graph, PlanOptions(parallelism=workers, update=update)).lower_bound
 
 
 @given(graphs())

@@ -30,7 +30,7 @@ WORKERS = st.sampled_from([2, 3, 4])
 def test_graphs_train_to_the_same_bits(
     graph: Graph, workers: int, update: str, in_place: bool, rewrite: bool
 ) -> None:
-    made = plan(graph, PlanOptions(workers=workers, update=update, in_place=in_place, rewrite=rewrite))
+    made = plan(graph, PlanOptions(parallelism=workers, update=update, in_place=in_place, rewrite=rewrite))
     assert verify(made) == ()
     assert load_plan(dump_plan(made)) == made
     assert validate(graph, made, steps=2).identical
@@ -38,7 +38,7 @@ def test_graphs_train_to_the_same_bits(
 
 @given(random_graphs())
 def test_one_worker_is_the_plan_without_waves(graph: Graph) -> None:
-    made = plan(graph, PlanOptions(workers=1))
+    made = plan(graph, PlanOptions(parallelism=1))
     assert made == plan(graph)
     assert b'"wave' not in dump_plan(made)
     assert b'"workers' not in dump_plan(made)
@@ -46,7 +46,7 @@ def test_one_worker_is_the_plan_without_waves(graph: Graph) -> None:
 
 @given(random_graphs(), WORKERS)
 def test_more_workers_never_take_more_waves(graph: Graph, workers: int) -> None:
-    one, several = (plan(graph, PlanOptions(workers=k, solver="greedy")) for k in (1, workers))
+    one, several = (plan(graph, PlanOptions(parallelism=k, solver="greedy")) for k in (1, workers))
     found = wave_report(several)
     assert found.count <= len(one.steps) == found.steps
     assert found.widest <= workers
@@ -58,7 +58,7 @@ def test_no_step_can_move_into_an_earlier_wave_of_what_it_needs(
     graph: Graph, workers: int, data: st.DataObject
 ) -> None:
     """Any step put into the wave of one that it depends on is named by the verifier."""
-    made = plan(graph, PlanOptions(workers=workers, solver="greedy"))
+    made = plan(graph, PlanOptions(parallelism=workers, solver="greedy"))
     pairs = [
         (early, late)
         for early, late in itertools.combinations(made.steps, 2)
@@ -75,7 +75,7 @@ def test_nor_beside_a_step_that_overwrites_the_memory_it_touches(
     graph: Graph, workers: int, data: st.DataObject
 ) -> None:
     """The same where operands share memory: the names differ, the bytes are the same."""
-    made = plan(graph, PlanOptions(workers=workers, solver="greedy", in_place=True))
+    made = plan(graph, PlanOptions(parallelism=workers, solver="greedy", in_place=True))
     home = {o.id: b.id for _, b in made.buffers() for o in b.operands}
     views = {o.id for _, b in made.buffers() for o in b.operands if o.view}
     pairs = [
@@ -126,7 +126,7 @@ def results(program: BlockProgram, made: Plan) -> dict[str, bytes]:
 @given(programs(), WORKERS)
 def test_programs_compute_the_same_bytes(program: BlockProgram, workers: int) -> None:
     made = all_kept(program)
-    several = plan_program(made, PlanOptions(workers=workers, alignment=1))
+    several = plan_program(made, PlanOptions(parallelism=workers, alignment=1))
     assert verify(several) == ()
     assert results(made, several) == results(made, plan_program(made, PlanOptions(alignment=1)))
     assert not any(t.name.startswith("arenaplan-worker") for t in threading.enumerate())
@@ -134,7 +134,7 @@ def test_programs_compute_the_same_bytes(program: BlockProgram, workers: int) ->
 
 @given(programs(), WORKERS)
 def test_programs_in_waves_hold_what_they_hold_one_by_one(program: BlockProgram, workers: int) -> None:
-    several = plan_program(program, PlanOptions(workers=workers, solver="greedy"))
+    several = plan_program(program, PlanOptions(parallelism=workers, solver="greedy"))
     one = plan_program(program, PlanOptions(solver="greedy"))
     assert verify(several) == ()
     assert {b.id: (b.lifetime, b.size, b.kind) for _, b in several.buffers()} == {

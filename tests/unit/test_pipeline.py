@@ -64,9 +64,9 @@ def test_every_stage_is_observed_in_order() -> None:
         (PlanOptions(capacity=-1), ("capacity",)),
         (PlanOptions(deadline_seconds=-0.5), ("deadline_seconds",)),
         (PlanOptions(scratch_budget=0), ("scratch_budget",)),
-        (PlanOptions(workers=0), ("workers",)),
-        (PlanOptions(workers=65), ("workers",)),
-        *((PlanOptions(target=t, workers=2), ("workers",)) for t in ("onert", "nntrainer", "singa")),
+        (PlanOptions(parallelism=0), ("workers",)),
+        (PlanOptions(parallelism=65), ("workers",)),
+        *((PlanOptions(target=t, parallelism=2), ("workers",)) for t in ("onert", "nntrainer", "singa")),
         *((PlanOptions(target=t, in_place=True), ("in_place",)) for t in ("onert", "nntrainer")),
     ],
 )
@@ -81,7 +81,7 @@ class TestCapacity:
     def test_fewer_workers_may_fit(self) -> None:
         least = plan(residual()).arena_bytes
         with pytest.raises(CapacityError, match="fewer workers"):
-            plan(residual(), PlanOptions(capacity=least, workers=2))
+            plan(residual(), PlanOptions(capacity=least, parallelism=2))
         with pytest.raises(CapacityError) as caught:
             plan(residual(), PlanOptions(capacity=least - 1))
         assert "workers" not in caught.value.remedy

@@ -44,7 +44,7 @@ def test_stages() -> None:
         (PlanOptions(alignment=48), ("alignment",)),
         (PlanOptions(capacity=-1), ("capacity",)),
         (PlanOptions(batch=4), ("batch",)),
-        (PlanOptions(workers=0), ("workers",)),
+        (PlanOptions(parallelism=0), ("workers",)),
         (PlanOptions(in_place=True), ("in_place",)),
         (PlanOptions(rewrite=True), ("rewrite",)),
         (PlanOptions(update="end"), ("update",)),

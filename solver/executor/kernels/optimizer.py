@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.executor.kernels._blocks import Step, bound, flat_blocks, run_all, with_small_buffers
-from solver.graph.types import Array, Graph, OptimizerSpec, TrainingRules
+from solver.graph.types import Array, OptimizerSpec, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, state_names
 
 __all__ = ["prepare", "prepare_accumulate", "prepare_clip", "prepare_update"]
@@ -61,12 +61,13 @@ def _clipping(rules: TrainingRules, norm: float) -> float:
     return min(1.0, rules.clip_global_norm / (norm + _NORM_EPSILON))
 
 
-def prepare_update(graph: Graph, arrays: Mapping[str, Array], updates: Callable[[], int]) -> Step:
-    """The update of the weight ``x0`` under the rules of the graph, arrays by slot.
+def prepare_update(
+    spec: OptimizerSpec, rules: TrainingRules, arrays: Mapping[str, Array], updates: Callable[[], int]
+) -> Step:
+    """The update of the weight ``x0`` under training rules, arrays by slot.
 
     `updates` counts from 1; ``updates`` among the arrays takes its place.
     """
-    rules, spec = graph.training, graph.optimizer
     state = {name: arrays[name] for name in state_names(spec)}
     factor, counter = arrays.get("factor"), arrays.get("updates")
     count = updates if counter is None else counter.item

@@ -43,7 +43,7 @@ def test_waves_are_written_for_several_workers_only(made: Plan, document: dict[s
     assert "workers" not in document["options"]
     assert all("wave" not in step for step in document["steps"])
     assert load_plan(document).times == tuple(range(len(made.steps)))
-    several = plan(chain(learning_rate=0.1), PlanOptions(workers=2))
+    several = plan(chain(learning_rate=0.1), PlanOptions(parallelism=2))
     again = load_plan(dump_plan(several))
     assert again == several
     assert [step.wave for step in again.steps] == list(several.times)

@@ -197,7 +197,7 @@ def test_digest_sees_every_value() -> None:
         PlanOptions(),
         PlanOptions("onert", "greedy", 3, 64, 10**12, 2.5, 0, "end"),
         PlanOptions(deadline_seconds=5, capacity=0),
-        PlanOptions(workers=64),
+        PlanOptions(parallelism=64),
         PlanOptions(rewrite=True),
         PlanOptions(target="singa", in_place=True),
     ],
@@ -212,7 +212,7 @@ def test_options_that_came_later_are_written_only_where_they_say_something() -> 
     written = json.loads(dump_options(PlanOptions())).keys() - {"format", "version"}
     first = "target solver batch alignment capacity deadline_seconds scratch_budget update"
     assert written == {*first.split()}
-    assert json.loads(dump_options(PlanOptions(workers=2)))["workers"] == 2
+    assert json.loads(dump_options(PlanOptions(parallelism=2)))["workers"] == 2
 
 
 def test_options_need_nothing() -> None:

@@ -40,7 +40,7 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_training_in_place_is_bit_identical(name: str, workers: int) -> None:
     graph = GRAPHS[name]
-    made = plan(graph, PlanOptions(in_place=True, workers=workers))
+    made = plan(graph, PlanOptions(in_place=True, parallelism=workers))
     report = validate(graph, made, steps=4)
     assert report.identical
     assert len({step.loss for step in report.steps}) > 1

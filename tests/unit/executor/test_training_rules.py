@@ -46,7 +46,7 @@ def test_training_in_the_arena_is_bit_identical(name: str, rules: str) -> None:
     for options in (
         PlanOptions(),
         PlanOptions(update="end"),
-        PlanOptions(workers=2),
+        PlanOptions(parallelism=2),
         PlanOptions(in_place=True),
     ):
         report = validate(graph, plan(graph, options), steps=5)

@@ -66,7 +66,7 @@ def threads() -> int:
 @pytest.mark.parametrize("workers", [2, 4])
 def test_training_in_waves_is_bit_identical(name: str, workers: int) -> None:
     graph = GRAPHS[name]
-    made = plan(graph, PlanOptions(workers=workers))
+    made = plan(graph, PlanOptions(parallelism=workers))
     assert made.duration < len(made.steps)
     report = validate(graph, made, steps=4)
     assert report.identical
@@ -78,7 +78,7 @@ def test_the_reference_run_has_one_worker() -> None:
     """The losses are those of a plan for one worker, not only those of the same waves elsewhere."""
     graph = GRAPHS["attention"]
     losses = {
-        tuple(s.loss for s in validate(graph, plan(graph, PlanOptions(workers=k)), steps=3).steps)
+        tuple(s.loss for s in validate(graph, plan(graph, PlanOptions(parallelism=k)), steps=3).steps)
         for k in (1, 2, 3)
     }
     assert len(losses) == 1
@@ -86,7 +86,7 @@ def test_the_reference_run_has_one_worker() -> None:
 
 def test_updates_at_the_end_run_side_by_side() -> None:
     graph = residual()
-    made = plan(graph, PlanOptions(workers=4, update="end"))
+    made = plan(graph, PlanOptions(parallelism=4, update="end"))
     assert validate(graph, made, steps=3).identical
     widths = [made.times.count(t) for t in range(made.duration)]
     assert max(widths) == 4
@@ -94,7 +94,7 @@ def test_updates_at_the_end_run_side_by_side() -> None:
 
 def test_a_step_on_two_workers_allocates_nothing_of_tensor_size() -> None:
     graph = convolutional(batch=128)
-    found = plan(graph, PlanOptions(scratch_budget=1 << 14, workers=2))
+    found = plan(graph, PlanOptions(scratch_budget=1 << 14, parallelism=2))
     batches = [synthetic_batch(graph, 0, i) for i in range(3)]
     with Trainer(graph, found) as trainer:
         trainer.step(batches[0])
@@ -111,7 +111,7 @@ def test_a_step_on_two_workers_allocates_nothing_of_tensor_size() -> None:
 
 def test_a_trainer_ends_its_threads_and_can_still_be_read() -> None:
     graph = residual()
-    with Trainer(graph, plan(graph, PlanOptions(workers=2))) as trainer:
+    with Trainer(graph, plan(graph, PlanOptions(parallelism=2))) as trainer:
         trainer.step(synthetic_batch(graph, 0, 1))
         assert threads() == 1
     assert threads() == 0
@@ -121,7 +121,7 @@ def test_a_trainer_ends_its_threads_and_can_still_be_read() -> None:
 def test_an_error_inside_a_wave_comes_out_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that fails on a worker thread; `validate` ends the threads all the same."""
     graph = residual()
-    made = plan(graph, PlanOptions(workers=2))
+    made = plan(graph, PlanOptions(parallelism=2))
     failing = next(b.id for a, b in pairwise(made.steps) if a.wave == b.wave)
     prepare = Runner._prepare
 
@@ -143,7 +143,7 @@ def test_an_error_inside_a_wave_comes_out_and_leaves_no_thread(monkeypatch: pyte
 
 def test_poison_comes_at_the_end_of_the_wave() -> None:
     graph = chain((6, 6, 6))
-    made = plan(graph, PlanOptions(workers=2))
+    made = plan(graph, PlanOptions(parallelism=2))
     program = program_of(graph, made)
     runner = Runner(graph, program, in_arenas(made.arenas), scratch_budget=1 << 21, poison=True)
     feed(runner, synthetic_batch(graph, 0, 1))
@@ -161,9 +161,9 @@ def test_poison_comes_at_the_end_of_the_wave() -> None:
 
 def test_a_plan_whose_waves_were_changed_does_not_belong() -> None:
     graph = residual()
-    made = plan(graph, PlanOptions(workers=2))
+    made = plan(graph, PlanOptions(parallelism=2))
     with pytest.raises(PlanError, match="steps are not those of the graph"):
-        program_of(graph, replace(made, options=replace(made.options, workers=1)))
+        program_of(graph, replace(made, options=replace(made.options, parallelism=1)))
     split = replace(made, steps=tuple(replace(s, wave=t) for t, s in enumerate(made.steps)))
     with pytest.raises(PlanError, match="steps are not those of the graph"):
         program_of(graph, split)
@@ -171,7 +171,7 @@ def test_a_plan_whose_waves_were_changed_does_not_belong() -> None:
 
 def test_a_corrupted_plan_for_two_workers_is_named_and_differs() -> None:
     graph = residual()
-    made = plan(graph, PlanOptions(workers=2))
+    made = plan(graph, PlanOptions(parallelism=2))
     weight = next(b.offset for _, b in made.buffers() if b.id == "w1")
     wrong = _moved(made, "h1", weight)
     assert {"h1", "w1"} in [set(v.buffers) for v in validate(graph, wrong).violations]
@@ -220,7 +220,7 @@ def four_pairs(workspaces: int) -> tuple[list[tuple[str, str]], dict[str, Callab
 def test_independent_pairs_on_four_workers(workspaces: int) -> None:
     touches, functions = four_pairs(workspaces)
     made = program(touches, dtype=DType.FLOAT32)
-    planned = plan_program(made, PlanOptions(workers=4))
+    planned = plan_program(made, PlanOptions(parallelism=4))
     assert planned.duration == (8 if workspaces == 1 else 2)
     runner = BlockRunner(made, planned, functions)
     for k in range(4):
@@ -236,7 +236,7 @@ def test_an_undeclared_read_on_a_worker_thread_is_refused() -> None:
     made = program((("a", "b"), ("c", "d")), dtype=DType.FLOAT32)
     runner = BlockRunner(
         made,
-        plan_program(made, PlanOptions(workers=2)),
+        plan_program(made, PlanOptions(parallelism=2)),
         {"op0": _fill("b", 1), "op1": lambda views: views["a"].sum()},
     )
     with pytest.raises(Exception, match="'op1' touches 'a' without declaring it"):
@@ -246,7 +246,7 @@ def test_an_undeclared_read_on_a_worker_thread_is_refused() -> None:
 
 def test_a_plan_for_other_waves_is_refused() -> None:
     made = program((("a", "b"), ("c", "d"), ("b d", "e")), dtype=DType.FLOAT32)
-    planned = plan_program(made, PlanOptions(workers=2))
+    planned = plan_program(made, PlanOptions(parallelism=2))
     functions = {f"op{t}": _fill("e", 0) for t in range(3)}
     with pytest.raises(PlanError, match="another program"):
-        BlockRunner(made, replace(planned, options=replace(planned.options, workers=1)), functions)
+        BlockRunner(made, replace(planned, options=replace(planned.options, parallelism=1)), functions)

@@ -71,7 +71,7 @@ def test_right_plans_have_no_violations(good: Plan) -> None:
     assert verify(good) == ()
     for graph in (residual(), convolutional(), attention(), elementwise()):
         for workers in (1, 3):
-            assert verify(plan(graph, PlanOptions(in_place=True, workers=workers))) == ()
+            assert verify(plan(graph, PlanOptions(in_place=True, parallelism=workers))) == ()
 
 
 def test_the_tenants_of_the_example(good: Plan) -> None:
@@ -213,7 +213,7 @@ def test_steps_of_one_wave_leave_what_another_overwrites_alone(good: Plan) -> No
     assert u == t + 1
     waves = [k if k <= t else k - 1 for k in range(len(ids))]
     steps = tuple(replace(s, wave=wave) for s, wave in zip(good.steps, waves, strict=True))
-    text = said(replace(good, steps=steps, options=replace(good.options, workers=2)))
+    text = said(replace(good, steps=steps, options=replace(good.options, parallelism=2)))
     assert "touches 'z' while another step of its wave overwrites it" in text
 
 

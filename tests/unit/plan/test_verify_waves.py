@@ -16,7 +16,7 @@ from tests.support.programs import program
 
 @pytest.fixture(scope="module")
 def good() -> Plan:
-    return plan(residual(), PlanOptions(workers=3))
+    return plan(residual(), PlanOptions(parallelism=3))
 
 
 def rules(found: Plan) -> set[str]:
@@ -38,8 +38,8 @@ def with_buffer(found: Plan, name: str, **changes: object) -> Plan:
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 64])
 def test_right_plans_have_no_violations(workers: int) -> None:
-    assert verify(plan(residual(), PlanOptions(workers=workers))) == ()
-    assert verify(plan(convolutional(), PlanOptions(workers=workers, solver="bump"))) == ()
+    assert verify(plan(residual(), PlanOptions(parallelism=workers))) == ()
+    assert verify(plan(convolutional(), PlanOptions(parallelism=workers, solver="bump"))) == ()
 
 
 def test_two_dependent_steps_moved_into_one_wave(good: Plan) -> None:
@@ -59,7 +59,7 @@ def test_every_dependent_pair_moved_together_is_found(good: Plan) -> None:
 
 
 def test_two_steps_that_write_the_same_buffer() -> None:
-    made = plan_program(program((("a", "b"), ("c", "d"))), PlanOptions(workers=2))
+    made = plan_program(program((("a", "b"), ("c", "d"))), PlanOptions(parallelism=2))
     assert [s.wave for s in made.steps] == [0, 0]
     both = replace(made, steps=(made.steps[0], replace(made.steps[1], defs=("b",))))
     assert ("wave", ("b",)) in {(v.rule, v.buffers) for v in verify(both)}
@@ -76,7 +76,7 @@ def test_scratch_of_one_step_used_by_another_of_its_wave(good: Plan) -> None:
 
 def test_overlapping_scratch_of_concurrent_steps() -> None:
     """Legal one after the other, wrong side by side: the lifespans are the wave's, so the sweep sees it."""
-    good = plan(convolutional(), PlanOptions(workers=2))
+    good = plan(convolutional(), PlanOptions(parallelism=2))
     buffers = {b.id: b for b in good.arenas[0].buffers}
     pairs = [
         (a, b)
@@ -93,8 +93,8 @@ def test_overlapping_scratch_of_concurrent_steps() -> None:
 
 
 def test_more_steps_at_once_than_workers(good: Plan) -> None:
-    assert rules(replace(good, options=replace(good.options, workers=1))) == {"wave"}
-    assert rules(replace(good, options=replace(good.options, workers=4))) == set()
+    assert rules(replace(good, options=replace(good.options, parallelism=1))) == {"wave"}
+    assert rules(replace(good, options=replace(good.options, parallelism=4))) == set()
 
 
 @pytest.mark.parametrize("wave", [None, 40, 10**18])

@@ -24,7 +24,7 @@ TOWERS = (("x", "a"), ("a", "b"), ("x", "c"), ("c", "d"), ("b d", "y"))
 
 def test_by_hand() -> None:
     """One worker: a b | b c | b c d; two: x a c | a b c d | ..."""
-    made = plan_program(program(TOWERS, fed=("x",), kept=("y",)), PlanOptions(workers=2, alignment=4))
+    made = plan_program(program(TOWERS, fed=("x",), kept=("y",)), PlanOptions(parallelism=2, alignment=4))
     assert [(s.id, s.wave) for s in made.steps] == [
         ("op0", 0), ("op2", 0), ("op1", 1), ("op3", 1), ("op4", 2),
     ]  # fmt: skip
@@ -34,7 +34,7 @@ def test_by_hand() -> None:
 
 
 def test_names_of_what_runs_at_a_time() -> None:
-    made = plan_program(program(TOWERS), PlanOptions(workers=2))
+    made = plan_program(program(TOWERS), PlanOptions(parallelism=2))
     assert made.turn_ids() == ("op0 + op2", "op1 + op3", "op4")
     assert (made.times, made.duration) == ((0, 0, 1, 1, 2), 3)
     assert report(made).arenas[0].peak_step_id == "op1 + op3"
@@ -50,7 +50,7 @@ def test_one_worker_is_a_wave_a_step(graph: Graph) -> None:
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
 def test_more_workers_take_fewer_waves_and_no_fewer_bytes(graph: Graph) -> None:
-    one, *more = (plan(graph, PlanOptions(workers=k)) for k in (1, 2, 4))
+    one, *more = (plan(graph, PlanOptions(parallelism=k)) for k in (1, 2, 4))
     for made in more:
         found = wave_report(made)
         assert found.count < len(one.steps) == found.steps
@@ -60,7 +60,7 @@ def test_more_workers_take_fewer_waves_and_no_fewer_bytes(graph: Graph) -> None:
 
 def test_the_example_of_the_readme() -> None:
     graph = load_graph((Path(__file__).resolve().parents[3] / "examples/mnist.json").read_bytes())
-    one, two = plan(graph), plan(graph, PlanOptions(workers=2))
+    one, two = plan(graph), plan(graph, PlanOptions(parallelism=2))
     assert wave_report(two) == WaveReport(2, 40, 27, 2, sequential_bytes=21_613_440)
     assert (two.arena_bytes, two.arenas[0].certificate.proof) == (23_463_040, Proof.MAX_LOAD)
     assert f"{two.arena_bytes / one.arena_bytes - 1:.1%}" == "8.6%"
@@ -77,14 +77,14 @@ def test_the_example_of_the_readme() -> None:
 )
 def test_figures(graph: Graph, steps: int, count: int, arenas: tuple[int, int]) -> None:
     """Those of the benchmark in the README."""
-    one, two = plan(graph), plan(graph, PlanOptions(workers=2))
+    one, two = plan(graph), plan(graph, PlanOptions(parallelism=2))
     found = wave_report(two)
     assert (found.steps, found.count, found.widest) == (steps, count, 2)
     assert (one.arena_bytes, two.arena_bytes) == arenas
 
 
 def test_recycling_counts_waves() -> None:
-    found = recycling(plan_program(program(TOWERS, fed=("x",), kept=("y",)), PlanOptions(workers=2)))
+    found = recycling(plan_program(program(TOWERS, fed=("x",), kept=("y",)), PlanOptions(parallelism=2)))
     assert [(s.id, s.allocated, s.freed) for s in found.steps] == [
         ("op0 + op2", ("a", "c"), ("x",)), ("op1 + op3", ("b", "d"), ("a", "c")), ("op4", ("y",), ("b", "d")),
     ]  # fmt: skip

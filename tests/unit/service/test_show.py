@@ -119,7 +119,7 @@ def test_facts_say_when_memory_is_taken_and_given_back() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 132])
 def test_waves_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> None:
-    made = pipeline.plan(chain(), PlanOptions(workers=2))
+    made = pipeline.plan(chain(), PlanOptions(parallelism=2))
     render(made, width)
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
@@ -133,7 +133,7 @@ def test_waves_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> None
 
 
 def test_wrong_plans_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    made = pipeline.plan(chain(), PlanOptions(workers=2))
+    made = pipeline.plan(chain(), PlanOptions(parallelism=2))
     far = tuple(replace(step, wave=10**18) for step in made.steps)
     for steps in ((), made.steps[:3], far):
         wrong = replace(made, steps=steps)

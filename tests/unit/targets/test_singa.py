@@ -160,7 +160,7 @@ def test_a_frozen_graph_has_no_backward_pass() -> None:
 
 def test_it_runs_on_one_worker() -> None:
     with pytest.raises(OptionsError, match="workers"):
-        plan(small(), PlanOptions(target="singa", workers=2))
+        plan(small(), PlanOptions(target="singa", parallelism=2))
 
 
 def test_a_step_names_its_kernel() -> None:

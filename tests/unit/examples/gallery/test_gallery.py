@@ -65,7 +65,7 @@ def test_training_in_the_arena_is_bit_identical(name: str) -> None:
 @pytest.mark.parametrize("name", GALLERY)
 def test_all_options_together_change_no_bit(name: str) -> None:
     graph = (LARGE[name](4) if name in LARGE else GALLERY[name].model()).graph
-    made = plan(graph, PlanOptions(in_place=True, rewrite=True, workers=2, update="end"))
+    made = plan(graph, PlanOptions(in_place=True, rewrite=True, parallelism=2, update="end"))
     assert made.arena_bytes == made.lower_bound
     assert validate(graph, made, steps=2).identical
 

@@ -1,0 +1,10 @@
+"""Checks plans without trusting whoever made them: a symbolic proof in the arena's bytes, and the figures.
+
+This package knows types and operator facts. It imports no pass, no solver and no compiled code.
+"""
+
+from solver.plan.violation import Violation
+from solver.verify.figures import check_figures
+from solver.verify.proof import prove
+
+__all__ = ["Violation", "check_figures", "prove"]

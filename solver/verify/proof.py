@@ -1,0 +1,500 @@
+"""The symbolic proof: a plan run on terms instead of numbers, in the arena's bytes, beside its reference.
+
+    reference    each value has bytes of its own            x ─► t1     w ─► t2     conv(t1, t2) ─► t3
+    plan         bytes [0, 64) hold t1, [64, 128) t2 ...    step 3 reads [0, 64): t1, [64, 128): t2
+                                                            writes [128, 192): t3, and ends what was there
+
+What the reference leaves at the end of an iteration, the plan must leave at the places where it says so; then
+the next iteration begins alike, and by induction all of them do. No pass is known here: whatever order,
+level, alias, repetition or copy a plan has, it is judged by what its bytes hold.
+
+Validation of the result instead of the optimizer, as for register allocation: Rideau and Leroy, *Validating
+register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from solver.graph.ops import lookup
+from solver.graph.ops.base import InPlace
+from solver.plan import Plan
+from solver.plan.violation import Violation
+from solver.program import (
+    ACCUMULATE,
+    CLIP,
+    COPY,
+    SEED,
+    UPDATE,
+    Access,
+    Alias,
+    Binding,
+    EntryKind,
+    Phase,
+    Program,
+    Step,
+)
+from solver.verify.contents import UNDEFINED, Bytes, Contents
+from solver.verify.figures import check_figures
+from solver.verify.form import check_form
+
+__all__ = ["prove"]
+
+#: Kernels of the program's own steps: all that they read decides all that they write.
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+
+#: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
+_RESIDUE = 64
+
+
+def prove(reference: Program, plan: Plan) -> tuple[Violation, ...]:
+    """Everything that keeps `plan` from computing what `reference` computes, none for a right one.
+
+    A plan that passes leaves, after each iteration, the bits of the reference in every exit, on a machine
+    whose kernels keep the facts that operators state, with the threads and libraries of the reference; and
+    its figures are those of its own buffers (`check_figures`). Rules: ``form``, ``place``, ``entry``,
+    ``exit``, ``initial``, ``period``, ``step``, ``alias``, ``overlap``, ``level``, ``undefined``,
+    ``value``, ``residue``; the first that fails ends the proof. O((b + r) log r) for b bindings and r
+    ranges of bytes.
+    """
+    for check in (check_form, _check_steps, _check_aliases, _check_overlaps, _check_levels, _check_residues):
+        found = tuple(check(reference, plan))
+        if found:
+            return found
+    for due in (True, False) if reference.period > 1 else (True,):
+        found = tuple(_check_contents(reference, plan, due=due))
+        if found:
+            return found
+    return tuple(check_figures(plan))
+
+
+def _name(plan: Plan, t: int) -> str:
+    return f"Step {plan.program.step_labels[t]!r}"
+
+
+# --------------------------------------------------------------------- steps and what they may touch
+
+
+def _check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Every step is a copy, or equals the reference step that it names."""
+    program = plan.program
+    same_values = program.values is reference.values
+    known: dict[tuple[int, int], bool] = {}
+    for t, step in enumerate(program.steps):
+        node = program.operations[step.operation]
+        if step.reference is None:
+            if node.operation.type != COPY or [b.access for b in step.bindings] != [
+                Access.READ,
+                Access.WRITE,
+            ]:
+                yield Violation("step", (), f"{_name(plan, t)} is neither a copy nor a reference step.")
+                return
+            source, target = (program.values[binding.value] for binding in step.bindings)
+            if source.type != target.type:
+                yield Violation(
+                    "step",
+                    (source.label, target.label),
+                    f"{_name(plan, t)} copies {source.type} to {target.type}.",
+                )
+            continue
+        wanted = reference.steps[step.reference]
+        if step is wanted and same_values and program.operations is reference.operations:
+            continue
+        pair = (step.operation, wanted.operation)
+        if pair not in known:
+            known[pair] = node == reference.operations[wanted.operation]
+        if not known[pair] or (step.phase, step.part, step.due) != (wanted.phase, wanted.part, wanted.due):
+            yield Violation(
+                "step",
+                (),
+                f"{_name(plan, t)} says that it is step {reference.step_labels[step.reference]!r} of the"
+                " reference; its kernel, attributes or condition differ.",
+            )
+            return
+        if (step.bindings is wanted.bindings or step.bindings == wanted.bindings) and same_values:
+            continue
+        detail = _binds_alike(reference, program, wanted, step)
+        if detail:
+            yield Violation("step", (), f"{_name(plan, t)} {detail}")
+            return
+
+
+def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step) -> str:
+    """What is wrong with the bindings of a step, beside those of its reference step; empty if nothing.
+
+    A result may go to scratch, where a repetition must not define it again.
+    """
+    if [b.slot for b in step.bindings] != [b.slot for b in wanted.bindings]:
+        return f"binds the slots {[b.slot for b in step.bindings]}, not {[b.slot for b in wanted.bindings]}."
+    for ours, theirs in zip(step.bindings, wanted.bindings, strict=True):
+        dropped = ours.access is Access.SCRATCH and theirs.access.writes
+        if ours.access is not theirs.access and not dropped:
+            return f"has {ours.access.value} access to slot {ours.slot}, not {theirs.access.value}."
+        found, type_ = program.values[ours.value].type, reference.values[theirs.value].type
+        if found is not type_ and found != type_:
+            return f"binds {found} to slot {ours.slot}, not {type_}."
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What one slot of a step gets: a copy of the contents of `copied`, or a term of those in `needs`.
+
+    Slots are positions in the bindings of the step.
+    """
+
+    position: int
+    copied: int | None
+    needs: tuple[int, ...]
+
+
+def _facts(program: Program, step: Step) -> tuple[_Fact, ...]:
+    """What the operator says about each result of a step."""
+    node = program.operations[step.operation]
+    reads = [i for i, b in enumerate(step.bindings) if b.access.reads]
+    results = [i for i, b in enumerate(step.bindings) if b.access in (Access.WRITE, Access.UPDATE)]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        needs = tuple(reads)
+        return tuple(_Fact(i, None, needs) for i in results)
+    kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
+    slots = {b.slot: i for i, b in enumerate(step.bindings)}
+    copies = {c.target: slots.get(c.source) for c in kind.copies(node, forward)}
+    found = []
+    for i in results:
+        slot = step.bindings[i].slot
+        ignored = kind.ignores(node, forward, slot)
+        needs = tuple(r for r in reads if step.bindings[r].slot not in ignored) if ignored else tuple(reads)
+        found.append(_Fact(i, copies.get(slot), needs))
+    return tuple(found)
+
+
+def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Every alias stands in a step that binds both values, by a promise of the operator, at its address."""
+    program = plan.program
+    for alias in program.aliases:
+        value, source = program.values[alias.value], program.values[alias.source]
+        names = (value.label, source.label)
+        step = program.steps[alias.step]
+        if plan.offsets[alias.value] != plan.offsets[alias.source] + alias.offset:
+            yield Violation(
+                "alias",
+                names,
+                f"{value.label!r} lies at {plan.offsets[alias.value]}, not {alias.offset} bytes behind"
+                f" {source.label!r} at {plan.offsets[alias.source]}.",
+            )
+        elif value.space != source.space:
+            yield Violation("alias", names, f"{value.label!r} and {source.label!r} lie in different spaces.")
+        elif not any(_promised(program, step, alias)):
+            how = "is a view of" if alias.view else "may overwrite"
+            yield Violation(
+                "alias",
+                names,
+                f"{_name(plan, alias.step)} does not promise that {value.label!r} {how} {source.label!r}.",
+            )
+
+
+def _promised(program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
+    """The operator's promises for an alias in a step."""
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN or alias.offset:
+        return
+    value, source = program.values[alias.value].type, program.values[alias.source].type
+    if value.elements != source.elements or value.dtype is not source.dtype:
+        return
+    kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
+    results = sum(b.access in (Access.WRITE, Access.UPDATE) for b in step.bindings)
+    bound = {(b.slot, b.value, b.access) for b in step.bindings}
+    for promise in kind.copies(node, forward) if alias.view else kind.in_place(node):
+        if (
+            (promise.source, alias.source, Access.READ) in bound
+            and (promise.target, alias.value, Access.WRITE) in bound
+            and not (promise.alone and results > 1)
+        ):
+            yield promise
+
+
+class _Line:
+    """All spaces one behind the other on one line of addresses: places are then plain ranges."""
+
+    def __init__(self, plan: Plan) -> None:
+        program = plan.program
+        base = [0]
+        for size in plan.sizes:
+            base.append(base[-1] + max(size, 0) + _RESIDUE)
+        nbytes = {id(value.type): value.type.nbytes for value in program.values}
+        self.low = [
+            base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
+        ]
+        self.high = [
+            low + nbytes[id(value.type)] for low, value in zip(self.low, program.values, strict=True)
+        ]
+
+
+def _check_overlaps(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Inside a step nothing overlaps but what it leaves as it is, and what an alias of the step exempts.
+
+    It leaves what it reads, and what it defines as a view: two views of one source may lie in one place.
+    """
+    program, line = plan.program, _Line(plan)
+    exempt: dict[int, set[tuple[int, int]]] = {}
+    views: dict[int, set[int]] = {}
+    for alias in program.aliases:
+        exempt.setdefault(alias.step, set()).add((alias.source, alias.value))
+        if alias.view:
+            views.setdefault(alias.step, set()).add(alias.value)
+    low, high = line.low, line.high
+    for t, step in enumerate(program.steps):
+        rows = sorted((low[b.value], high[b.value], i) for i, b in enumerate(step.bindings))
+        top = -1
+        for first, last, _ in rows:
+            if first < top:
+                break
+            top = max(top, last)
+        else:
+            continue
+        left = [b.access is Access.READ or b.value in views.get(t, ()) for b in step.bindings]
+        for k, (_, last, i) in enumerate(rows):
+            for other, _, j in rows[k + 1 :]:
+                if other >= last:
+                    break
+                a, b = step.bindings[i], step.bindings[j]
+                if left[i] and left[j]:
+                    continue
+                reader, writer = (a, b) if a.access is Access.READ else (b, a)
+                pair = (reader.value, writer.value)
+                if pair in exempt.get(t, ()) and _exempts(program, step, reader, writer):
+                    continue
+                names = tuple(program.values[x.value].label for x in (a, b))
+                yield Violation(
+                    "overlap",
+                    names,
+                    f"{_name(plan, t)} {b.access.value}s {names[1]!r} (slot {b.slot}) in bytes that it"
+                    f" {a.access.value}s as {names[0]!r} (slot {a.slot}).",
+                )
+                return
+
+
+def _exempts(program: Program, step: Step, reader: Binding, writer: Binding) -> bool:
+    """Whether a promise speaks of these very slots: an alias does not exempt another slot of its source."""
+    node = program.operations[step.operation]
+    return any(
+        (promise.source, promise.target) == (reader.slot, writer.slot)
+        for promise in lookup(node.operation.type).in_place(node)
+    )
+
+
+# ------------------------------------------------------------------------------- levels and addresses
+
+
+def _check_levels(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Steps whose levels meet share bytes only if neither writes them; a channel runs one copy at a time."""
+    program = plan.program
+    line: _Line | None = None
+    views = {(alias.step, alias.value) for alias in program.aliases if alias.view}
+    active: list[int] = []
+    for t, step in enumerate(program.steps):
+        active = [s for s in active if program.steps[s].until >= step.level]
+        if active:
+            line = line or _Line(plan)
+            if len(active) >= plan.options.parallelism and step.reference is not None:
+                together = [s for s in active if program.steps[s].reference is not None]
+                if len(together) >= plan.options.parallelism:
+                    yield Violation(
+                        "level",
+                        (),
+                        f"Level {step.level} has more steps than the {plan.options.parallelism} that may"
+                        " run at the same time.",
+                    )
+                    return
+            for s in active:
+                yield from _apart(plan, line, views, s, t)
+        active.append(t)
+
+
+def _apart(plan: Plan, line: _Line, views: set[tuple[int, int]], s: int, t: int) -> Iterator[Violation]:
+    program = plan.program
+    first, second = program.steps[s], program.steps[t]
+    if (
+        first.reference is None
+        and second.reference is None
+        and _channel(program, first) == _channel(program, second)
+    ):
+        yield Violation("level", (), f"{_name(plan, t)} begins while {_name(plan, s)} has the channel.")
+    for a in first.bindings:
+        for b in second.bindings:
+            if line.low[a.value] < line.high[b.value] and line.low[b.value] < line.high[a.value]:
+                writes = (a.access.writes and (s, a.value) not in views) or (
+                    b.access.writes and (t, b.value) not in views
+                )
+                if writes:
+                    names = (program.values[a.value].label, program.values[b.value].label)
+                    yield Violation(
+                        "level",
+                        names,
+                        f"{_name(plan, t)} touches {names[1]!r} while {_name(plan, s)} runs, which touches"
+                        f" {names[0]!r} in the same bytes; one of them writes.",
+                    )
+                    return
+
+
+def _channel(program: Program, step: Step) -> object:
+    return program.operations[step.operation].attributes.get("channel", 0)
+
+
+def _check_residues(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Repetitions of a reference step find each slot at the same address modulo 64."""
+    first: dict[int, int] = {}
+    program = plan.program
+    for t, step in enumerate(program.steps):
+        if step.reference is None:
+            continue
+        s = first.setdefault(step.reference, t)
+        if s == t:
+            continue
+        for ours, theirs in zip(step.bindings, program.steps[s].bindings, strict=True):
+            if (plan.offsets[ours.value] - plan.offsets[theirs.value]) % _RESIDUE:
+                names = (program.values[ours.value].label, program.values[theirs.value].label)
+                yield Violation(
+                    "residue",
+                    names,
+                    f"{_name(plan, t)} has slot {ours.slot} at another address modulo {_RESIDUE} than"
+                    f" {_name(plan, s)}, which it repeats.",
+                )
+                return
+
+
+# -------------------------------------------------------------------------------------- what bytes hold
+
+
+def _check_contents(reference: Program, plan: Plan, *, due: bool) -> Iterator[Violation]:
+    """Run both on terms, with the due steps or without, and compare what they leave."""
+    contents = Contents()
+    facts = [_facts(reference, step) for step in reference.steps]
+    nbytes = {id(value.type): value.type.nbytes for value in reference.values}
+    sizes = [nbytes[id(value.type)] for value in reference.values]
+    wanted, reads = _run_reference(reference, contents, facts, sizes, due=due)
+    program, line = plan.program, _Line(plan)
+    low, high = line.low, line.high
+    memory = Bytes(contents)
+    for entry in program.entry:
+        term = contents.term(("entry", entry.reference), sizes[entry.reference])
+        memory.write(low[entry.value], high[entry.value], term)
+    pending: list[tuple[int, int, int, int]] = []
+    for t, step in enumerate(program.steps):
+        if pending:
+            for _, start, end, number in [copy for copy in pending if copy[0] < step.level]:
+                memory.write(start, end, number)
+            pending = [copy for copy in pending if copy[0] >= step.level]
+        if step.due and not due:
+            continue
+        bindings = step.bindings
+        if step.reference is None:
+            source, target = bindings
+            number = memory.read(low[source.value], high[source.value])
+            if step.until > step.level:
+                memory.write(low[target.value], high[target.value], UNDEFINED)
+                pending.append((step.until, low[target.value], high[target.value], number))
+            else:
+                memory.write(low[target.value], high[target.value], number)
+            continue
+        found = [memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings]
+        results = []
+        for fact in facts[step.reference]:
+            if bindings[fact.position].access is Access.SCRATCH:
+                continue
+            needed = tuple(found[i] for i in fact.needs)
+            if UNDEFINED in needed:
+                yield _undefined(plan, t, bindings[fact.needs[needed.index(UNDEFINED)]])
+                return
+            if fact.copied is not None:
+                number = found[fact.copied]
+            else:
+                value = bindings[fact.position].value
+                number = contents.term((step.reference, fact.position, needed), high[value] - low[value])
+            results.append((bindings[fact.position].value, number))
+        if not facts[step.reference] and found != reads[step.reference]:
+            yield Violation(
+                "value", (), f"{_name(plan, t)} does not find what it reads in the reference program."
+            )
+            return
+        for binding in bindings:
+            if binding.access is Access.SCRATCH:
+                memory.write(low[binding.value], high[binding.value], UNDEFINED)
+        for value, number in results:
+            memory.write(low[value], high[value], number)
+    for _, start, end, number in pending:
+        memory.write(start, end, number)
+    yield from _check_end(reference, plan, contents, wanted, memory, line, sizes)
+
+
+def _run_reference(
+    reference: Program,
+    contents: Contents,
+    facts: Sequence[tuple[_Fact, ...]],
+    sizes: Sequence[int],
+    *,
+    due: bool,
+) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """What each value of the reference holds at the end; and what steps without results read."""
+    now = {e.value: contents.term(("entry", e.reference), sizes[e.reference]) for e in reference.entry}
+    reads: dict[int, list[int]] = {}
+    for t, step in enumerate(reference.steps):
+        if step.due and not due:
+            continue
+        found = [now.get(b.value, UNDEFINED) if b.access.reads else UNDEFINED for b in step.bindings]
+        if not facts[t]:
+            reads[t] = found
+        for fact in facts[t]:
+            value = step.bindings[fact.position].value
+            if fact.copied is not None:
+                now[value] = found[fact.copied]
+            else:
+                needed = tuple(found[i] for i in fact.needs)
+                now[value] = contents.term((t, fact.position, needed), sizes[value])
+    return now, reads
+
+
+def _undefined(plan: Plan, t: int, binding: Binding) -> Violation:
+    label = plan.program.values[binding.value].label
+    return Violation(
+        "undefined",
+        (label,),
+        f"{_name(plan, t)} reads {label!r} (slot {binding.slot}), but its bytes"
+        f" [{plan.offsets[binding.value]}, ...) do not hold a whole value.",
+    )
+
+
+def _check_end(
+    reference: Program,
+    plan: Plan,
+    contents: Contents,
+    wanted: dict[int, int],
+    memory: Bytes,
+    line: _Line,
+    sizes: Sequence[int],
+) -> Iterator[Violation]:
+    """The reference's exits at their places; carried values where they enter; constants untouched."""
+    program = plan.program
+
+    def holds(value: int) -> int:
+        return memory.read(line.low[value], line.high[value])
+
+    for exit_ in program.exit:
+        if holds(exit_.value) != wanted.get(exit_.reference, UNDEFINED):
+            label = program.values[exit_.value].label
+            yield Violation(
+                "value",
+                (label,),
+                f"{label!r} does not hold at the end what the reference leaves in"
+                f" {reference.values[exit_.reference].label!r}.",
+            )
+    exits = {(exit_.value, exit_.reference) for exit_ in program.exit}
+    for entry in program.entry:
+        label = program.values[entry.value].label
+        if entry.kind is EntryKind.CARRIED and (entry.value, entry.reference) not in exits:
+            yield Violation("exit", (label,), f"{label!r} carries over, but is not among the exits.")
+        elif entry.kind is EntryKind.CONSTANT:
+            term = contents.term(("entry", entry.reference), sizes[entry.reference])
+            if holds(entry.value) != term:
+                yield Violation("value", (label,), f"Constant {label!r} is overwritten.")
