@@ -26,7 +26,10 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from solver.documents.fields import DocumentModel
 from solver.errors import PlanError
 
-__all__ = ["ROW", "In", "check_positions"]
+__all__ = ["REMEDY", "ROW", "In", "check_positions"]
+
+#: Planners write plans and people do not, so there is one remedy for every mistake in them.
+REMEDY = "Take the plan as the planner wrote it, or make a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def check_positions(document: DocumentModel) -> None:
                 if number is not None and number >= count:
                     raise PlanError(
                         f"{name}[{i}][{column}] names number {number} of {table}, which has {count} rows.",
-                        remedy="Take the plan as the planner wrote it, or make a new one.",
+                        remedy=REMEDY,
                         path=(name, i, column),
                     )
 

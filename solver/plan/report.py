@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from solver.layout import Certificate, Proof
-from solver.plan.views import Arena, Lifetime, PlannedBuffer, PlanView
-from solver.program import CLIP, Kind
+from solver.plan.views import Arena, PlannedBuffer, PlanView
+from solver.program import CLIP, Kind, Lifetime
 
 __all__ = [
     "ArenaReport",
