@@ -258,9 +258,7 @@ def _footprint(program: Program, lowered: Lowered) -> Footprint:
 def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> Problem:
     return Problem(
         tuple(
-            Buffer(
-                program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment
-            )
+            Buffer(program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment)
             for r in placed
         ),
         capacity,

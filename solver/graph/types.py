@@ -40,17 +40,15 @@ class DType(Enum):
     UINT8 = "uint8"
     BOOL = "bool"
 
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        return np.dtype(self.value)
+    #: What NumPy calls it, its bytes, and whether derivatives exist: attributes, for they are asked often.
+    numpy: np.dtype[Any]
+    itemsize: int
+    is_floating: bool
 
-    @property
-    def itemsize(self) -> int:
-        return self.numpy.itemsize
-
-    @property
-    def is_floating(self) -> bool:
-        return self in (DType.FLOAT32, DType.FLOAT64)
+    def __init__(self, word: str) -> None:
+        self.numpy = np.dtype(word)
+        self.itemsize = self.numpy.itemsize
+        self.is_floating = word.startswith("float")
 
 
 class Role(Enum):

@@ -1,7 +1,6 @@
 """Plans: the program, every value at its offset, and what says how good that is."""
 
-from solver.layout import Certificate
-from solver.layout import LayoutOptions, PlacedBuffers
+from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
 from solver.plan.recycle import RecycledStep, Recycling, recycling

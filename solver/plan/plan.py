@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from solver.layout import Certificate
-from solver.layout import Lifespan
+from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
 from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, PlanTables
 from solver.program import (

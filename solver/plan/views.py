@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from solver.layout import Certificate
-from solver.layout import Lifespan
+from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
 from solver.program import Kind, Lifetime, Replacement
 

@@ -1,1 +1,1 @@
-"""Preparations: what comes before derivation and may change bits, so that it decides the reference program."""
+"""Preparations come before derivation and may change bits, so that they decide the reference program."""

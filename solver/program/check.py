@@ -51,9 +51,8 @@ def check_program(program: Program) -> None:
 
 def _check_names(program: Program) -> None:
     if len(program.by_label) < len(program.values):
-        seen: set[str] = set()
-        label = next(v.label for v in program.values if v.label in seen or seen.add(v.label))
-        raise DuplicateNameError(f"There are two values {label!r}.", remedy="Labels are unique.")
+        twice = next(v.label for i, v in enumerate(program.values) if program.by_label[v.label] != i)
+        raise DuplicateNameError(f"There are two values {twice!r}.", remedy="Labels are unique.")
     steps: set[str] = set()
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]

@@ -86,15 +86,15 @@ def lowered(name: str, wanted: TargetPlan) -> Lowered:
     defined = set(builder.entries)
     for step in wanted.steps:
         bindings = [b for b in _bindings(step) if b[1] in number]
-        for _, buffer, access in bindings:
-            if access.reads and number[buffer] not in defined:
-                builder.entries[number[buffer]] = EntryKind.FED
-        defined.update(number[buffer] for _, buffer, _ in bindings)
+        for _, label, access in bindings:
+            if access.reads and number[label] not in defined:
+                builder.entries[number[label]] = EntryKind.FED
+        defined.update(number[b[1]] for b in bindings)
         node = Node(Operation(step.id, step.kernel, (), ()), (), (), (), {})
         builder.step(
             builder.operation(node),
             Phase.EXPLICIT,
-            (Binding(slot, number[buffer], access) for slot, buffer, access in bindings),
+            (Binding(slot, number[label], access) for slot, label, access in bindings),
         )
     return Lowered(builder.finish(all_values=True), tuple(pool.solver for pool in wanted.pools), spans)
 

@@ -118,8 +118,9 @@ class Bytes:
     def read(self, low: int, high: int) -> int:
         """What the bytes ``[low, high)`` hold: UNDEFINED if one of them holds nothing."""
         found = self._ranges.get(low)
-        if found is not None and found[0] == high and not found[2]:
-            if self._contents.sizes[found[1]] == high - low:
+        if found is not None and found[:1] + found[2:] == (high, 0):
+            whole = self._contents.sizes[found[1]] == high - low
+            if whole:
                 return found[1]
         pieces: list[Piece] = []
         k, position = max(bisect_right(self._starts, low) - 1, 0), low

@@ -1,8 +1,9 @@
-"""The form of a plan: numbers that exist, places inside their spaces, entry and exit as the reference has them."""
+"""The form of a plan: numbers that exist, places inside their spaces, the entry and exit of the reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from solver.plan import Plan
 from solver.plan.violation import Violation
@@ -100,8 +101,8 @@ def _check_places(plan: Plan) -> Iterator[Violation]:
             yield Violation(
                 "place",
                 (value.label,),
-                f"{value.label!r} takes [{offset}, {offset + nbytes[id(value.type)]}) of {space.name!r}, which"
-                f" has {size} bytes.",
+                f"{value.label!r} takes [{offset}, {offset + nbytes[id(value.type)]}) of {space.name!r},"
+                f" which has {size} bytes.",
             )
     if all(space.addressable for space in program.spaces):
         return
@@ -149,7 +150,7 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
         label = reference.values[missing[0]].label
         yield Violation("entry", (label,), f"Nothing holds {label!r} at the start.")
     ranges.sort()
-    for (space, low, a), (other, high, b) in zip(ranges, ranges[1:], strict=False):
+    for (space, low, a), (other, high, b) in pairwise(ranges):
         if space == other and low + program.values[a].type.nbytes > high:
             names = (program.values[a].label, program.values[b].label)
             yield Violation("entry", names, f"{names[0]!r} and {names[1]!r} share bytes at the start.")
