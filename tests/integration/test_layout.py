@@ -27,7 +27,7 @@ Buffers = dict[str, Any]
 @pytest.fixture
 def buffers() -> Buffers:
     """A fresh copy of the example that the documentation page sends."""
-    request = json.loads((ROOT / "service/web/examples/buffers.json").read_bytes())
+    request = json.loads((ROOT / "service/http/web/examples/buffers.json").read_bytes())
     problem: Buffers = request["problem"]
     return problem
 

@@ -24,7 +24,7 @@ Program = dict[str, Any]
 @pytest.fixture
 def pairs() -> Program:
     """A fresh copy of the two independent pairs that the documentation page sends."""
-    request = json.loads((ROOT / "service/web/examples/parallel.json").read_bytes())
+    request = json.loads((ROOT / "service/http/web/examples/parallel.json").read_bytes())
     found: Program = request["program"]
     return found
 

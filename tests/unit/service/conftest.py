@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
-from service.app import create_app
+from service.http.app import create_app
 from service.settings import Settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service import serving
+from service.cli import serving
 from service.settings import Settings
 
 
