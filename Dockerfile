@@ -34,7 +34,7 @@ RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib \
     && /opt/venv/bin/python -m solver.layout.compile
 
-# --- final: no compiler, no pip, nothing writable, nobody to become -------------------------------
+# --- final: no compiler, no pip, nothing writable, no other user to become -------------------------------
 FROM ${PYTHON_IMAGE}${PYTHON_DIGEST}
 
 LABEL org.opencontainers.image.title="arenaplan" \

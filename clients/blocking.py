@@ -120,7 +120,7 @@ class Client:
             return False
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
-        """The first answer that is no passing trouble, or the last of all tries."""
+        """The first answer that is not a passing failure, or the last of all tries."""
         attempt = 1
         while True:
             try:

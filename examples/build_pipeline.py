@@ -2,7 +2,7 @@
 
     python -m examples.build_pipeline --capacity 24MiB --url http://127.0.0.1:8080 graph.json [graph.json ...]
 
-Exit code 0: every graph fits; 1: one does not, or is no trainable graph; 2: the service cannot be
+Exit code 0: every graph fits; 1: one does not, or is not a trainable graph; 2: the service cannot be
 reached or something else went wrong, so that nothing is known about the graphs.
 """
 

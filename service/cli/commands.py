@@ -138,7 +138,7 @@ def plan(
 
 
 def _options(given: dict[str, Any], scratch_budget: int | None) -> PlanOptions:
-    """Checked as in a document, so that every door has the same rules and messages."""
+    """Checked as in a document, so that every entry point has the same rules and messages."""
     from solver import documents
 
     if scratch_budget is not None:
@@ -268,13 +268,13 @@ def compare(
     with reporting(as_json=as_json, document=str(problem)):
         from rich.console import Console
 
-        from service.cli import comparing as contest
+        from service.cli import comparing
 
-        held = contest.run(problem, solver or (), deadline, alignment, plot, Console(stderr=True))
+        made = comparing.run(problem, solver or (), deadline, alignment, plot, Console(stderr=True))
         if as_json:
-            print_json(contest.facts(held))
+            print_json(comparing.facts(made))
         else:
-            Console().print(contest.table(held))
+            Console().print(comparing.table(made))
 
 
 @app.command(epilog=_EXIT_CODES)

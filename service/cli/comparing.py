@@ -15,7 +15,7 @@ from solver.errors import OptionsError
 from solver.layout import SOLVERS, Deadline, LayoutOptions, Outcome, Problem, SolveOptions, solve
 from solver.placement import prepare
 
-__all__ = ["Contest", "Entry", "facts", "hold", "run", "table"]
+__all__ = ["Comparison", "Entry", "compare", "facts", "run", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class Comparison:
     """All entries: the smallest peak first, among equals the quickest."""
 
     name: str
@@ -57,16 +57,16 @@ def run(
     alignment: int | None,
     plot: Path | None,
     console: Console,
-) -> Contest:
-    """Hold the contest on the problem of a file, and draw the winner's layout into `plot`."""
+) -> Comparison:
+    """Compare solvers on the problem of a file, and draw the best layout into `plot`."""
     paint = painter(plot)
     _check(names, seconds)
     source = read_source(path)
-    contest = hold(source, names or tuple(SOLVERS), seconds, alignment, console)
-    best = contest.entries[0].outcome
+    comparison = compare(source, names or tuple(SOLVERS), seconds, alignment, console)
+    best = comparison.entries[0].outcome
     if paint is not None and best.layout is not None:
-        paint(source.name, contest.problem, best.layout, described(best), contest.lower_bound)
-    return contest
+        paint(source.name, comparison.problem, best.layout, described(best), comparison.lower_bound)
+    return comparison
 
 
 def _check(names: Sequence[str], seconds: float | None) -> None:
@@ -78,9 +78,9 @@ def _check(names: Sequence[str], seconds: float | None) -> None:
         raise OptionsError(f"deadline is {seconds}.", remedy="Give zero or more.", path=("deadline",))
 
 
-def hold(
+def compare(
     source: Source, names: Sequence[str], seconds: float | None, alignment: int | None, console: Console
-) -> Contest:
+) -> Comparison:
     """One after the other, `seconds` each; a capacity of the problem plays no part."""
     problem = Problem(prepare(source.problem, LayoutOptions(alignment=alignment)).buffers)
     entries, search = [], SolveOptions() if seconds is None else SolveOptions(work=None)
@@ -91,24 +91,24 @@ def hold(
             outcome = solve(problem, solver=name, deadline=deadline, options=search)
             entries.append(Entry(name, outcome))
     entries.sort(key=lambda entry: (entry.peak is None, entry.peak or 0, entry.outcome.seconds))
-    return Contest(source.name, problem, tuple(entries))
+    return Comparison(source.name, problem, tuple(entries))
 
 
-def facts(contest: Contest) -> dict[str, Any]:
+def facts(comparison: Comparison) -> dict[str, Any]:
     """For scripts; sizes are bytes."""
     return {
-        "buffers": len(contest.problem.buffers),
-        "lower_bound": contest.lower_bound,
-        "solvers": [_entry_facts(contest, entry) for entry in contest.entries],
+        "buffers": len(comparison.problem.buffers),
+        "lower_bound": comparison.lower_bound,
+        "solvers": [_entry_facts(comparison, entry) for entry in comparison.entries],
     }
 
 
-def _entry_facts(contest: Contest, entry: Entry) -> dict[str, Any]:
+def _entry_facts(comparison: Comparison, entry: Entry) -> dict[str, Any]:
     outcome = entry.outcome
     return {
         "solver": entry.name,
         "peak": entry.peak,
-        "ratio": contest.ratio(entry),
+        "ratio": comparison.ratio(entry),
         "status": outcome.status.value,
         "proof": outcome.proof.value if outcome.proof else None,
         "lower_bound": outcome.lower_bound,
@@ -118,19 +118,20 @@ def _entry_facts(contest: Contest, entry: Entry) -> dict[str, Any]:
     }
 
 
-def table(contest: Contest) -> Table:
+def table(comparison: Comparison) -> Table:
     """One line a solver. A ``*`` says that time, not work, ended the search."""
-    title = f"{contest.name}: {len(contest.problem.buffers):,} buffers, lower bound {contest.lower_bound:,}"
+    count = f"{len(comparison.problem.buffers):,}"
+    title = f"{comparison.name}: {count} buffers, lower bound {comparison.lower_bound:,}"
     made = Table(title=title, title_justify="left")
     for heading in ("solver", "peak", "peak / bound", "status", "proof", "seconds"):
         made.add_column(heading, justify="left" if heading in ("solver", "status", "proof") else "right")
-    for entry in contest.entries:
-        made.add_row(*_row(contest, entry))
+    for entry in comparison.entries:
+        made.add_row(*_row(comparison, entry))
     return made
 
 
-def _row(contest: Contest, entry: Entry) -> tuple[str, ...]:
-    outcome, ratio = entry.outcome, contest.ratio(entry)
+def _row(comparison: Comparison, entry: Entry) -> tuple[str, ...]:
+    outcome, ratio = entry.outcome, comparison.ratio(entry)
     return (
         entry.name,
         "-" if entry.peak is None else f"{entry.peak:,}",

@@ -77,7 +77,7 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         raise SystemExit(int(Exit.INTERRUPTED)) from None
     except BrokenPipeError:
-        # Whoever read has seen enough. What is still buffered must not fail at the end.
+        # The reader has seen enough. What is still buffered must not fail at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(int(Exit.OK)) from None
     except OSError as error:

@@ -1,6 +1,6 @@
 """A fast path for ``arenaplan solve`` as scripts call it, once a model.
 
-Loading the parser of the whole command line takes as long as the search does. So the plain form is read
+Loading the parser of the whole command line takes as long as the search does. So the usual form is read
 here: one file, one output, and options whose values are plain numbers. Help, mistakes, sizes with units and
 everything else are left to `service.cli.commands`, which knows what to say about them.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PlainSolve", "plain_solve"]
+__all__ = ["FastSolve", "read_fast"]
 
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
@@ -30,7 +30,7 @@ _NUMBERS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainSolve:
+class FastSolve:
     """`numbers` are fields of `LayoutOptions`."""
 
     problem: Path
@@ -45,12 +45,12 @@ class PlainSolve:
             from service.cli import layouts
             from solver.layout import LayoutOptions
 
-            options = LayoutOptions(**self.numbers)  # type: ignore[arg-type] # deadlines alone are no ints
+            options = LayoutOptions(**self.numbers)  # type: ignore[arg-type] # only the deadline is a float
             layouts.run(self.problem, options, self.output, None, as_json=False)
 
 
-def plain_solve(arguments: Sequence[str]) -> PlainSolve | None:
-    """What the arguments ask for, or None where they are not plain."""
+def read_fast(arguments: Sequence[str]) -> FastSolve | None:
+    """What the arguments ask for; None where they are more than the fast path reads."""
     if not arguments or arguments[0] != "solve":
         return None
     files: list[str] = []
@@ -67,8 +67,8 @@ def plain_solve(arguments: Sequence[str]) -> PlainSolve | None:
             numbers[_NUMBERS[word]] = number
         else:
             files.append(word)
-    plain = len(files) == 1 and len(outputs) <= 1 and all(map(_is_name, [*files, *outputs]))
-    return PlainSolve(Path(files[0]), Path(*outputs or "-"), numbers) if plain else None
+    simple = len(files) == 1 and len(outputs) <= 1 and all(map(_is_name, [*files, *outputs]))
+    return FastSolve(Path(files[0]), Path(*outputs or "-"), numbers) if simple else None
 
 
 def _number(field: str, text: str) -> int | float | None:

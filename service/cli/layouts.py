@@ -89,7 +89,9 @@ def painter(path: Path | None) -> Painter | None:
     encode = formats.get(path.suffix.lower())
     if encode is None:
         raise OptionsError(
-            f"{path.name!r} is no name of a picture.", remedy="End it in .svg or .png.", path=("plot",)
+            f"{path.name!r} is not a file name of a picture.",
+            remedy="End it in .svg or .png.",
+            path=("plot",),
         )
     encode(memory_map.Scene(1, 1, ""))
     return partial(_paint, path, encode)

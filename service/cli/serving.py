@@ -48,7 +48,7 @@ def run(chosen: Settings) -> None:
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """The server raises the signal again once it has stopped: to be asked to stop is no failure."""
+    """The server raises the signal again once it has stopped: to be asked to stop is not a failure."""
     raise SystemExit(0)
 
 

@@ -1,4 +1,4 @@
-"""Answers that are known by what they say: computed once, kept under their digest, sent again."""
+"""Content-addressed answers: computed once, kept under the digest of what they say, sent again."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from fastapi import Request, Response
 
 from service.http.bodies import read_json_body
 from service.http.cache import CachedPlan
+from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
-from service.http.responses import addressed_response
+from service.http.responses import content_response
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
-from service.jobs.protocol import GONE, Limits, converse, unless_disconnected
+from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
 
-__all__ = ["Addressed"]
+__all__ = ["ContentAddressed"]
 
 #: Hashing less than this takes under a millisecond.
 INLINE_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
+class ContentAddressed:
     """One kind of answer: the task that makes it, and the collection that serves it again.
 
     All kinds share one cache, in which the collection is part of every answer's name, and the task of
@@ -82,7 +83,7 @@ class Addressed:
         settings = state.settings
         grace = settings.deadline_grace_seconds
         limits = Limits(settings.deadline_max_seconds + grace, grace)
-        frame = await converse(state.pool, self.task, state.limits, body, limits, known)
+        frame = await run_task(state.pool, self.task, state.limits, body, limits, known)
         return found[-1] if found else frame
 
     def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:
@@ -92,11 +93,11 @@ class Addressed:
         if head["deterministic"]:
             state.cache.put(name, frame.body, raw_key, self._key(head["key"]))
         kept = state.cache.by_digest(name) is not None
-        return addressed_response(request, name, frame.body, kept=kept)
+        return content_response(request, name, frame.body, kept=kept)
 
     def _from_cache(self, request: Request, cached: CachedPlan) -> Response:
         note(request.scope, digest=cached.digest.rpartition("/")[2], cache="hit")
-        return addressed_response(request, cached.digest, cached.body, kept=True, hit=True)
+        return content_response(request, cached.digest, cached.body, kept=True, hit=True)
 
 
 async def _digest(body: bytes) -> str:

@@ -7,9 +7,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from service.http.disconnect import GONE
 from service.http.middleware import note
 from service.http.responses import instance_of, problem_response
-from service.jobs.protocol import GONE
 from service.problems import Problem
 from solver.errors import json_pointer
 

@@ -9,15 +9,13 @@ from fastapi import Request, Response
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["addressed_response", "instance_of", "problem_response"]
+__all__ = ["content_response", "instance_of", "problem_response"]
 
 #: Caches may keep a plan, yet must ask before they use it: the service may know it no longer.
 _CACHE_CONTROL: Final = "no-cache"
 
 
-def addressed_response(
-    request: Request, name: str, body: bytes, *, kept: bool, hit: bool = False
-) -> Response:
+def content_response(request: Request, name: str, body: bytes, *, kept: bool, hit: bool = False) -> Response:
     """200 with the answer, or 304 when the caller names its digest in If-None-Match.
 
     `name` is collection and digest, ``plans/1f0c…``; `kept` says that the answer can be fetched again

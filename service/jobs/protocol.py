@@ -1,27 +1,30 @@
-"""The service's side of one task: what it tells the worker, and when it stops waiting."""
+"""The protocol of one task, as the service speaks it.
+
+    service ──► plan {limits} body ──► worker
+            ◄── offer {key}                        the worker tells which request this is
+            ──► go, or stop                        stop: the answer is at hand already
+            ◄── fallback {facts} body              only with a deadline: in case the search is killed
+            ◄── result {facts} body, or problem {facts}
+
+Frames of other kinds (``log``, ``warmed``) belong to no task; `service.jobs.pool` takes them out.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import structlog
-from fastapi import Request
 
 from service.jobs.frames import Frame
 from service.jobs.pool import Worker, WorkerPool
 from service.problems import Problem
 
-__all__ = ["GONE", "Limits", "converse", "unless_disconnected"]
+__all__ = ["Limits", "run_task"]
 
 _log = structlog.get_logger("service.jobs")
-
-T = TypeVar("T")
-
-#: Status for a caller that has left; only the log ever sees it.
-GONE: Final = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Limits:
     after_fallback: float = 0.0
 
 
-async def converse(
+async def run_task(
     pool: WorkerPool,
     task: str,
     head: Mapping[str, Any],
@@ -47,10 +50,10 @@ async def converse(
     """
     async with pool.lease() as worker:
         await worker.send(task, head, body)
-        return await _listen(worker, limits, known)
+        return await _answer(worker, limits, known)
 
 
-async def _listen(worker: Worker, limits: Limits, known: Callable[[str], bool]) -> Frame:
+async def _answer(worker: Worker, limits: Limits, known: Callable[[str], bool]) -> Frame:
     fallback: Frame | None = None
     try:
         async with asyncio.timeout(limits.total) as clock:
@@ -93,24 +96,3 @@ def _problem(frame: Frame) -> Problem:
     if trace is not None:
         _log.error("task failed", traceback=trace)
     return Problem(**facts)
-
-
-async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
-    """Result of `work`; ``None``, with `work` cancelled, once the caller has hung up.
-
-    The request body must have been read to its end.
-    """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.create_task(_hung_up(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
-    finally:
-        for other in (task, gone):
-            other.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
-
-
-async def _hung_up(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

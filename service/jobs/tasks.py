@@ -35,7 +35,7 @@ def _inside(*prefix: str) -> Iterator[None]:
 
 
 def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    """The members of the request. Raises `Problem` for what is no JSON, missing or unknown."""
+    """The members of the request. Raises `Problem` for what is not JSON, missing or unknown."""
     try:
         request = documents.parse_json(body)
     except DocumentError as error:
@@ -43,7 +43,7 @@ def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) 
     allowed = ", ".join(f'"{name}"' for name in required + optional)
     remedy = f"Send one object with {allowed}."
     if not isinstance(request, dict):
-        raise Problem("invalid-request", "The body is no JSON object.", remedy=remedy, pointer="")
+        raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")
     for name in required:
         if name not in request:
             raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer="")
@@ -245,8 +245,8 @@ def warm() -> None:
     for name in _SLOW_IMPORTS:
         importlib.import_module(name)
     load_compiled()
-    # What is loaded by now stays. To go through it again takes tens of milliseconds, in which nobody hears of
-    # deadlines and cancelling.
+    # What is loaded by now stays. To go through it again takes tens of milliseconds, in which no deadline
+    # and no cancelling is noticed.
     gc.collect()
     gc.freeze()
 

@@ -83,7 +83,7 @@ def main(module: str) -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
     with contextlib.suppress(BrokenPipeError):
         _serve(tasks, Channel(output, inbox), inbox)
-    os._exit(0)  # nobody listens any more, and a thread still sits in a read
+    os._exit(0)  # the service has gone, and a thread is still blocked in a read
 
 
 def _serve(tasks: ModuleType, channel: Channel, inbox: queue.SimpleQueue[Frame]) -> None:

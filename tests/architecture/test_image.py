@@ -37,7 +37,7 @@ def final(root: Path) -> Stage:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path) -> Iterator[Path]:
-    """An environment that any user can read and nobody but its owner can write."""
+    """An environment that any user can read and only its owner can write."""
     place = Path(tempfile.mkdtemp(prefix="arenaplan-image-"))
     place.chmod(0o755)
     venv.create(place / "venv", with_pip=False)

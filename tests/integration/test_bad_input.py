@@ -271,7 +271,7 @@ GRAPHS: dict[str, tuple[Callable[[Graph], None], str, str, list[str]]] = {
         ["clip_global_norm"],
     ),
     "forbidden name": (_set("operands", 0, "name", value="x@grad"), "", "/graph/operands/0/name", []),
-    "a name that is no word": (_set("operands", 0, "name", value=""), "", "/graph/operands/0/name", []),
+    "a name without letters": (_set("operands", 0, "name", value=""), "", "/graph/operands/0/name", []),
 }
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Far beyond what anything takes on a loaded machine; only a failing test waits for it.
 PATIENCE = 120.0
 
-#: Stands in the log for a line that is no event, such as a traceback.
+#: Stands in the log for a line that is not an event, such as a traceback.
 NO_EVENT = "no event"
 
 

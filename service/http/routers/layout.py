@@ -6,14 +6,14 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from service.http.content_addressed import Addressed
+from service.http.content_addressed import ContentAddressed
 from service.http.openapi import LAYOUT_ROUTE, STORED_LAYOUT_ROUTE
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["layouts"])
 
-_LAYOUTS: Final = Addressed("layout", "layouts")
+_LAYOUTS: Final = ContentAddressed("layout", "layouts")
 
 
 @router.post("/v1/layout", **LAYOUT_ROUTE)

@@ -6,15 +6,15 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from service.http.content_addressed import Addressed
+from service.http.content_addressed import ContentAddressed
 from service.http.openapi import PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["plans"])
 
-_PLANS: Final = Addressed("plan", "plans")
-_PROGRAMS: Final = Addressed("program", "plans")
+_PLANS: Final = ContentAddressed("plan", "plans")
+_PROGRAMS: Final = ContentAddressed("program", "plans")
 
 
 @router.post("/v1/plan", **PLAN_ROUTE)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from service.http.bodies import read_json_body
+from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.openapi import VALIDATE_ROUTE
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
-from service.jobs.protocol import GONE, Limits, converse, unless_disconnected
+from service.jobs.protocol import Limits, run_task
 
 __all__ = ["router"]
 
@@ -35,4 +36,4 @@ async def validate(request: Request) -> Response:
 
 async def _train(state: State, body: bytes) -> Frame:
     limits = Limits(state.settings.validate_max_seconds)
-    return await converse(state.pool, "validate", state.limits, body, limits)
+    return await run_task(state.pool, "validate", state.limits, body, limits)

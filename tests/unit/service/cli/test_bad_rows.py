@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.cli.console import Exit
-from service.cli.fast_path import PlainSolve
+from service.cli.fast_path import FastSolve
 
 #: Name of the mistake: extra columns, the third line of the file, the second buffer of the document, words.
 MISTAKES: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -26,7 +26,7 @@ MISTAKES: dict[str, tuple[str, str, dict[str, Any], str]] = {
 def failed(path: Path, capsys: pytest.CaptureFixture[str], **numbers: int) -> tuple[int, str]:
     """Exit code, and the one line on standard error."""
     with pytest.raises(SystemExit) as caught:
-        PlainSolve(path, path.with_suffix(".out"), numbers).run()
+        FastSolve(path, path.with_suffix(".out"), numbers).run()
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert captured.out == ""

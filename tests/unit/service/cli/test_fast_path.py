@@ -1,4 +1,4 @@
-"""The quick way in reads the plain form of `solve` as the general one does, and nothing else."""
+"""The fast path reads the usual form of `solve` as the whole command line does, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from service.cli import layouts
 from service.cli.commands import app
-from service.cli.fast_path import PlainSolve, plain_solve
+from service.cli.fast_path import FastSolve, read_fast
 from service.cli.main import main
 from solver.layout import LayoutOptions
 
@@ -29,7 +29,7 @@ WORDS = st.sampled_from([
 ])  # fmt: skip
 
 
-def generally(arguments: list[str]) -> list[tuple[Any, ...]]:
+def slowly(arguments: list[str]) -> list[tuple[Any, ...]]:
     """How `service.cli.commands` calls `layouts.run`."""
     calls: list[tuple[Any, ...]] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -39,19 +39,19 @@ def generally(arguments: list[str]) -> list[tuple[Any, ...]]:
 
 
 @given(st.lists(WORDS, max_size=7))
-def test_what_is_taken_is_what_the_general_one_reads(words: list[str]) -> None:
+def test_what_the_fast_path_takes_the_whole_command_line_reads_alike(words: list[str]) -> None:
     arguments = ["solve", *words]
-    plain = plain_solve(arguments)
-    if plain is not None:
-        options = LayoutOptions(**plain.numbers)  # type: ignore[arg-type] # deadlines alone are no ints
-        assert generally(arguments) == [(plain.problem, options, plain.output, None, {"as_json": False})]
+    fast = read_fast(arguments)
+    if fast is not None:
+        options = LayoutOptions(**fast.numbers)  # type: ignore[arg-type] # only the deadline is a float
+        assert slowly(arguments) == [(fast.problem, options, fast.output, None, {"as_json": False})]
 
 
-def test_the_plain_form() -> None:
+def test_the_usual_form() -> None:
     arguments = ["solve", "a.csv", "--capacity", "1048576", "-o", "b.csv", "--deadline", "0.5", "--seed", "3"]
     numbers = {"capacity": 1048576, "deadline_seconds": 0.5, "seed": 3}
-    assert plain_solve(arguments) == PlainSolve(Path("a.csv"), Path("b.csv"), numbers)
-    assert plain_solve(["solve", "-"]) == PlainSolve(Path("-"), Path("-"), {})
+    assert read_fast(arguments) == FastSolve(Path("a.csv"), Path("b.csv"), numbers)
+    assert read_fast(["solve", "-"]) == FastSolve(Path("-"), Path("-"), {})
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_the_plain_form() -> None:
         "--version",
     ],
 )
-def test_all_else_is_left_to_the_general_one(arguments: str) -> None:
-    assert plain_solve(arguments.split()) is None
+def test_all_else_is_left_to_the_whole_command_line(arguments: str) -> None:
+    assert read_fast(arguments.split()) is None
 
 
-def test_other_commands_reach_the_general_one(
+def test_other_commands_reach_the_whole_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["arenaplan", "--version"])
@@ -100,7 +100,7 @@ def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_plain_solve_loads_what_it_needs(tmp_path: Path) -> None:
+def test_the_fast_path_loads_what_it_needs(tmp_path: Path) -> None:
     """Where greedy placement meets the bound, nothing compiled; never a graph, a document or a terminal."""
     (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,4\nb,1,3,4\n", encoding="utf-8")
     ran = run(tmp_path, "solve", "p.csv", "-o", "q.csv")

@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
-from service.cli.comparing import Contest, Entry, facts, table
+from service.cli.comparing import Comparison, Entry, facts, table
 from service.cli.layouts import (
     Source,
     interruptible,
@@ -238,8 +238,8 @@ def test_bad_input(run: Any, command: str, text: str, words: str) -> None:
         (("--solver", "magic"), "--solver: Unknown solver 'magic'"),
         (("--alignment", "3"), "--alignment: "),
         (("--deadline", "-1"), "--deadline: "),
-        (("--plot", "map.gif"), "--plot: 'map.gif' is no name of a picture"),
-        (("--plot", "map"), "--plot: 'map' is no name"),
+        (("--plot", "map.gif"), "--plot: 'map.gif' is not a file name of a picture"),
+        (("--plot", "map"), "--plot: 'map' is not a file name"),
         (("--seed", "-1"), "--seed: "),
         (("--threads", "0"), "--threads: "),
         (("--work", "-1"), "--work: "),
@@ -426,14 +426,14 @@ def test_a_solver_without_a_layout() -> None:
     """It is listed last, without figures."""
     one = problem((4, 0, 3))
     nothing = Outcome(Status.UNKNOWN, None, 4, 0, None, "some", 1.5, deterministic=False)
-    contest = Contest("x", one, (Entry("some", nothing),))
-    assert contest.ratio(contest.entries[0]) is None
-    assert facts(contest)["solvers"][0]["peak"] is None
-    assert table(contest).row_count == 1
+    comparison = Comparison("x", one, (Entry("some", nothing),))
+    assert comparison.ratio(comparison.entries[0]) is None
+    assert facts(comparison)["solvers"][0]["peak"] is None
+    assert table(comparison).row_count == 1
 
 
 def test_nothing_to_compare() -> None:
-    empty = Contest("x", Problem(()), ())
+    empty = Comparison("x", Problem(()), ())
     assert empty.lower_bound == 0
 
 

@@ -271,7 +271,7 @@ async def test_a_malformed_request_id_is_replaced(http: httpx.AsyncClient, bad: 
 
 
 async def test_a_caller_that_leaves_frees_the_worker(app: FastAPI, http: httpx.AsyncClient) -> None:
-    """The request is answered to nobody, and the worker is there for the next one."""
+    """The request gets no answer, and the worker is free for the next one."""
     await post(http, "echo\n{}")
     messages = iter([{"type": "http.request", "body": b"hang", "more_body": False}])
 

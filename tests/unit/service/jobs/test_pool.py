@@ -12,7 +12,7 @@ import pytest
 
 from service.jobs.frames import Frame
 from service.jobs.pool import WorkerPool
-from service.jobs.protocol import Limits, converse
+from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
 
 TASKS = "tests.support.fake_tasks"
@@ -35,7 +35,7 @@ async def running(
 
 
 async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER) -> Frame:
-    return await converse(pool, "plan", {}, body.encode(), limits)
+    return await run_task(pool, "plan", {}, body.encode(), limits)
 
 
 async def test_an_answer() -> None:
@@ -84,7 +84,7 @@ async def test_a_bug_leaves_the_worker_alive() -> None:
 async def test_an_unknown_task_is_a_bug_not_a_crash() -> None:
     async with running() as pool:
         with pytest.raises(Problem) as caught:
-            await converse(pool, "no such task", {}, b"", FOREVER)
+            await run_task(pool, "no such task", {}, b"", FOREVER)
         assert caught.value.kind.status == 500
         assert (await ask(pool, "echo\nok")).body == b"ok"
 
@@ -152,7 +152,7 @@ async def test_offers(known: bool) -> None:
         return known
 
     async with running() as pool:
-        frame = await converse(pool, "plan", {}, b"offer\nbody", FOREVER, at_hand)
+        frame = await run_task(pool, "plan", {}, b"offer\nbody", FOREVER, at_hand)
         assert asked == ["key-offered"]
         assert frame.body == (b"" if known else b"body")
         assert (await ask(pool, "echo\nfree")).body == b"free"
