@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from os import PathLike
@@ -82,6 +83,8 @@ def read_answer(response: httpx.Response) -> dict[str, Any]:
 
 
 def _problem(document: Mapping[str, Any]) -> ProblemError:
+    """A capacity error without its figures is a problem like any other: it says what it says."""
     if str(document["type"]).endswith("/capacity-exceeded"):
-        return CapacityExceeded(document)
+        with contextlib.suppress(ValueError):
+            return CapacityExceeded(document)
     return ProblemError(document)
