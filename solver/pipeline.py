@@ -203,12 +203,14 @@ def _place(target: TargetPlan, options: PlanOptions, deadline: Deadline) -> tupl
     """Solve each pool. The capacity bounds their sum, so a pool may use what the others leave."""
     bounds = [max_load(pool.problem()).bytes for pool in target.pools]
     left = options.capacity
-    arenas, deterministic = [], True
+    arenas: list[Arena] = []
+    deterministic = True
     for k, pool in enumerate(target.pools):
         room = None if left is None else left - sum(bounds[k + 1 :])
         outcome = solve(pool.problem(room), solver=pool.solver or options.solver, deadline=deadline)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
-            raise _does_not_fit(pool, outcome, room or 0, options)
+            certain = sum(arena.certificate.lower_bound for arena in arenas) + sum(bounds[k + 1 :])
+            raise _does_not_fit(pool, outcome, room or 0, certain + outcome.lower_bound, options)
         arenas.append(_arena(pool, outcome))
         deterministic &= outcome.deterministic
         left = None if left is None else left - outcome.layout.peak
@@ -237,21 +239,21 @@ def _tenant(tenant: TargetTenant) -> Tenant:
     )
 
 
-def _does_not_fit(pool: Pool, outcome: Outcome, room: int, options: PlanOptions) -> CapacityError:
+def _does_not_fit(pool: Pool, outcome: Outcome, room: int, bound: int, options: PlanOptions) -> CapacityError:
+    """`bound` is proved for all pools together, whatever the pools before this one were given."""
     capacity = options.capacity or 0
     fewer = "" if options.workers == 1 else ", plan for fewer workers"
-    required = capacity - room + (outcome.layout.peak if outcome.layout else outcome.lower_bound)
-    proved = outcome.layout is None or outcome.lower_bound > room
+    found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
     live = [b for b in pool.buffers if b.lifespan.start <= witness < b.lifespan.end]
     return CapacityError(
-        f"The plan needs {required} bytes{' at least' if proved else ' as far as the solver could find'};"
-        f" the capacity is {capacity}.",
+        CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
         remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",
-        required=required,
+        required=max(found or 0, bound),
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),
         path=("capacity",),
+        proved=bound > capacity,
     )
 
 

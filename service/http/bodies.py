@@ -17,12 +17,12 @@ async def read_json_body(request: Request, limit: int) -> bytes:
     _check_headers(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(f"{int(declared)} bytes", limit)
+        raise _too_large(f"{int(declared):,} bytes", limit)
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
-            raise _too_large(f"more than {limit} bytes", limit)
+            raise _too_large(f"more than {limit:,} bytes", limit)
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -50,7 +50,7 @@ def _unsupported(detail: str) -> Problem:
 def _too_large(size: str, limit: int) -> Problem:
     return Problem(
         "body-too-large",
-        f"The body has {size}; the limit is {limit} bytes.",
+        f"The body has {size}; the limit is {limit:,} bytes.",
         remedy="Leave out inline weights (planning needs none), or raise the limit of the service.",
         extensions={"limit": limit},
         headers={"Connection": "close"},

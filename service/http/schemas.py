@@ -104,4 +104,7 @@ class ProblemDocument(BaseModel):
     required: int | None = Field(default=None, description="Bytes needed (capacity-exceeded).")
     available: int | None = Field(default=None, description="Bytes given (capacity-exceeded).")
     excess: int | None = Field(default=None, description="required - available.")
+    proved: bool | None = Field(
+        default=None, description="Whether nothing can fit; false: nothing that fits was found."
+    )
     live_at_peak: list[OperandSize] | None = Field(default=None, description="What lives at the worst step.")

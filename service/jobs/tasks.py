@@ -229,7 +229,7 @@ def _check_memory(plan: Plan, most: int) -> None:
     if needed > most:
         raise Problem(
             "validation-too-large",
-            f"The arena and a reference run take {needed} bytes, {most} are allowed here.",
+            f"The arena and a reference run take {needed:,} bytes, {most:,} are allowed here.",
             remedy="Use a smaller batch, or run `arenaplan validate`.",
             pointer="/plan",
             extensions={"required": needed, "available": most, "excess": needed - most},

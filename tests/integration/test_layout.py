@@ -208,6 +208,7 @@ def test_bad_buffers(http: httpx.Client, changes: dict[str, Any], code: str, fie
         ({"seed": -1}, "invalid-options", "seed"),
         ({"threads": 0}, "invalid-options", "threads"),
         ({"target_gap": -1}, "invalid-options", "target_gap"),
+        ({"target_gap": 1e308}, "invalid-options", "target_gap"),
         ({"rules": {"luck": True}}, "invalid-document", "rules/luck"),
     ],
 )
@@ -244,11 +245,24 @@ def test_does_not_fit(http: httpx.Client, buffers: Buffers) -> None:
     of_one = checked(place(http, buffers), 409, "capacity-exceeded", "/problem/capacity")
     assert of_one["detail"] == "Buffer 'hidden' (row 2) alone has 13 bytes; the capacity is 12."
     buffers["buffers"][1]["size"] = 4
+    # What is large is grouped in sentences, and a plain number in the fields.
+    large = place(http, {**buffers, "capacity": 4000}, alignment=4096)
+    assert "8,196 bytes at least; the capacity is 4,000." in large.json()["detail"]
+    assert (large.json()["required"], large.json()["proved"]) == (8196, True)
     with_deadline = place(http, buffers, capacity=11, deadline_seconds=1)
     checked(with_deadline, 409, "capacity-exceeded", "/options/capacity")
 
 
-# ------------------------------------------------------------------------------------ other doors
+def test_what_was_not_found_is_not_proved(http: httpx.Client, buffers: Buffers) -> None:
+    """Bump never reuses a byte; that it finds nothing says nothing about other layouts."""
+    answer = checked(place(http, buffers, solver="bump"), 409, "capacity-exceeded", "/problem/capacity")
+    assert answer["proved"] is False
+    assert "12 bytes at least are proved" in answer["detail"]
+    assert "is not known" in answer["detail"]
+    assert checked(place(http, buffers, capacity=11), 409, "capacity-exceeded", "/options/capacity")["proved"]
+
+
+# ------------------------------------------------------------------------------------ other callers
 
 
 def test_clients(server: Server, buffers: Buffers, tmp_path: Path) -> None:

@@ -243,6 +243,7 @@ def test_bad_input(run: Any, command: str, text: str, words: str) -> None:
         (("--seed", "-1"), "--seed: "),
         (("--threads", "0"), "--threads: "),
         (("--work", "-1"), "--work: "),
+        (("--target-gap", "1e308"), "--target-gap: "),
         (("--without", "luck"), "--without: There is no rule 'luck'"),
         (("-o", "missing/solution.csv"), "missing"),
     ],

@@ -44,7 +44,7 @@ def test_options_reach_the_plan() -> None:
     [
         (("--batch", "4"), Exit.USAGE, "A program has no batch to choose"),
         (("--target", "onert"), Exit.USAGE, "Unknown target 'onert'"),
-        (("--capacity", "1MiB"), Exit.TOO_LARGE, "the capacity is 1048576"),
+        (("--capacity", "1MiB"), Exit.TOO_LARGE, "the capacity is 1,048,576"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], code: Exit, words: str) -> None:
