@@ -32,11 +32,17 @@ async def healthz() -> dict[str, str]:
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", summary="Can it plan?")
 async def readyz(request: Request) -> JSONResponse:
-    """200 once a worker is there to plan, else 503; also tells how many of them live."""
+    """200 once a worker is there to plan, else 503; also tells how many of them live.
+
+    `compiled_search` and `cp_sat`, once a worker has tried, say whether that code loads; without it plans
+    take longer and may be larger.
+    """
     pool = state_of(request).pool
     ready = pool.alive > 0
     facts = {"status": "ready" if ready else "starting", "workers": pool.alive, "wanted": pool.size}
-    return JSONResponse(facts, 200 if ready else 503)
+    optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
+    known = {part: loads for part, loads in optional.items() if loads is not None}
+    return JSONResponse({**facts, **known}, 200 if ready else 503)
 
 
 @router.get("/v1/schemas", summary="Names of the JSON Schemas")

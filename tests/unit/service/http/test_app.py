@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from fastapi import FastAPI, Request
+from structlog.testing import capture_logs
 
 from service.http.app import create_app
 from service.http.routers.plan import plan
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
 from service.version import version
+
+#: Ends a test that hangs; nothing here takes this long.
+PATIENCE = 60.0
 
 JSON = {"Content-Type": "application/json"}
 
@@ -247,6 +251,33 @@ async def test_probes_may_ask_for_the_head(http: httpx.AsyncClient, path: str) -
     response = await http.head(path)
     assert response.status_code == 200
     assert response.content == b""
+
+
+async def test_parts_that_do_not_load_are_reported(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_WARM", '{"compiled_search": false, "cp_sat": true}')
+    app = create_app(settings, tasks="tests.support.fake_tasks")
+    with capture_logs() as events:
+        async with (
+            asyncio.timeout(PATIENCE),
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+        ):
+            answer = await http.get("/readyz")
+            while "cp_sat" not in answer.json():
+                await asyncio.sleep(0.01)
+                answer = await http.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ready",
+        "workers": 1,
+        "wanted": 1,
+        "compiled_search": False,
+        "cp_sat": True,
+    }
+    (said,) = (event for event in events if event["event"] == "worker warmed up")
+    assert (said["log_level"], said["compiled_search"], said["cp_sat"]) == ("warning", False, True)
 
 
 async def test_not_ready_before_the_workers_are() -> None:

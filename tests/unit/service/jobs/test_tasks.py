@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -199,8 +200,14 @@ def test_the_memory_of_a_validation() -> None:
     assert problem.extensions["excess"] == problem.extensions["required"] - 1000 > 0
 
 
-def test_warming_up_loads_the_exact_solver() -> None:
-    import sys
-
-    warm()
+def test_warming_up_loads_what_is_optional() -> None:
+    assert warm() == {"compiled_search": True, "cp_sat": True}
     assert "ortools.sat.python.cp_model" in sys.modules
+
+
+def test_warming_up_without_ortools(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
+    assert warm()["cp_sat"] is False
+    assert "Layouts are made without CP-SAT" in caplog.text
