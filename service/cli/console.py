@@ -5,7 +5,9 @@ Needs no library: `service.cli.fast_path` cannot wait for one.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import json
 import os
 import sys
@@ -13,12 +15,22 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 from service.problems import problem_from
 from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
 
-__all__ = ["Exit", "fail", "print_json", "print_line", "read_document", "reporting", "write_document"]
+__all__ = [
+    "Exit",
+    "degrade_output",
+    "fail",
+    "fail_with_bug",
+    "print_json",
+    "print_line",
+    "read_document",
+    "reporting",
+    "write_document",
+]
 
 
 #: Operands in a message about one line long.
@@ -36,6 +48,36 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+#: One ASCII character for each of those that tables and maps are made of, so that columns stay straight.
+_ASCII: Final = str.maketrans("…·×–—→▁▂▃▄▅▆▇█", "~.x-->.:-=+*#@")
+
+
+def degrade_output() -> None:
+    """Write in ASCII what standard output and standard error cannot encode, rather than fail.
+
+    An error handler that the user has chosen (``PYTHONIOENCODING=latin-1:replace``) stays.
+    """
+    codecs.register_error("arenaplan", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="arenaplan")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Names keep apart: their characters become escapes, as ``\\u4e2d``."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def _json_text(value: Mapping[str, Any], stream: TextIO, indent: int | None = None) -> str:
+    """JSON has escapes of its own for what the stream cannot encode."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    ascii_only = not encoding.lower().startswith("utf")
+    return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+
+
 def print_line(line: str, *, to_errors: bool = False) -> None:
     """On standard output, or standard error; seen at once."""
     stream = sys.stderr if to_errors else sys.stdout
@@ -44,13 +86,13 @@ def print_line(line: str, *, to_errors: bool = False) -> None:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    print_line(json.dumps(value, indent=2, ensure_ascii=False))
+    print_line(_json_text(value, sys.stdout, indent=2))
 
 
 def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> NoReturn:
     """End with one line on standard error, or one JSON object for scripts."""
     if as_json:
-        line = json.dumps({"error": message, "exit": int(code), **facts}, ensure_ascii=False)
+        line = _json_text({"error": message, "exit": int(code), **facts}, sys.stderr)
     else:
         line = f"arenaplan: {' '.join(message.split())}"
     print_line(line, to_errors=True)
@@ -83,6 +125,20 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - what is not foreseen is a bug, and must not look like a verdict
+        fail_with_bug(error, as_json=as_json)
+
+
+def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
+    """End with the traceback of an exception that nothing foresaw, and the exit code for bugs."""
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    message = f"This is a bug of arenaplan: {type(error).__name__}: {error}"
+    if as_json:
+        fail(message, Exit.BUG, as_json=True, traceback=trace)
+    print_line(trace.rstrip(), to_errors=True)
+    fail(f"{message} Please report it with the lines above.", Exit.BUG)
 
 
 def _largest(error: ArenaplanError) -> str:

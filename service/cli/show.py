@@ -25,9 +25,10 @@ from solver.plan.report import (
     sharing,
 )
 
-__all__ = ["curve_line", "facts", "map_lines", "render"]
+__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render"]
 
-_LETTERS: Final = {
+#: One letter for each kind of operand in the map.
+LETTERS: Final = {
     "input": "i", "label": "l", "parameter": "W", "state": "s", "constant": "c", "activation": "A",
     "loss": "L", "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O",
     "saved": "S", "scratch": "x", "result": "R",
@@ -95,7 +96,7 @@ def render(plan: Plan, width: int | None) -> None:
         console.print(_recycling(recycling(plan)))
     if plan.replacements:
         console.print(_replacements(plan))
-    digest = plan.digest if width >= 80 else f"{plan.digest[:16]}…"
+    digest = plan.digest if width >= 80 else f"{plan.digest[:16]}..."
     console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
 
 
@@ -143,7 +144,7 @@ def _kinds(plan: Plan, found: PlanReport) -> Table:
 
 
 def _kind_row(row: KindBytes) -> tuple[str, ...]:
-    name = f"{_LETTERS[row.kind.value]} {row.kind.value.replace('_', ' ')}"
+    name = f"{LETTERS[row.kind.value]} {row.kind.value.replace('_', ' ')}"
     return name, f"{row.buffers:,}", f"{row.total:,}", f"{row.peak:,}"
 
 
@@ -196,7 +197,7 @@ def _unit(plan: Plan) -> str:
 def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:
     """The map with a frame: steps from left to right, each patch `wide` letters."""
     columns = wide * len(grid.rows[0]) if grid.rows else 0
-    body = ["|" + "".join(wide * (_LETTERS[k.value] if k else _FREE) for k in row) + "|" for row in grid.rows]
+    body = ["|" + "".join(wide * (LETTERS[k.value] if k else _FREE) for k in row) + "|" for row in grid.rows]
     edge = "+" + "-" * columns + "+"
     return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2, unit)]
 

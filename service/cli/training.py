@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from service.cli import models
-from service.cli.console import read_document
+from service.cli.console import read_document, write_document
 from solver import documents, executor
 from solver.executor import StepReport, ValidationReport
 from solver.pipeline import Graph
@@ -35,7 +34,7 @@ def run(graph: Graph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bo
     with _progress(steps) as on_step:
         report = executor.validate(graph, plan, steps=steps, seed=seed, on_step=on_step)
     if as_json:
-        typer.echo(documents.dump_report(report).decode())
+        write_document(Path("-"), documents.dump_report(report) + b"\n")
     else:
         _print(report)
     return report.identical

@@ -267,7 +267,7 @@ def test_what_was_not_found_is_not_proved(http: httpx.Client, buffers: Buffers) 
 
 def test_clients(server: Server, buffers: Buffers, tmp_path: Path) -> None:
     path = tmp_path / "buffers.json"
-    path.write_text(json.dumps(buffers))
+    path.write_text(json.dumps(buffers), encoding="utf-8")
     with Client(server.url) as client:
         result = client.layout(buffers, solver="greedy")
         assert (result.peak, result.lower_bound, result.proof) == (12, 12, "max-load")
@@ -302,6 +302,7 @@ def test_command_and_service_make_the_same_bytes(
         input=json.dumps(buffers),
         capture_output=True,
         text=True,
+        encoding="utf-8",
         timeout=PATIENCE,
         check=True,
     )

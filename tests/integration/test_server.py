@@ -316,7 +316,7 @@ def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pyt
 
 def processor_time(pid: int) -> int:
     """Clock ticks that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
@@ -338,6 +338,6 @@ def wait_until_gone(pid: int) -> None:
 
 def is_running(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False

@@ -17,7 +17,7 @@ from tests.unit.clients.test_client import CAPACITY, PLAN, problem
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
     path = tmp_path / "graph.json"
-    path.write_text("{}")
+    path.write_text("{}", encoding="utf-8")
     return path
 
 

@@ -68,7 +68,7 @@ def test_devices_are_written_to() -> None:
 
 
 def test_standard_streams(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"in")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"in"), encoding="utf-8"))
     assert read_document(Path("-")) == b"in"
 
 

@@ -95,6 +95,7 @@ def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
+        encoding="utf-8",
         check=False,
         timeout=PATIENCE,
     )

@@ -46,8 +46,8 @@ def buffers_json(**more: Any) -> str:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command in a directory with both kinds of problem."""
-    (tmp_path / "problem.csv").write_text(CSV)
-    (tmp_path / "problem.json").write_text(buffers_json())
+    (tmp_path / "problem.csv").write_text(CSV, encoding="utf-8")
+    (tmp_path / "problem.json").write_text(buffers_json(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -180,11 +180,11 @@ def failed(result: Result, code: int) -> str:
 
 
 def test_does_not_fit(run: Any) -> None:
-    Path("solution.csv").write_text("precious")
+    Path("solution.csv").write_text("precious", encoding="utf-8")
     line = failed(run("solve", "problem.csv", "--capacity", "11", "-o", "solution.csv"), 3)
     assert "--capacity: " in line
     assert "12 bytes at least" in line
-    assert Path("solution.csv").read_text() == "precious"
+    assert Path("solution.csv").read_text(encoding="utf-8") == "precious"
 
 
 def test_does_not_fit_for_scripts(run: Any) -> None:
@@ -339,14 +339,14 @@ def test_no_png_without_the_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_empty_files_by_name(tmp_path: Path) -> None:
     for name, words in (("a.json", "The document is empty"), ("a.csv", "The file is empty")):
-        (tmp_path / name).write_text(" \n")
+        (tmp_path / name).write_text(" \n", encoding="utf-8")
         with pytest.raises(DocumentError, match=words):
             read_source(tmp_path / name)
 
 
 def test_csv_needs_neither_documents_nor_pictures(tmp_path: Path) -> None:
     """Scripts call `solve` once a model; what it does not need would be most of its time."""
-    (tmp_path / "problem.csv").write_text(CSV)
+    (tmp_path / "problem.csv").write_text(CSV, encoding="utf-8")
     script = (
         "import sys\nfrom service.cli.commands import app\n"
         "app(['solve', 'problem.csv', '-o', 'out.csv', '--solver', 'greedy'], standalone_mode=False)\n"
@@ -358,6 +358,7 @@ def test_csv_needs_neither_documents_nor_pictures(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
+        encoding="utf-8",
         check=True,
         timeout=PATIENCE,
     )
@@ -404,7 +405,7 @@ def test_compare_aligned(run: Any) -> None:
 def test_compare_draws_the_winner(run: Any) -> None:
     arguments = ("--solver", "bump", "--solver", "greedy", "--plot", "map.svg")
     assert run("compare", "problem.csv", *arguments).exit_code == 0
-    drawn = Path("map.svg").read_text()
+    drawn = Path("map.svg").read_text(encoding="utf-8")
     assert "peak 12 bytes = lower bound" in drawn
     assert "solver greedy" in drawn
 

@@ -45,7 +45,7 @@ Activation = softmax
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "small.INI"
-    path.write_text(MODEL)
+    path.write_text(MODEL, encoding="utf-8")
     return path
 
 
@@ -86,7 +86,7 @@ def test_validate(model: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes_are_one_line_with_section_and_key(model: Path) -> None:
-    model.write_text(MODEL.replace("filters", "filtres"))
+    model.write_text(MODEL.replace("filters", "filtres"), encoding="utf-8")
     ran = arenaplan("plan", model)
     assert ran.exit_code == Exit.USAGE
     (line,) = ran.stderr.splitlines()

@@ -54,7 +54,7 @@ def test_what_is_refused(arguments: tuple[str, ...], code: Exit, words: str) -> 
 
 
 def test_mistakes_are_named_with_their_place() -> None:
-    document = json.loads(EXAMPLE.read_text())
+    document = json.loads(EXAMPLE.read_text(encoding="utf-8"))
     document["operations"][3]["reads"].append("z")
     result = run("plan", "-", document=document)
     assert result.exit_code == Exit.USAGE

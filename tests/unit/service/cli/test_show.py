@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.show import _LETTERS, curve_line, facts, map_lines, render
+from service.cli.show import LETTERS, curve_line, facts, map_lines, render
 from solver import pipeline
 from solver.graph import TrainingRules
 from solver.plan import PlanOptions
@@ -22,8 +22,8 @@ from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
 
 
 def test_every_kind_has_a_letter_of_its_own() -> None:
-    assert set(_LETTERS) == {kind.value for kind in OperandKind}
-    assert len(set(_LETTERS.values())) == len(_LETTERS)
+    assert set(LETTERS) == {kind.value for kind in OperandKind}
+    assert len(set(LETTERS.values())) == len(LETTERS)
 
 
 def test_map() -> None:
