@@ -29,20 +29,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-
 
 def _bytes(text: str) -> int:
-    """``4096``, ``256KiB``, ``1.5MB``; whole bytes only."""
-    number = text.rstrip("kKmMgGiIbB ")
-    unit = text[len(number) :].strip().lower()
+    """``4096``, ``24MiB``, ``1.5GB``; whole bytes only."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    from solver.documents import read_size
+
     try:
-        size = float(number) * _UNITS[unit] if "." in number else int(number) * _UNITS[unit]
-    except (KeyError, ValueError, OverflowError):
-        size = 0.5
-    if size != int(size) or size < 0:
-        raise typer.BadParameter("give bytes, or a number with KiB, MiB, GiB, kB, MB or GB.")
-    return int(size)
+        return read_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
 
 
 def _fraction(text: str) -> float:

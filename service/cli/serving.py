@@ -27,7 +27,8 @@ def settings(given: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        fail(f"Setting {name} (ARENAPLAN_{name.upper()}): {first['msg']}.", Exit.USAGE)
+        wrong = f"must be {first['msg']}" if first["type"] == "wanted" else first["msg"]
+        fail(f"Setting {name} (ARENAPLAN_{name.upper()}): {wrong}.", Exit.USAGE)
 
 
 def run(chosen: Settings) -> None:

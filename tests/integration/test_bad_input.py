@@ -292,7 +292,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "alignment no power of two": ({"alignment": 48}, "/options/alignment"),
     "alignment zero": ({"alignment": 0}, "/options/alignment"),
     "negative capacity": ({"capacity": -1}, "/options/capacity"),
-    "capacity as text": ({"capacity": "1 MiB"}, "/options/capacity"),
+    "a size that is not one": ({"capacity": "20,971,520"}, "/options/capacity"),
     "capacity as a fraction": ({"capacity": 1.5}, "/options/capacity"),
     "unknown target": ({"target": "moon"}, "/options/target"),
     "unknown solver": ({"solver": "magic"}, "/options/solver"),

@@ -109,6 +109,23 @@ def test_options(run: Run, graph: Path, tmp_path: Path) -> None:
     assert (made.scratch_budget, made.update, made.solver) == (2**16, "end", "greedy")
 
 
+@pytest.mark.parametrize(
+    ("text", "size"), [("24MiB", 24 * 2**20), ("1.5GB", 1_500_000_000), ("65536", 65536)]
+)
+def test_sizes(run: Run, graph: Path, tmp_path: Path, text: str, size: int) -> None:
+    assert run("plan", graph, "-o", "plan.json", "--capacity", text, "--scratch-budget", text).returncode == 0
+    made = documents.load_plan((tmp_path / "plan.json").read_bytes()).options
+    assert (made.capacity, made.scratch_budget) == (size, size)
+
+
+@pytest.mark.parametrize("command", ["plan", "solve"])
+@pytest.mark.parametrize("text", ["20,971,520", "0.5", "5 apples"])
+def test_what_is_not_a_size(run: Run, graph: Path, command: str, text: str) -> None:
+    result = run(command, graph, "--capacity", text)
+    assert result.returncode == 2
+    assert "give bytes, or a number with kB, MB, GB, KiB, MiB or GiB." in " ".join(result.stderr.split())
+
+
 def test_rewriting(run: Run, tmp_path: Path) -> None:
     (tmp_path / "block.json").write_bytes(documents.dump_graph(mobile_block()))
     assert run("plan", "block.json", "-o", "plan.json", "--rewrite").returncode == 0

@@ -200,7 +200,7 @@ def test_bad_buffers(http: httpx.Client, changes: dict[str, Any], code: str, fie
         ({"solver": "magic"}, "invalid-options", "solver"),
         ({"solver": 1}, "invalid-document", "solver"),
         ({"capacity": -1}, "invalid-options", "capacity"),
-        ({"capacity": "1MiB"}, "invalid-document", "capacity"),
+        ({"capacity": "1 mile"}, "invalid-document", "capacity"),
         ({"alignment": 3}, "invalid-options", "alignment"),
         ({"deadline_seconds": -1}, "invalid-options", "deadline_seconds"),
         ({"deadline_seconds": 1e6}, "invalid-options", "deadline_seconds"),
@@ -251,6 +251,14 @@ def test_does_not_fit(http: httpx.Client, buffers: Buffers) -> None:
     assert (large.json()["required"], large.json()["proved"]) == (8196, True)
     with_deadline = place(http, buffers, capacity=11, deadline_seconds=1)
     checked(with_deadline, 409, "capacity-exceeded", "/options/capacity")
+
+
+def test_sizes_as_text(http: httpx.Client, buffers: Buffers) -> None:
+    """The same request as with a number of bytes, down to the digest."""
+    of_text = place(http, buffers, capacity="1.5KiB")
+    assert of_text.status_code == 200
+    assert of_text.json()["options"]["capacity"] == 1536
+    assert place(http, buffers, capacity=1536).content == of_text.content
 
 
 def test_what_was_not_found_is_not_proved(http: httpx.Client, buffers: Buffers) -> None:
