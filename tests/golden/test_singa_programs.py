@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.show import render
+from service.cli.show import render
 from solver.documents import dump_program, load_program
 from solver.errors import DanglingOperandError
 from solver.executor import BlockRunner, BlockViews
