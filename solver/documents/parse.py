@@ -38,7 +38,7 @@ def parse_json(data: bytes) -> Any:
         value = json.loads(
             text,
             object_pairs_hook=_unique,
-            parse_int=_integer,
+            parse_int=_integer if _may_be_long(data) else None,
             parse_float=_finite,
             parse_constant=_refuse,
         )
@@ -85,6 +85,12 @@ def _depth(data: bytes) -> int:
     """Deepest nesting of brackets outside strings, without parsing."""
     brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKET)
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+
+
+def _may_be_long(data: bytes) -> bool:
+    """Whether an integer may have too many digits. It would fill a block of half that size with digits."""
+    half = MAX_DIGITS // 2
+    return any(data[at : at + half].isdigit() for at in range(0, len(data), half))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plan documents of version 1: tables of buffers and steps, without the program. They are read, never written."""
+"""Plan documents of version 1: tables of buffers and steps, without the program. Read, never written."""
 
 from __future__ import annotations
 

@@ -1,15 +1,41 @@
-"""A program as integer-indexed tables: what plan documents carry, and what digests of programs are taken over."""
+"""A program as integer-indexed tables: what plan documents carry, and what digests are taken over.
+
+    program ──program_tables──► tables ──► JSON ──► ProgramTables ──to_program──► program
+                                rows of tuples      rows of named tuples
+
+Rows are JSON arrays. Numbers in them are positions in other tables, which are numbered by first use, so that
+equal programs have equal tables.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
 
+from solver.documents.program_rows import ProgramTables
+from solver.documents.rows import REMEDY, check_positions
+from solver.errors import PlanError
 from solver.graph.ops.base import Node
-from solver.graph.types import TensorType
-from solver.program import Access, Kind, Phase, Program
+from solver.graph.types import DType, Operation, TensorType
+from solver.program import (
+    Access,
+    Alias,
+    Binding,
+    Entry,
+    Exit,
+    Initial,
+    Kind,
+    Phase,
+    Program,
+    Space,
+    Step,
+    Value,
+)
 
-__all__ = ["program_tables"]
+__all__ = ["program_tables", "to_program"]
+
+K = TypeVar("K", bound=Hashable)
 
 _Table = list[tuple[Any, ...]]
 
@@ -17,14 +43,24 @@ _Table = list[tuple[Any, ...]]
 _Form = tuple[Phase, str, bool, tuple[tuple[str, Access], ...]]
 
 
-def program_tables(program: Program) -> dict[str, Any]:
-    """The tables, field by field in a fixed order; rows are those of `solver.documents.plan`, without places.
+class _Numbers(Generic[K]):
+    """Numbers things by first use. Hashing types and words is slow, and most are the same object again."""
 
-    Types, kinds, origins, kernels and forms are numbered by first use, so that equal programs have equal tables.
-    Linear.
-    """
-    types: dict[TensorType, int] = {}
-    kinds: dict[Kind, int] = {}
+    def __init__(self) -> None:
+        self.found: dict[K, int] = {}
+        self._by_id: dict[int, int] = {}
+
+    def __getitem__(self, key: K) -> int:
+        number = self._by_id.get(id(key))
+        if number is None:
+            number = self._by_id[id(key)] = self.found.setdefault(key, len(self.found))
+        return number
+
+
+def program_tables(program: Program) -> dict[str, Any]:
+    """The tables in a fixed order, without the places of values and the sizes of spaces. Linear."""
+    types: _Numbers[TensorType] = _Numbers()
+    kinds: _Numbers[Kind] = _Numbers()
     kernels: dict[str, int] = {}
     kernel_rows: _Table = []
     operations: _Table = []
@@ -33,8 +69,8 @@ def program_tables(program: Program) -> dict[str, Any]:
         kernel = kernels.setdefault(json.dumps(row), len(kernels))
         if kernel == len(kernel_rows):
             kernel_rows.append(row)
-        inputs = [None if type_ is None else types.setdefault(type_, len(types)) for type_ in node.inputs]
-        outputs = [types.setdefault(type_, len(types)) for type_ in node.outputs]
+        inputs = [None if type_ is None else types[type_] for type_ in node.inputs]
+        outputs = [types[type_] for type_ in node.outputs]
         operations.append((node.operation.id, kernel, inputs, outputs))
     forms: dict[_Form, int] = {}
     steps: _Table = []
@@ -47,8 +83,8 @@ def program_tables(program: Program) -> dict[str, Any]:
     value_rows: _Table = [
         (
             value.label[len(value.origin) :] if value.label.startswith(value.origin) else "",
-            types.setdefault(value.type, len(types)),
-            kinds.setdefault(value.kind, len(kinds)),
+            types[value.type],
+            kinds[value.kind],
             origins.setdefault(value.origin, len(origins)),
             value.space,
         )
@@ -58,8 +94,8 @@ def program_tables(program: Program) -> dict[str, Any]:
         "name": program.name,
         "period": program.period,
         "spaces": [(space.name, space.alignment, space.addressable) for space in program.spaces],
-        "types": [(type_.shape, type_.dtype.value) for type_ in types],
-        "kinds": [kind.value for kind in kinds],
+        "types": [(type_.shape, type_.dtype.value) for type_ in types.found],
+        "kinds": [kind.value for kind in kinds.found],
         "origins": list(origins),
         "kernels": kernel_rows,
         "operations": operations,
@@ -85,7 +121,7 @@ def program_tables(program: Program) -> dict[str, Any]:
 
 
 def _kernel(node: Node) -> tuple[Any, ...]:
-    """What a kernel computes, beside the types; JSON has no word for infinities and for what is not a number."""
+    """What a kernel computes, beside the types."""
     return (
         node.operation.type,
         dict(sorted(node.attributes.items())),
@@ -96,6 +132,101 @@ def _kernel(node: Node) -> tuple[Any, ...]:
 
 
 def _number(number: float) -> float | str:
+    """JSON has no numbers for these."""
     if number != number:
         return "NaN"
     return number if abs(number) != float("inf") else "Infinity" if number > 0 else "-Infinity"
+
+
+def to_program(document: ProgramTables) -> Program:
+    """The program of a document's tables. Raises PlanError where a number names nothing. Linear."""
+    check_positions(document)
+    types = [TensorType(type_.shape, DType(type_.dtype)) for type_ in document.types]
+    kinds, kernels, forms = document.kinds, document.kernels, document.forms
+    operations = []
+    for row in document.operations:
+        kernel = kernels[row.kernel]
+        inputs = tuple([None if k is None else types[k] for k in row.inputs])
+        names = tuple([f"x{i}" if k is not None else "" for i, k in enumerate(row.inputs)])
+        operation = Operation(row.id, kernel.name, names, tuple([f"y{k}" for k in range(len(row.outputs))]))
+        floats = {given.input: tuple(map(float, given.elements)) for given in kernel.floats}
+        outputs = tuple([types[k] for k in row.outputs])
+        operations.append(
+            Node(
+                operation, inputs, outputs, kernel.constants, kernel.attributes, kernel.scratch_budget, floats
+            )
+        )
+    steps = []
+    for t, step in enumerate(document.steps):
+        phase, part, due, slots = forms[step.form]
+        if len(slots) != len(step.values):
+            raise PlanError(
+                f"steps[{t}] has {len(step.values)} values; its form has {len(slots)} slots.",
+                remedy=REMEDY,
+                path=("steps", t, 5),
+            )
+        bindings = tuple(
+            [Binding(name, value, access) for (name, access), value in zip(slots, step.values, strict=True)]
+        )
+        steps.append(Step(step.operation, phase, bindings, step.reference, step.level, step.until, part, due))
+    origins, labels = document.origins, {row.value: row.label for row in document.labels}
+    values = [
+        Value(
+            labels[i] if i in labels else origins[v.origin] + v.suffix,
+            types[v.type],
+            kinds[v.kind],
+            origins[v.origin],
+            v.space,
+        )
+        for i, v in enumerate(document.values)
+    ]
+    program = Program(
+        name=document.name,
+        spaces=tuple(Space(*row[:3]) for row in document.spaces),
+        values=tuple(values),
+        operations=tuple(operations),
+        steps=tuple(steps),
+        entry=tuple(Entry(*row) for row in document.entry),
+        exit=tuple(Exit(*row) for row in document.exit),
+        aliases=tuple(Alias(*row) for row in document.aliases),
+        period=document.period,
+        initial={row.of: Initial(*row[1:]) for row in document.initial},
+    )
+    _check_program(program)
+    return program
+
+
+def _check_program(program: Program) -> None:
+    """What views of a plan rely on: unique labels, levels in order, aliases in order of definition."""
+    if len(program.by_label) < len(program.values):
+        i = next(i for i, v in enumerate(program.values) if program.by_label[v.label] != i)
+        raise PlanError(
+            f"values[{i}] is a second value {program.values[i].label!r}.",
+            remedy=REMEDY,
+            path=("values", i, 0),
+        )
+    before, end = 0, min(program.duration, len(program.steps))
+    for t, step in enumerate(program.steps):
+        if not before <= step.level <= step.until < end:
+            raise PlanError(
+                f"steps[{t}] runs on the levels {step.level} to {step.until}. Levels never fall, and"
+                " an iteration has at most as many as steps.",
+                remedy=REMEDY,
+                path=("steps", t, 3),
+            )
+        before = step.level
+    sources: set[int] = set()
+    placed: set[int] = set()
+    for i, alias in enumerate(program.aliases):
+        sources.add(alias.source)
+        bound = {binding.value for binding in program.steps[alias.step].bindings}
+        spaces = {program.values[alias.value].space, program.values[alias.source].space}
+        if alias.value in sources | placed or not {alias.value, alias.source} <= bound or len(spaces) > 1:
+            raise PlanError(
+                f"aliases[{i}] lays {program.values[alias.value].label!r} into"
+                f" {program.values[alias.source].label!r}; one step must bind both, in one space, and aliases"
+                " stand in order of definition.",
+                remedy=REMEDY,
+                path=("aliases", i),
+            )
+        placed.add(alias.value)

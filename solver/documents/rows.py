@@ -15,6 +15,8 @@ import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pydantic import BeforeValidator, GetJsonSchemaHandler
@@ -24,7 +26,10 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from solver.documents.fields import DocumentModel
 from solver.errors import PlanError
 
-__all__ = ["ROW", "In", "check_positions"]
+__all__ = ["REMEDY", "ROW", "In", "check_positions"]
+
+#: Planners write plans and people do not, so there is one remedy for every mistake in them.
+REMEDY = "Take the plan as the planner wrote it, or make a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,19 @@ ROW = BeforeValidator(_row)
 def check_positions(document: DocumentModel) -> None:
     """Raises PlanError for the first number that is not a position in its table. Linear."""
     for name, column, table in _numbered(type(document)):
-        count = len(getattr(document, table))
-        for i, row in enumerate(getattr(document, name)):
-            cell = row[column]
+        rows, count = getattr(document, name), len(getattr(document, table))
+        cells = list(map(itemgetter(column), rows))
+        if not cells:
+            continue
+        lists = cells if isinstance(cells[0], tuple) else [cells]
+        if max(filter(None, chain.from_iterable(lists)), default=0) < count:
+            continue
+        for i, cell in enumerate(cells):
             for number in cell if isinstance(cell, tuple) else (cell,):
                 if number is not None and number >= count:
                     raise PlanError(
                         f"{name}[{i}][{column}] names number {number} of {table}, which has {count} rows.",
-                        remedy="Take the plan as the planner wrote it, or make a new one.",
+                        remedy=REMEDY,
                         path=(name, i, column),
                     )
 

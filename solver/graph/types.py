@@ -40,17 +40,15 @@ class DType(Enum):
     UINT8 = "uint8"
     BOOL = "bool"
 
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        return np.dtype(self.value)
+    #: What NumPy calls it, its bytes, and whether derivatives exist: attributes, for they are asked often.
+    numpy: np.dtype[Any]
+    itemsize: int
+    is_floating: bool
 
-    @property
-    def itemsize(self) -> int:
-        return self.numpy.itemsize
-
-    @property
-    def is_floating(self) -> bool:
-        return self in (DType.FLOAT32, DType.FLOAT64)
+    def __init__(self, word: str) -> None:
+        self.numpy = np.dtype(word)
+        self.itemsize = self.numpy.itemsize
+        self.is_floating = word.startswith("float")
 
 
 class Role(Enum):
@@ -191,8 +189,9 @@ class Graph:
     """A verified trainable graph, as `build_graph` returns it.
 
     `operations` stand in a topological order. `loss` names the scalar operand that training
-    minimises. `trainable` names the parameters that the optimizer updates, in graph order.
-    `outputs` names values that the caller reads after a step, beside the loss.
+    minimises. `trainable` names the parameters that the optimizer updates, in graph order; `trained` has
+    the same names, to ask in constant time whether one is among them. `outputs` names values that the
+    caller reads after a step, beside the loss.
     """
 
     name: str
@@ -203,6 +202,8 @@ class Graph:
     trainable: tuple[str, ...]
     outputs: tuple[str, ...] = ()
     training: TrainingRules = TrainingRules()
+    trained: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", _frozen(self.operands))
+        object.__setattr__(self, "trained", frozenset(self.trainable))

@@ -17,8 +17,8 @@ __all__ = ["LevelReport", "level_report"]
 class LevelReport:
     """`steps` steps run on `count` concurrency levels, at most `widest` of them at the same time.
 
-    `sequential_bytes` are live at once when the same steps run one after the other in the same order. What the
-    arenas take beyond that is the price of running them side by side.
+    `sequential_bytes` are live at once when the same steps run one after the other in the same order. What
+    the arenas take beyond that is the price of running them side by side.
     """
 
     parallelism: int

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from solver.graph import DType, TensorType
 from solver.layout import Certificate, Proof
 from solver.plan.views import Arena, PlannedBuffer, PlanView
 from solver.program import CLIP, Kind, Lifetime
@@ -213,6 +214,9 @@ class SharingReport:
 
 def sharing(plan: PlanView) -> SharingReport:
     """What is in place. Linear."""
-    shared = [(buffer.size, value) for _, buffer in plan.buffers() for value in buffer.aliases[1:]]
-    views = sum(value.view for _, value in shared)
-    return SharingReport(len(shared), views, sum(size for size, _ in shared))
+    shared = [(buffer, value) for _, buffer in plan.buffers() for value in buffer.aliases[1:]]
+    sizes = (
+        -(-TensorType(value.shape, DType(value.dtype)).nbytes // buffer.alignment) * buffer.alignment
+        for buffer, value in shared
+    )
+    return SharingReport(len(shared), sum(value.view for _, value in shared), sum(sizes))

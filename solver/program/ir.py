@@ -114,14 +114,13 @@ class Access(Enum):
     UPDATE = "update"
     SCRATCH = "scratch"
 
-    @property
-    def reads(self) -> bool:
-        return self is Access.READ or self is Access.UPDATE
+    #: Whether the step looks at the bytes; whether they may differ afterwards, scratch included.
+    reads: bool
+    writes: bool
 
-    @property
-    def writes(self) -> bool:
-        """Whether the bytes may differ afterwards, scratch included."""
-        return self is not Access.READ
+    def __init__(self, word: str) -> None:
+        self.reads = word in ("read", "update")
+        self.writes = word != "read"
 
 
 class EntryKind(Enum):

@@ -95,18 +95,23 @@ def held_lives(program: Program, holds: Mapping[int, Lifespan]) -> dict[int, Lif
 def _regions(program: Program, spans: Mapping[int, Lifespan]) -> Iterator[Region]:
     sets = alias_sets(program)
     inner = {value for members in sets.values() for value, _ in members[1:]}
-    for value in spans:
+    alignments = [space.alignment for space in program.spaces]
+    for value, span in spans.items():
         if value in inner:
             continue
-        members = sets.get(value, [(value, 0)])
+        found = program.values[value]
+        alignment, nbytes = alignments[found.space], found.type.nbytes
+        if value not in sets:
+            size = -(-nbytes // alignment) * alignment
+            yield Region((value,), (0,), found.space, nbytes, size, span)
+            continue
+        members = sets[value]
         of = [spans[member] for member, _ in members]
         nbytes = max(offset + program.values[member].type.nbytes for member, offset in members)
-        space = program.values[value].space
-        alignment = program.spaces[space].alignment
         yield Region(
             tuple(member for member, _ in members),
             tuple(offset for _, offset in members),
-            space,
+            found.space,
             nbytes,
             -(-nbytes // alignment) * alignment,
             Lifespan(min(span.start for span in of), max(span.end for span in of)),

@@ -58,15 +58,41 @@ def prove(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     ``value``, ``residue``; the first that fails ends the proof. O((b + r) log r) for b bindings and r
     ranges of bytes.
     """
-    for check in (check_form, _check_steps, _check_aliases, _check_overlaps, _check_levels, _check_residues):
-        found = tuple(check(reference, plan))
-        if found:
-            return found
+    found = tuple(check_form(reference, plan)) or tuple(_check_steps(reference, plan))
+    if found:
+        return found
+    line = _Line(plan)
+    found = (
+        *_check_aliases(plan),
+        *_check_overlaps(plan, line),
+        *_check_levels(plan, line),
+        *_check_residues(plan),
+    )
+    if found:
+        return found
+    facts = [_facts(reference, step) for step in reference.steps]
     for due in (True, False) if reference.period > 1 else (True,):
-        found = tuple(_check_contents(reference, plan, due=due))
+        found = tuple(_check_contents(reference, plan, line, facts, due=due))
         if found:
             return found
     return tuple(check_figures(plan))
+
+
+class _Line:
+    """All spaces one behind the other on one line of addresses: places are then plain ranges."""
+
+    def __init__(self, plan: Plan) -> None:
+        program = plan.program
+        base = [0]
+        for size in plan.sizes:
+            base.append(base[-1] + max(size, 0) + _RESIDUE)
+        nbytes = {id(value.type): value.type.nbytes for value in program.values}
+        self.low = [
+            base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
+        ]
+        self.high = [
+            low + nbytes[id(value.type)] for low, value in zip(self.low, program.values, strict=True)
+        ]
 
 
 def _name(plan: Plan, t: int) -> str:
@@ -159,7 +185,8 @@ def _facts(program: Program, step: Step) -> tuple[_Fact, ...]:
         return tuple(_Fact(i, None, needs) for i in results)
     kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
     slots = {b.slot: i for i, b in enumerate(step.bindings)}
-    copies = {c.target: slots.get(c.source) for c in kind.copies(node, forward)}
+    views = any(promise.view for promise in kind.in_place(node))
+    copies = {c.target: slots.get(c.source) for c in kind.copies(node, forward)} if views else {}
     found = []
     for i in results:
         slot = step.bindings[i].slot
@@ -169,7 +196,7 @@ def _facts(program: Program, step: Step) -> tuple[_Fact, ...]:
     return tuple(found)
 
 
-def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
+def _check_aliases(plan: Plan) -> Iterator[Violation]:
     """Every alias stands in a step that binds both values, by a promise of the operator, at its address."""
     program = plan.program
     for alias in program.aliases:
@@ -214,29 +241,12 @@ def _promised(program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
             yield promise
 
 
-class _Line:
-    """All spaces one behind the other on one line of addresses: places are then plain ranges."""
-
-    def __init__(self, plan: Plan) -> None:
-        program = plan.program
-        base = [0]
-        for size in plan.sizes:
-            base.append(base[-1] + max(size, 0) + _RESIDUE)
-        nbytes = {id(value.type): value.type.nbytes for value in program.values}
-        self.low = [
-            base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
-        ]
-        self.high = [
-            low + nbytes[id(value.type)] for low, value in zip(self.low, program.values, strict=True)
-        ]
-
-
-def _check_overlaps(reference: Program, plan: Plan) -> Iterator[Violation]:
+def _check_overlaps(plan: Plan, line: _Line) -> Iterator[Violation]:
     """Inside a step nothing overlaps but what it leaves as it is, and what an alias of the step exempts.
 
     It leaves what it reads, and what it defines as a view: two views of one source may lie in one place.
     """
-    program, line = plan.program, _Line(plan)
+    program = plan.program
     exempt: dict[int, set[tuple[int, int]]] = {}
     views: dict[int, set[int]] = {}
     for alias in program.aliases:
@@ -287,16 +297,14 @@ def _exempts(program: Program, step: Step, reader: Binding, writer: Binding) -> 
 # ------------------------------------------------------------------------------- levels and addresses
 
 
-def _check_levels(reference: Program, plan: Plan) -> Iterator[Violation]:
+def _check_levels(plan: Plan, line: _Line) -> Iterator[Violation]:
     """Steps whose levels meet share bytes only if neither writes them; a channel runs one copy at a time."""
     program = plan.program
-    line: _Line | None = None
     views = {(alias.step, alias.value) for alias in program.aliases if alias.view}
     active: list[int] = []
     for t, step in enumerate(program.steps):
         active = [s for s in active if program.steps[s].until >= step.level]
         if active:
-            line = line or _Line(plan)
             if len(active) >= plan.options.parallelism and step.reference is not None:
                 together = [s for s in active if program.steps[s].reference is not None]
                 if len(together) >= plan.options.parallelism:
@@ -342,7 +350,7 @@ def _channel(program: Program, step: Step) -> object:
     return program.operations[step.operation].attributes.get("channel", 0)
 
 
-def _check_residues(reference: Program, plan: Plan) -> Iterator[Violation]:
+def _check_residues(plan: Plan) -> Iterator[Violation]:
     """Repetitions of a reference step find each slot at the same address modulo 64."""
     first: dict[int, int] = {}
     program = plan.program
@@ -367,15 +375,15 @@ def _check_residues(reference: Program, plan: Plan) -> Iterator[Violation]:
 # -------------------------------------------------------------------------------------- what bytes hold
 
 
-def _check_contents(reference: Program, plan: Plan, *, due: bool) -> Iterator[Violation]:
+def _check_contents(
+    reference: Program, plan: Plan, line: _Line, facts: Sequence[tuple[_Fact, ...]], *, due: bool
+) -> Iterator[Violation]:
     """Run both on terms, with the due steps or without, and compare what they leave."""
     contents = Contents()
-    facts = [_facts(reference, step) for step in reference.steps]
     nbytes = {id(value.type): value.type.nbytes for value in reference.values}
     sizes = [nbytes[id(value.type)] for value in reference.values]
     wanted, reads = _run_reference(reference, contents, facts, sizes, due=due)
-    program, line = plan.program, _Line(plan)
-    low, high = line.low, line.high
+    program, low, high = plan.program, line.low, line.high
     memory = Bytes(contents)
     for entry in program.entry:
         term = contents.term(("entry", entry.reference), sizes[entry.reference])

@@ -31,14 +31,19 @@ def test_fed_and_kept_is_there_before_and_after() -> None:
 
 
 def test_wrong_plans_are_shown_all_the_same() -> None:
-    """`show` does not judge: lifespans beyond the last step, waves beyond all sense, no steps at all."""
-    made = plan(chain((5, 4, 3)))
+    """`show` does not judge: lifespans beyond the last step, levels beyond all sense, no steps at all."""
+    made = plan(chain((5, 4, 3))).tables
     names = sorted(b.id for _, b in made.buffers())
-    wave = tuple(replace(step, wave=10**18) for step in made.steps)
-    for steps in (made.steps[:2], wave, ()):
+    late = tuple(replace(step, level=10**18) for step in made.steps)
+    for steps in (made.steps[:2], late, ()):
         found = recycling(replace(made, steps=steps))
         assert sorted([*found.before, *(n for s in found.steps for n in s.allocated)]) == names
         assert sorted([*found.kept, *(n for s in found.steps for n in s.freed)]) == names
+
+
+def test_a_plan_and_its_tables_are_shown_alike() -> None:
+    made = plan(chain((5, 4, 3), optimizer="Adam"))
+    assert recycling(made.tables) == recycling(made)
 
 
 def test_graphs() -> None:

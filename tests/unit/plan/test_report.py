@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,15 +11,23 @@ from hypothesis import strategies as st
 from solver import pipeline
 from solver.graph import TrainingRules
 from solver.layout import Lifespan, Proof, Status
-from solver.plan import Arena, Certificate, Plan, PlannedBuffer, PlannedStep, PlanOptions
-from solver.plan.report import gradient_notes, live_curve, memory_map, report
-from solver.training.program import Lifetime, OperandKind
-from tests.support.graphs import chain
+from solver.plan import AliasedValue, Arena, Certificate, PlannedBuffer, PlannedStep, PlanOptions, PlanTables
+from solver.plan.report import (
+    SharingReport,
+    certificate_note,
+    gradient_notes,
+    live_curve,
+    memory_map,
+    report,
+    sharing,
+)
+from solver.program import Kind, Lifetime
+from tests.support.graphs import chain, convolutional
 
-A, D, G, W = OperandKind.ACTIVATION, OperandKind.DERIVATIVE, OperandKind.GRADIENT, OperandKind.PARAMETER
+A, D, G, W = Kind.ACTIVATION, Kind.DERIVATIVE, Kind.GRADIENT, Kind.PARAMETER
 
 
-def buffer(name: str, kind: OperandKind, offset: int, size: int, start: int, end: int) -> PlannedBuffer:
+def buffer(name: str, kind: Kind, offset: int, size: int, start: int, end: int) -> PlannedBuffer:
     span = Lifespan(start, end)
     return PlannedBuffer(name, kind, Lifetime.ITERATION, (size,), "uint8", size, size, 1, span, offset)
 
@@ -26,9 +36,9 @@ def arena(size: int, *buffers: PlannedBuffer, name: str = "arena") -> Arena:
     return Arena(name, size, Certificate(Status.OPTIMAL, Proof.MAX_LOAD, size, 0, "test"), buffers)
 
 
-def plan(steps: int, *arenas: Arena) -> Plan:
-    order = tuple(PlannedStep(f"s{n}", "Test", (), (), ()) for n in range(steps))
-    return Plan("test", "0" * 64, PlanOptions(), order, arenas, deterministic=True)
+def plan(steps: int, *arenas: Arena) -> PlanTables:
+    order = tuple(PlannedStep(f"s{n}", "Test", (), (), (), n) for n in range(steps))
+    return PlanTables("test", "0" * 64, PlanOptions(), order, arenas, deterministic=True)
 
 
 SMALL = plan(
@@ -158,3 +168,43 @@ def test_what_keeps_gradients_alive_is_said() -> None:
     clipped, kept = gradient_notes(pipeline.plan(chain(training=rules)))
     assert "ClipByGlobalNorm" in clipped
     assert kept.startswith("4 gradients carry over")
+
+
+def test_a_plan_and_its_tables_have_the_same_report() -> None:
+    made = pipeline.plan(chain(), PlanOptions(parallelism=2))
+    assert report(made.tables) == report(made)
+    assert gradient_notes(made.tables) == gradient_notes(made)
+
+
+@pytest.mark.parametrize(
+    ("proof", "checkable", "words"),
+    [
+        (Proof.MAX_LOAD, True, "live at step 3: anyone can add it up"),
+        (Proof.SOLVER, False, "cannot be checked without trust"),
+        (None, False, "No proof"),
+    ],
+)
+def test_what_a_proof_asks_one_to_trust(proof: Proof | None, checkable: bool, words: str) -> None:
+    certificate = Certificate(Status.OPTIMAL if proof else Status.FEASIBLE, proof, 12, 3, "cp-sat")
+    (found,) = report(plan(4, Arena("arena", 12, certificate, ()))).arenas
+    assert (found.certificate, found.is_checkable) == (certificate, checkable)
+    assert words in certificate_note(certificate)
+
+
+def test_what_is_in_place() -> None:
+    """Flattening keeps the bytes: the activation and its derivative, 128 bytes each."""
+    assert sharing(pipeline.plan(convolutional())) == SharingReport(values=0, views=0, size=0)
+    made = pipeline.plan(convolutional(), PlanOptions(in_place=True))
+    assert sharing(made) == sharing(made.tables) == SharingReport(values=2, views=2, size=256)
+
+
+def test_a_part_of_a_buffer_counts_with_its_own_size() -> None:
+    span = Lifespan(0, 2)
+    whole = buffer("a", A, 0, 12, 0, 2)
+    parts = (
+        AliasedValue("a", A, Lifetime.ITERATION, (12,), "uint8", span, None, False),
+        AliasedValue("b", A, Lifetime.ITERATION, (1,), "float32", span, "a", True),
+        AliasedValue("c", A, Lifetime.ITERATION, (3,), "uint8", span, "a", False),
+    )
+    found = sharing(plan(2, arena(12, replace(whole, alignment=2, aliases=parts))))
+    assert found == SharingReport(values=2, views=1, size=4 + 4)
