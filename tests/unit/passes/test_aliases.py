@@ -1,4 +1,4 @@
-"""Which operands are defined in the memory of others, and which never."""
+"""Which values are defined in the bytes of others, and which never."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from collections.abc import Sequence
 
 import pytest
 
-from solver.graph import Graph
-from solver.graph.nodes import graph_nodes
-from solver.liveness import use_def_chains
-from solver.schedule import training_program
-from solver.schedule.in_place import share_in_place
-from solver.training import TrainingProgram
-from tests.support.graphs import Sketch, residual
+from solver.graph import Graph, TrainingRules
+from solver.passes import Aliases, Levels, Order
+from solver.passes.aliases import define_in_place
+from solver.program import Program, alias_sets, check_program
+from solver.training import derive, explicit_program
+from tests.support.derived import reads, step
+from tests.support.graphs import Sketch, batch_normalised, convolutional, residual
+from tests.support.programs import AUTO_RECYCLE
+from tests.support.programs import program as explicit
 
 Pairs = dict[str, tuple[str, bool]]
 
 
-def program(graph: Graph, *, workers: int = 1, in_place: bool = True) -> TrainingProgram:
-    return training_program(
-        graph, scratch_budget=1 << 20, update="immediate", workers=workers, in_place=in_place
-    )
+def program(graph: Graph, *, parallelism: int = 1, in_place: bool = True) -> Program:
+    ordered = Levels(parallelism).run(Order().run(derive(graph)))
+    return Aliases(in_place).run(ordered)
 
 
-def shares(graph: Graph, workers: int = 1) -> Pairs:
-    """By operand: whose memory it takes, and whether it is a view."""
-    found = program(graph, workers=workers).shares
-    return {str(operand): (str(share.source), share.view) for operand, share in found.items()}
+def pairs(found: Program) -> Pairs:
+    """By value: whose bytes it takes, and whether it is a view."""
+    label = [value.label for value in found.values]
+    return {label[alias.value]: (label[alias.source], alias.view) for alias in found.aliases}
+
+
+def aliases(graph: Graph, parallelism: int = 1) -> Pairs:
+    return pairs(program(graph, parallelism=parallelism))
 
 
 def hidden(types: Sequence[str], *, trained_in_front: bool = True, readers: int = 1) -> Graph:
@@ -45,15 +50,15 @@ def hidden(types: Sequence[str], *, trained_in_front: bool = True, readers: int 
 
 
 def test_nothing_is_shared_unless_it_is_asked_for() -> None:
-    assert not program(hidden(["Relu"]), in_place=False).shares
+    assert not program(hidden(["Relu"]), in_place=False).aliases
 
 
 def test_an_activation_overwrites_its_input_and_its_derivative() -> None:
-    assert shares(hidden(["Relu"])) == {"y0": ("z", False), "z@grad": ("y0@grad", False)}
+    assert aliases(hidden(["Relu"])) == {"y0": ("z", False), "z@grad": ("y0@grad", False)}
 
 
 def test_a_chain_stays_in_one_place() -> None:
-    found = shares(hidden(["Relu", "Reshape", "Flatten"]))
+    found = aliases(hidden(["Relu", "Reshape", "Flatten"]))
     assert [found[name] for name in ("y0", "y1", "y2")] == [("z", False), ("y0", True), ("y1", True)]
     assert found["y0@grad"] == ("y1@grad", True)
     assert found["z@grad"] == ("y0@grad", False)
@@ -61,7 +66,7 @@ def test_a_chain_stays_in_one_place() -> None:
 
 def test_two_that_read_their_output_cannot_follow_each_other_in_one_place() -> None:
     """The derivative of Relu reads y0, which Tanh would have overwritten."""
-    found = shares(hidden(["Relu", "Tanh"]))
+    found = aliases(hidden(["Relu", "Tanh"]))
     assert found["y0"] == ("z", False)
     assert "y1" not in found
 
@@ -72,16 +77,15 @@ GATED = ["Gelu", "Swish", "HardSwish"]
 @pytest.mark.parametrize("type_", GATED)
 def test_the_trap_an_activation_whose_derivative_reads_its_input_does_not_overwrite_it(type_: str) -> None:
     graph = hidden([type_])
-    found = shares(graph)
+    found = aliases(graph)
     assert "y0" not in found
-    chain = use_def_chains(program(graph))
-    (z,) = (index for index in chain if str(index) == "z")
-    assert "y0.op:calc_derivative" in map(str, chain[z].uses)
+    made = program(graph)
+    assert "z" in reads(made, step(made, "y0.op:calc_derivative"))
 
 
 @pytest.mark.parametrize("type_", GATED)
 def test_the_trap_is_none_where_no_derivative_is_computed(type_: str) -> None:
-    assert shares(hidden([type_], trained_in_front=False))["y0"] == ("z", False)
+    assert aliases(hidden([type_], trained_in_front=False))["y0"] == ("z", False)
 
 
 @pytest.mark.parametrize("type_", ["LeakyRelu", "Elu"])
@@ -90,11 +94,11 @@ def test_a_slope_that_is_no_function_of_the_output_keeps_the_input(type_: str) -
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
     s.op(type_, [z], "y", alpha=-0.5)
     s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
-    assert "y" not in shares(s.graph())
+    assert "y" not in aliases(s.graph())
 
 
 def test_an_operand_that_someone_else_reads_later_is_kept() -> None:
-    assert "y0" not in shares(hidden(["Relu"], readers=2))
+    assert "y0" not in aliases(hidden(["Relu"], readers=2))
 
 
 def test_an_operand_read_earlier_by_someone_else_may_be_overwritten() -> None:
@@ -103,7 +107,7 @@ def test_an_operand_read_earlier_by_someone_else_may_be_overwritten() -> None:
     other = s.op("Gemm", [s.op("Neg", [z], "n"), s.parameter("v", 4, 4)], "other")
     s.op("Add", [other, s.op("Relu", [z], "y")], "sum")
     s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    found = shares(s.graph())
+    found = aliases(s.graph())
     assert "n" not in found
     assert found["y"] == ("z", False)
 
@@ -116,7 +120,7 @@ def test_a_sum_takes_the_memory_of_the_operand_that_nobody_needs(position: int) 
     b = s.op("Gemm", [a, s.parameter("v", 4, 4)], "b")
     s.op("Add", [b, a] if position == 0 else [a, b], "sum")
     s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    found = shares(s.graph())
+    found = aliases(s.graph())
     assert found["sum"] == ("b", False)
     assert found["b@grad"] == ("sum@grad", True)
     assert found["a@grad"] == ("sum@grad", True), "a's derivative grows only after b's was read"
@@ -128,7 +132,7 @@ def test_a_sum_that_is_broadcast_does_not_take_the_smaller_memory() -> None:
     b = s.op("Gemm", ["x", s.parameter("v", 4, 5)], "b")
     s.op("Add", [a, b], "sum")
     s.op("MeanSquaredError", ["sum", s.label("t", 3, 5)], "loss")
-    found = shares(s.graph())
+    found = aliases(s.graph())
     assert found["sum"] == ("b", False)
     assert "a@grad" not in found
 
@@ -142,7 +146,7 @@ def test_derivatives_that_both_grow_do_not_share() -> None:
     q = s.op("MatMul", [b, s.parameter("l", 4, 4)], "q")
     s.op("Add", [s.op("Add", [a, b], "sum"), s.op("Add", [p, q], "other")], "total")
     s.op("MeanSquaredError", ["total", s.label("t", 3, 4)], "loss")
-    found = shares(s.graph())
+    found = aliases(s.graph())
     assert len({"a@grad", "b@grad"} & found.keys()) <= 1
 
 
@@ -151,7 +155,7 @@ def test_the_same_operand_twice_is_not_overwritten() -> None:
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
     s.op("Add", [z, z], "sum")
     s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
-    assert "sum" not in shares(s.graph())
+    assert "sum" not in aliases(s.graph())
 
 
 def test_a_product_keeps_the_derivative_that_its_second_operand_needs() -> None:
@@ -161,7 +165,7 @@ def test_a_product_keeps_the_derivative_that_its_second_operand_needs() -> None:
     b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
     s.op("Mul", [a, b], "product")
     s.op("MeanSquaredError", ["product", s.label("t", 3, 4)], "loss")
-    found = shares(s.graph())
+    found = aliases(s.graph())
     assert "a@grad" not in found
     assert found["b@grad"] == ("product@grad", False)
 
@@ -171,7 +175,7 @@ def test_what_is_the_callers_is_never_overwritten() -> None:
     x = s.op("Relu", [s.input("x", 3, 4)], "r")
     w = s.op("Relu", [s.parameter("w", 4, 4)], "rw")
     s.op("MeanSquaredError", [s.op("Gemm", [x, w], "y"), s.op("Relu", [s.label("t", 3, 4)], "rt")], "loss")
-    assert shares(s.graph()).keys() == {"w@grad"}
+    assert aliases(s.graph()).keys() == {"w@grad"}
 
 
 def test_a_view_of_the_input_or_of_a_weight_overwrites_nothing() -> None:
@@ -179,7 +183,7 @@ def test_a_view_of_the_input_or_of_a_weight_overwrites_nothing() -> None:
     x = s.op("Flatten", [s.input("x", 3, 2, 2)], "flat")
     w = s.op("Reshape", [s.parameter("w", 16), s.integers("square", 4, 4)], "matrix")
     s.op("MeanSquaredError", [s.op("Gemm", [x, w], "y"), s.label("t", 3, 4)], "loss")
-    found = shares(s.graph())
+    found = aliases(s.graph())
     assert found == {"flat": ("x", True), "matrix": ("w", True), "w@grad": ("matrix@grad", True)}
 
 
@@ -188,9 +192,9 @@ def test_results_are_kept() -> None:
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
     s.op("Relu", [z], "y")
     s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
-    assert "y" in shares(s.graph())
-    assert shares(s.graph(outputs=("y",)))["y"] == ("z", False), "a result may take another one's place"
-    assert "y" not in shares(s.graph(outputs=("z",)))
+    assert "y" in aliases(s.graph())
+    assert aliases(s.graph(outputs=("y",)))["y"] == ("z", False), "a result may take another one's place"
+    assert "y" not in aliases(s.graph(outputs=("z",)))
 
 
 def test_a_result_that_is_a_view_keeps_what_it_views() -> None:
@@ -199,7 +203,7 @@ def test_a_result_that_is_a_view_keeps_what_it_views() -> None:
     flat = s.op("Reshape", [z, s.integers("shape", 2, 6)], "flat")
     s.op("Tanh", [z], "y")
     s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
-    found = shares(s.graph(outputs=(flat,)))
+    found = aliases(s.graph(outputs=(flat,)))
     assert found["flat"] == ("z", True)
     assert "y" not in found
 
@@ -210,38 +214,38 @@ def test_the_loss_is_not_overwritten() -> None:
     s.op("MeanSquaredError", [z, s.label("t", 3, 4)], "first")
     s.op("Neg", ["first"], "loss")
     s.op("Neg", ["loss"], "after")
-    found = shares(s.graph(outputs=("after",)))
+    found = aliases(s.graph(outputs=("after",)))
     assert found["loss"] == ("first", False)
     assert "after" not in found
 
 
-def test_what_steps_of_one_wave_read_is_not_overwritten_by_one_of_them() -> None:
-    s = Sketch("wave")
+def test_what_steps_of_one_level_read_is_not_overwritten_by_one_of_them() -> None:
+    s = Sketch("level")
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
     other = s.op("ReduceMean", [z], "mean", axes=(1,))
     s.op("Add", [s.op("Relu", [z], "y"), other], "sum")
     s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
     graph = s.graph()
-    assert "y" in shares(graph)
-    together = program(graph, workers=4)
-    times = {str(step.index): time for step, time in zip(together.steps, together.times, strict=True)}
-    assert times["mean.op:forward"] == times["y.op:forward"]
-    assert "y" not in shares(graph, workers=4)
+    assert "y" in aliases(graph)
+    together = program(graph, parallelism=4)
+    assert step(together, "mean.op:forward").level == step(together, "y.op:forward").level
+    assert "y" not in pairs(together)
 
 
 def test_only_what_is_allowed_is_used() -> None:
-    graph = hidden(["Relu", "Flatten"])
-    nodes = graph_nodes(graph)
-    found = share_in_place(program(graph, in_place=False), nodes, lambda step, promise: promise.view)
-    assert found.shares
-    assert all(share.view for share in found.shares.values())
+    plain = program(hidden(["Relu", "Flatten"]), in_place=False)
+    found = define_in_place(plain, lambda program, step, promise: promise.view)
+    assert found.aliases
+    assert all(alias.view for alias in found.aliases)
+    assert not define_in_place(plain, lambda program, step, promise: False).aliases
 
 
-def test_storages_list_all_that_share_in_order() -> None:
-    found = program(hidden(["Relu", "Reshape"])).storages()
-    assert [[str(i) for i in storage] for storage in found.values()] == [
-        ["z", "y0", "y1"],
-        ["y1@grad", "y0@grad", "z@grad"],
+def test_alias_sets_list_all_that_share_in_order() -> None:
+    made = program(hidden(["Relu", "Reshape"]))
+    sets = [[(made.values[v].label, offset) for v, offset in members] for members in alias_sets(made).values()]
+    assert sets == [
+        [("z", 0), ("y0", 0), ("y1", 0)],
+        [("y1@grad", 0), ("y0@grad", 0), ("z@grad", 0)],
     ]
 
 
@@ -249,4 +253,38 @@ def test_everything_else_of_the_program_stays_as_it_is() -> None:
     graph = residual()
     shared, alone = program(graph), program(graph, in_place=False)
     assert shared.steps == alone.steps
-    assert shared.operands == alone.operands
+    assert shared.values == alone.values
+    assert (shared.entry, shared.exit) == (alone.entry, alone.exit)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("graph", [residual(), convolutional(), batch_normalised()], ids=lambda g: g.name)
+def test_each_alias_stands_in_the_step_that_defines_it_from_its_source(graph: Graph, parallelism: int) -> None:
+    made = program(graph, parallelism=parallelism)
+    assert made.aliases
+    assert len({alias.value for alias in made.aliases}) == len(made.aliases)
+    for alias in made.aliases:
+        accesses = {b.value: b.access.value for b in made.steps[alias.step].bindings}
+        assert (accesses[alias.source], accesses[alias.value]) == ("read", "write")
+        assert alias.offset == 0
+
+
+def test_accumulated_gradients_take_nobodys_bytes() -> None:
+    """They carry over, so nothing may lie in their bytes before they are defined."""
+    graph = residual(training=TrainingRules(accumulate=2))
+    gradients = {f"{weight}@grad" for weight in graph.trainable}
+    found = aliases(graph)
+    assert gradients.isdisjoint(found)
+    assert gradients.isdisjoint(source for source, view in found.values() if not view)
+
+
+def test_steps_of_which_nothing_is_known_promise_nothing() -> None:
+    made = explicit_program(explicit(AUTO_RECYCLE))
+    assert not define_in_place(made).aliases
+
+
+def test_the_facts_count_views_and_what_is_overwritten() -> None:
+    plain = program(hidden(["Relu", "Reshape"]), in_place=False)
+    found = Aliases(in_place=True).run(plain)
+    check_program(found)
+    assert Aliases(in_place=True).facts(plain, found) == {"views": 2, "overwritten": 2}
