@@ -20,6 +20,7 @@ from solver.errors import (
     UseBeforeDefError,
 )
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
+from solver.graph.names import check_characters
 from solver.graph.nodes import output_types
 from solver.graph.objective import (
     check_derivatives,
@@ -68,6 +69,7 @@ def build_graph(
     given order. Raises a subclass of GraphError whose `path` leads to the culprit, as
     ``("operations", 3, "inputs", 0)``. Cost: linear in operands and operations.
     """
+    check_characters("graph", name, ("name",))
     _check_count(operations, max_operations)
     declared = _by_name(operands)
     _check_operation_names(operations)
@@ -118,6 +120,7 @@ def _by_name(operands: Iterable[DeclaredOperand]) -> dict[str, DeclaredOperand]:
 
 
 def _check_name(what: str, name: str, path: tuple[str | int, ...]) -> None:
+    check_characters(what, name, path)
     if not name or "@" in name:
         raise GraphError(
             f"{name!r} cannot name an {what}: names are not empty and contain no '@'.",

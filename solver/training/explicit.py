@@ -25,6 +25,7 @@ from solver.errors import (
 )
 from solver.graph.build import MAX_OPERATIONS
 from solver.graph.declared import MAX_BYTES
+from solver.graph.names import check_characters
 from solver.graph.types import TensorType
 
 __all__ = ["Block", "BlockOperation", "BlockProgram", "build_program"]
@@ -97,13 +98,16 @@ def build_program(
     """Verify a program. Linear in blocks and in what the operations list.
 
     Raises the GraphError that names the culprit, with its place as in ``("operations", 3, "reads", 0)``:
-    no or too many operations, a name that is empty or used twice, a size that no runtime can hold, a
-    block that is touched without being declared or declared without being touched, an operation that
-    touches nothing, a fed block that is overwritten before anything reads it.
+    no or too many operations, a name that is empty, used twice or has characters that cannot be seen, a
+    size that no runtime can hold, a block that is touched without being declared or declared without being
+    touched, an operation that touches nothing, a fed block that is overwritten before anything reads it.
     """
+    check_characters("program", name, ("name",))
     _check_count(operations, max_operations)
     _check_names("block", "blocks", [block.name for block in blocks])
     _check_names("operation", "operations", [operation.name for operation in operations])
+    for i, operation in enumerate(operations):
+        check_characters("kernel", operation.kernel, ("operations", i, "kernel"))
     for i, block in enumerate(blocks):
         _check_size(block, ("blocks", i))
     declared = {block.name: block for block in blocks}
@@ -132,6 +136,7 @@ def _check_count(operations: Sequence[BlockOperation], limit: int) -> None:
 def _check_names(what: str, key: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for i, name in enumerate(names):
+        check_characters(what, name, (key, i, "name"))
         if not name:
             raise GraphError(f"A {what} has no name.", remedy="Name it.", path=(key, i, "name"))
         if name in seen:

@@ -119,3 +119,21 @@ def test_the_limit_on_operations() -> None:
 
 def test_fed_blocks_may_be_updated_in_place() -> None:
     assert program((("x", "x"),), fed=("x",)).blocks["x"].fed
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "operations", "path"),
+    [
+        ("p\u202e", [A], [READ_A], ("name",)),
+        ("p", [block("a\n")], [READ_A], ("blocks", 0, "name")),
+        ("p", [A], [BlockOperation("op\u200b", ("a",))], ("operations", 0, "name")),
+        ("p", [A], [BlockOperation("op", ("a",), (), "conv\u2028")], ("operations", 0, "kernel")),
+    ],
+)
+def test_names_have_no_characters_that_cannot_be_seen(
+    name: str, blocks: list[Block], operations: list[BlockOperation], path: tuple[str | int, ...]
+) -> None:
+    with pytest.raises(errors.GraphError, match="control or format character") as caught:
+        build_program(name, blocks, operations)
+    assert caught.value.path == path
+    assert str(caught.value).isprintable()
