@@ -138,7 +138,7 @@ class _Derivation:
             return
         node, kind = self.nodes[operation.id], lookup(operation.type)
         wanted = {i for i in kind.differentiable(node) if operation.inputs[i] in self.varying}
-        trained = frozenset(i for i in wanted if operation.inputs[i] in self.graph.trainable)
+        trained = frozenset(i for i in wanted if operation.inputs[i] in self.graph.trained)
         self._backward_step(operation, Phase.CALC_GRADIENT, trained)
         self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(wanted - trained))
 
@@ -263,7 +263,7 @@ class _Derivation:
     def _derivative(
         self, name: str, partial: str = "", lifetime: Lifetime = Lifetime.ITERATION
     ) -> TrainingOperandIndex:
-        kind = OperandKind.GRADIENT if name in self.graph.trainable else OperandKind.DERIVATIVE
+        kind = OperandKind.GRADIENT if name in self.graph.trained else OperandKind.DERIVATIVE
         index = TrainingOperandIndex(name, is_forward=False)
         if partial:
             kind, index = OperandKind.PARTIAL, TrainingOperandIndex(f"{name}@{partial}", is_forward=False)
