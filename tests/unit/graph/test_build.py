@@ -1,4 +1,4 @@
-"""The one door to a graph: what it accepts, infers, orders and refuses."""
+"""The entry point to a graph: what it accepts, infers, orders and refuses."""
 
 from __future__ import annotations
 
