@@ -400,6 +400,9 @@ def _check_contents(
         if step.reference is None:
             source, target = bindings
             number = memory.read(low[source.value], high[source.value])
+            if not contents.is_whole(number):
+                yield _undefined(plan, t, source)
+                return
             if step.until > step.level:
                 memory.write(low[target.value], high[target.value], UNDEFINED)
                 pending.append((step.until, low[target.value], high[target.value], number))
@@ -412,8 +415,9 @@ def _check_contents(
             if bindings[fact.position].access is Access.SCRATCH:
                 continue
             needed = tuple(found[i] for i in fact.needs)
-            if UNDEFINED in needed:
-                yield _undefined(plan, t, bindings[fact.needs[needed.index(UNDEFINED)]])
+            torn = next((i for i in fact.needs if not contents.is_whole(found[i])), None)
+            if torn is not None:
+                yield _undefined(plan, t, bindings[torn])
                 return
             if fact.copied is not None:
                 number = found[fact.copied]
