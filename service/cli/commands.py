@@ -70,7 +70,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for s
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from service.version import version
+        from solver.version import version
 
         typer.echo(f"arenaplan {version()}")
         raise typer.Exit
@@ -199,7 +199,7 @@ def show(
         from service.cli import show as tables
         from solver import documents
 
-        made = documents.load_plan(read_document(plan))
+        made = documents.load_plan_tables(read_document(plan))
         if as_json:
             print_json(tables.facts(made))
         else:

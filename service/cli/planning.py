@@ -14,9 +14,9 @@ from rich.table import Table
 from service.cli.console import print_json
 from service.cli.models import read_model
 from solver import pipeline
-from solver.plan import Plan, PlanOptions, wave_report
+from solver.plan import Plan, PlanOptions, PlanView, level_report
 
-__all__ = ["certificate_table", "make_plan", "print_summary", "print_waves", "summary"]
+__all__ = ["certificate_table", "make_plan", "print_levels", "print_summary", "summary"]
 
 
 def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
@@ -44,7 +44,7 @@ def _planner(document: bytes, options: PlanOptions, path: Path) -> tuple[str, Ca
     return model.name, partial(pipeline.plan, model, options)
 
 
-def summary(plan: Plan) -> dict[str, Any]:
+def summary(plan: PlanView) -> dict[str, Any]:
     """The figures that scripts ask for; sizes are bytes."""
     return {
         "graph": plan.graph,
@@ -55,7 +55,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "gap": plan.arena_bytes / plan.lower_bound - 1 if plan.lower_bound else 0.0,
         "deterministic": plan.deterministic,
         "steps": len(plan.steps),
-        "waves": None if plan.options.workers == 1 else asdict(wave_report(plan)),
+        "levels": None if plan.options.parallelism == 1 else asdict(level_report(plan)),
         "arenas": [_arena(arena) for arena in plan.arenas],
     }
 
@@ -82,21 +82,22 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
         console = Console(stderr=beside)
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
-            print_waves(console, plan)
+            print_levels(console, plan)
 
 
-def print_waves(console: Console, plan: Plan) -> None:
-    """One line for a plan for several workers: how far they go side by side, and what that costs."""
-    if plan.options.workers > 1:
-        found = wave_report(plan)
+def print_levels(console: Console, plan: PlanView) -> None:
+    """One line for a plan with steps at the same time: on how many levels, and what that costs."""
+    if plan.options.parallelism > 1:
+        found = level_report(plan)
         console.print(
-            f"{found.workers} workers: {found.steps} steps in {found.count} waves, at most {found.widest} at"
-            f" the same time; one worker would have {found.sequential_bytes:,} bytes live at once",
+            f"parallelism {found.parallelism}: {found.steps} steps on {found.count} levels, at most"
+            f" {found.widest} at the same time; one after the other they would have"
+            f" {found.sequential_bytes:,} bytes live at once",
             highlight=False,
         )
 
 
-def certificate_table(plan: Plan) -> Table:
+def certificate_table(plan: PlanView) -> Table:
     """One line an arena: size, bound, and why nothing smaller exists."""
     table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
     for heading in ("arena", "bytes", "lower bound", "gap", "status", "proof", "solver"):

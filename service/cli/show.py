@@ -11,14 +11,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.cli.planning import certificate_table, print_waves, summary
+from service.cli.planning import certificate_table, print_levels, summary
+from solver.layout import Proof
 from solver.pipeline import PROGRAM
-from solver.plan import Arena, Plan, Recycling, recycling
+from solver.plan import Arena, PlanView, Recycling, recycling
 from solver.plan.report import (
     ArenaReport,
     KindBytes,
     MemoryMap,
     PlanReport,
+    certificate_note,
     gradient_notes,
     memory_map,
     report,
@@ -45,7 +47,7 @@ _MOST_STEPS: Final = 40
 _MAP_LINES: Final = 20
 
 
-def facts(plan: Plan) -> dict[str, Any]:
+def facts(plan: PlanView) -> dict[str, Any]:
     """Everything `render` shows and more, for scripts; sizes are bytes."""
     found = report(plan)
     arenas = [_arena_facts(arena) for arena in found.arenas]
@@ -79,18 +81,18 @@ def _arena_facts(arena: ArenaReport) -> dict[str, Any]:
     }
 
 
-def render(plan: Plan, width: int | None) -> None:
+def render(plan: PlanView, width: int | None) -> None:
     """Print everything within `width` columns, the terminal's by default."""
     width = width or shutil.get_terminal_size((100, 24)).columns
     console = Console(width=width)
     found = report(plan)
     console.print(certificate_table(plan))
-    print_waves(console, plan)
+    print_levels(console, plan)
     console.print(_kinds(plan, found))
     for arena, about in zip(plan.arenas, found.arenas, strict=True):
         if arena.size:
             _render_arena(console, plan, arena, about)
-    for note in (*gradient_notes(plan), *_in_place(plan)):
+    for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
         console.print(note)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
@@ -100,16 +102,23 @@ def render(plan: Plan, width: int | None) -> None:
     console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
 
 
-def _in_place(plan: Plan) -> Iterator[str]:
+def _uncheckable(plan: PlanView) -> Iterator[str]:
+    """What one has to trust somebody for."""
+    for arena in plan.arenas:
+        if arena.certificate.proof is Proof.SOLVER:
+            yield f"{arena.name}: {certificate_note(arena.certificate)}"
+
+
+def _in_place(plan: PlanView) -> Iterator[str]:
     found = sharing(plan)
-    if found.operands:
+    if found.values:
         yield (
-            f"In place: {found.operands:,} operands, {found.views:,} of them views, are defined in"
-            f" the memory of others, {found.size:,} bytes."
+            f"In place: {found.values:,} values, {found.views:,} of them views, are defined in"
+            f" the bytes of others, {found.size:,} bytes."
         )
 
 
-def _replacements(plan: Plan) -> Table:
+def _replacements(plan: PlanView) -> Table:
     """What was rewritten, with the lower bounds around each group that was taken together."""
     first, last = plan.replacements[0], plan.replacements[-1]
     title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
@@ -131,7 +140,7 @@ def _some(names: tuple[str, ...]) -> str:
     return escape(", ".join((*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else []))))
 
 
-def _kinds(plan: Plan, found: PlanReport) -> Table:
+def _kinds(plan: PlanView, found: PlanReport) -> Table:
     table = Table(title="By kind", title_justify="left", show_footer=True)
     saved = 1 - plan.arena_bytes / found.total if found.total else 0.0
     footer = ("", f"{sum(k.buffers for k in found.kinds):,}", f"{found.total:,}", f"{saved:.1%} saved")
@@ -148,7 +157,7 @@ def _kind_row(row: KindBytes) -> tuple[str, ...]:
     return name, f"{row.buffers:,}", f"{row.total:,}", f"{row.peak:,}"
 
 
-def _render_arena(console: Console, plan: Plan, arena: Arena, about: ArenaReport) -> None:
+def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaReport) -> None:
     table = Table(title=_peak_title(about, _unit(plan)), title_justify="left")
     table.add_column("live at the peak", overflow="fold")
     for heading in ("bytes", "offset"):
@@ -189,9 +198,9 @@ def _peak_title(about: ArenaReport, unit: str) -> str:
     )
 
 
-def _unit(plan: Plan) -> str:
+def _unit(plan: PlanView) -> str:
     """What lifespans count."""
-    return "step" if plan.options.workers == 1 else "wave"
+    return "step" if plan.options.parallelism == 1 else "level"
 
 
 def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:

@@ -16,7 +16,7 @@ from service.http.routers import layout, meta, plan, validate
 from service.http.state import State
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
-from service.version import version
+from solver.version import version
 
 __all__ = ["create_app"]
 

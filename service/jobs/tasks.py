@@ -152,7 +152,7 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
     if options.capacity is None or plan.arena_bytes <= options.capacity:
         asked = dataclasses.replace(options, target=plan.options.target)
         late = dataclasses.replace(plan, options=asked, deterministic=False)
-        _send_plan("fallback", documents.seal(late), channel, key)
+        _send_plan("fallback", documents.with_digest(late), channel, key)
 
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -241,7 +241,7 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 
 def _check_memory(plan: Plan, most: int) -> None:
-    needed = plan.arena_bytes + sum(buffer.size * len(buffer.operands) for _, buffer in plan.buffers())
+    needed = plan.arena_bytes + sum(value.type.nbytes for value in plan.program.values)
     if needed > most:
         raise Problem(
             "validation-too-large",

@@ -38,7 +38,9 @@ from tests.support.documents import graph_document
 from tests.support.graphs import Sketch, chain
 
 NAMES = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="@"), min_size=1, max_size=12
+    st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"], exclude_characters="@"),
+    min_size=1,
+    max_size=12,
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -14,7 +14,7 @@ from service.http.app import create_app
 from service.http.routers.plan import plan
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
-from service.version import version
+from solver.version import version
 
 #: Ends a test that hangs; nothing here takes this long.
 PATIENCE = 60.0
