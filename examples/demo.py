@@ -24,7 +24,7 @@ from examples.local_service import ServiceFailed, running_service
 from solver.documents import load_graph, load_plan
 from solver.errors import ArenaplanError
 from solver.executor import StepReport, ValidationReport, validate
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import solve
 from solver.plan import Plan
 from solver.targets.onert import POOLS, Management, onert_pools
@@ -99,7 +99,7 @@ def plan_table(plan: Plan, seconds: float) -> Table:
     return table
 
 
-def onert_bytes(graph: Graph, management: Management) -> tuple[int, ...]:
+def onert_bytes(graph: TrainableGraph, management: Management) -> tuple[int, ...]:
     """Bytes of the seven pools, in the order of `POOLS`, as onert's own planner lays them out."""
     outcomes = [solve(pool.problem(), solver=pool.solver or "wic") for pool in onert_pools(graph, management)]
     return tuple(outcome.layout.peak if outcome.layout else 0 for outcome in outcomes)
@@ -144,7 +144,7 @@ def steps_table(report: ValidationReport) -> Table:
 # ---------------------------------------------------------------------------------------- training
 
 
-def _train(console: Console, graph: Graph, plan: Plan) -> ValidationReport:
+def _train(console: Console, graph: TrainableGraph, plan: Plan) -> ValidationReport:
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=STEPS)

@@ -22,7 +22,7 @@ from examples.digits import batches
 from solver.documents import load_graph
 from solver.errors import ArenaplanError
 from solver.executor import Trainer
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 
 __all__ = ["GOAL", "Report", "main", "mnist", "train"]
@@ -47,7 +47,7 @@ class Report:
     reached: bool
 
 
-def mnist() -> Graph:
+def mnist() -> TrainableGraph:
     """The graph of the example document beside this file."""
     return load_graph(Path(__file__).with_name("mnist.json").read_bytes())
 

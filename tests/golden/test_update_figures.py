@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,6 @@ FIGURES = [
 def test_figures(model: str, batch: int, micro: int, clip: float | None, arena: int) -> None:
     graph = load_graph((ROOT / f"examples/{model}.json").read_bytes(), batch=batch // micro)
     rules = TrainingRules(clip_global_norm=clip, accumulate=micro)
-    made = plan(replace(graph, training=rules))
+    made = plan(graph.with_spec(rules=rules))
     assert made.arena_bytes == made.lower_bound == arena
     assert f"{arena:,} B" in (ROOT / "README.md").read_text()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from solver.errors import PlanError
-from solver.graph.types import Graph
+from solver.graph.types import TrainableGraph
 from solver.preparations.rewriting.apply import apply
 from solver.preparations.rewriting.rule import Edit, Rule
 from solver.preparations.rewriting.rules import RULES
@@ -54,15 +54,15 @@ class Rewriting:
     `complete` is false when the caller stopped it.
     """
 
-    graph: Graph
+    graph: TrainableGraph
     applied: tuple[Replacement, ...] = ()
     complete: bool = True
 
 
 def rewrite(
-    graph: Graph,
+    graph: TrainableGraph,
     arithmetic: Arithmetic,
-    cost: Callable[[Graph], Footprint],
+    cost: Callable[[TrainableGraph], Footprint],
     rules: Sequence[Rule] = RULES,
     stop: Callable[[], bool] = lambda: False,
 ) -> Rewriting:
@@ -78,9 +78,9 @@ def rewrite(
 class _Rewriting:
     def __init__(
         self,
-        graph: Graph,
+        graph: TrainableGraph,
         arithmetic: Arithmetic,
-        cost: Callable[[Graph], Footprint],
+        cost: Callable[[TrainableGraph], Footprint],
         rules: Sequence[Rule],
         stop: Callable[[], bool],
     ) -> None:
@@ -176,7 +176,7 @@ def edits_of(rule: Rule, around: Surroundings, places: Collection[str] | None = 
     return found
 
 
-def replay(graph: Graph, applied: Sequence[Replacement], arithmetic: Arithmetic) -> Graph:
+def replay(graph: TrainableGraph, applied: Sequence[Replacement], arithmetic: Arithmetic) -> TrainableGraph:
     """The graph that `applied` led to from `graph`; every rule looks for itself whether it holds.
 
     Raises PlanError where one does not, or would do something else.

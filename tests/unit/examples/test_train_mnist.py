@@ -11,11 +11,11 @@ from examples.models import classifier
 from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 
 
-def small() -> Graph:
+def small() -> TrainableGraph:
     """One hidden layer; the operands that training names are those of the MNIST example."""
     tape = Tape("small", batch=32)
     image, label = tape.input("image", 28, 28, 1), tape.label("label", 10)

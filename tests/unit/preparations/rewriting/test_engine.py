@@ -9,7 +9,7 @@ import pytest
 
 from solver.errors import PlanError
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import DType, Graph
+from solver.graph import DType, TrainableGraph
 from solver.preparations.rewriting import RULES, Agreement, Footprint, Replacement, engine, replay, rewrite
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block, random_rewritable
@@ -18,7 +18,7 @@ from tests.support.rewriting import everywhere, footprint, same_training, types,
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def row(layers: int = 8) -> Graph:
+def row(layers: int = 8) -> TrainableGraph:
     """MatMul and Relu, one pair after the other."""
     s = Sketch("row", DType.FLOAT64)
     h = s.input("x", 3, 4)
@@ -37,14 +37,14 @@ class Costs:
         self.bound = bound
         self.asked = 0
 
-    def __call__(self, graph: Graph) -> Footprint:
+    def __call__(self, graph: TrainableGraph) -> Footprint:
         """Every fused layer takes one off, except the dear ones, which put ten on."""
         self.asked += 1
         fused = [op.id for op in graph.operations if op.attributes.get("activation", "None") != "None"]
         return Footprint(self.bound + sum(10 if name in self.dear else -1 for name in fused), 0)
 
 
-def kept(graph: Graph) -> set[str]:
+def kept(graph: TrainableGraph) -> set[str]:
     return {op.id for op in graph.operations if "activation" in op.attributes}
 
 
@@ -96,7 +96,7 @@ def test_a_tie_stays_unless_it_takes_more_in_all() -> None:
     graph = row(1)
     for change, fused in ((0, True), (-1, True), (1, False)):
 
-        def cost(candidate: Graph, change: int = change) -> Footprint:
+        def cost(candidate: TrainableGraph, change: int = change) -> Footprint:
             return Footprint(7, 50 + change * (candidate is not graph))
 
         assert (rewrite(graph, KernelArithmetic(), cost).graph is not graph) == fused
