@@ -12,10 +12,10 @@ from itertools import combinations_with_replacement, islice
 import pytest
 
 from solver.layout import Buffer, Lifespan, Problem, SolveOptions, find_violations, max_load, solve
-from solver.layout.exact.capacity_search import Ladder
+from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem
-from tests.support.oracle import GADGETS, climbed, sample, tiling
+from tests.support.oracle import GADGETS, sample, tightened, tiling
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
 PLAIN = SolveOptions(threads=1, work=20_000_000)
@@ -27,7 +27,7 @@ TINY = SOME if not FUZZ else ((1, 4, 4), (2, 4, 4), (3, 3, 4), (4, 3, 3), (5, 2,
 
 def easy(p: Problem) -> bool:
     """Whether a fiftieth of the work settles it: then its like are settled as well, or something is wrong."""
-    layout, proved = climbed(p, replace(PLAIN, work=400_000))
+    layout, proved = tightened(p, replace(PLAIN, work=400_000))
     return layout.peak == proved
 
 
@@ -40,7 +40,7 @@ def test_most_samples_are_easy() -> None:
 
 
 def optimum(p: Problem) -> int:
-    layout, proved = climbed(p, PLAIN)
+    layout, proved = tightened(p, PLAIN)
     assert find_violations(p, layout) == ()
     assert layout.peak == proved
     return layout.peak
@@ -167,6 +167,6 @@ def test_a_hundred_thousand_at_one_step() -> None:
     assert find_violations(p, outcome.layout) == ()
 
 
-def test_the_ladder_was_asked() -> None:
+def test_the_capacity_search_was_asked() -> None:
     """These tests would prove nothing if the default solver used another class than they do."""
-    assert vars(import_module("solver.layout.portfolio"))["Ladder"] is Ladder
+    assert vars(import_module("solver.layout.portfolio"))["CapacitySearch"] is CapacitySearch

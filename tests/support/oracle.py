@@ -32,12 +32,12 @@ from solver.layout import (
     max_load,
     solve,
 )
-from solver.layout.exact.capacity_search import Ladder
+from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.exact.feasibility import Watch
 from solver.layout.model.instance import Instance
 from tests.support.buffers import varied
 
-__all__ = ["GADGETS", "RULE_SETS", "Verdict", "climbed", "judge", "optimum", "sample", "stacked", "tiling"]
+__all__ = ["GADGETS", "RULE_SETS", "Verdict", "judge", "optimum", "sample", "stacked", "tightened", "tiling"]
 
 #: size:start-end. Problems whose optimum lies above their load, each as small as a search could make it.
 _GADGETS: Final = """
@@ -117,12 +117,14 @@ def stacked(problem: Problem) -> Layout:
     return Layout(tuple(offsets), top)
 
 
-def climbed(problem: Problem, options: SolveOptions) -> tuple[Layout, int]:
+def tightened(problem: Problem, options: SolveOptions) -> tuple[Layout, int]:
     """Best layout and proved bound (bytes) of the compiled search by itself: no greedy layout before it."""
     watch = Watch(Deadline(), options)
     bound = max_load(problem).bytes
-    ladder = Ladder(Instance.of(problem), stacked(problem), bound, watch, lambda _layout, _proved: None)
-    result = ladder.climb()
+    search = CapacitySearch(
+        Instance.of(problem), stacked(problem), bound, watch, lambda _layout, _proved: None
+    )
+    result = search.tighten()
     return result.layout, max(bound, result.proved)
 
 
@@ -143,7 +145,7 @@ def judge(problem: Problem) -> Verdict:
     """Every rule set of the compiled search, and the default solver, against CP-SAT and the sweep."""
     best = optimum(problem)
     options = SolveOptions(threads=1, work=WORK)
-    claims = {name: climbed(problem, replace(options, rules=rules)) for name, rules in RULE_SETS.items()}
+    claims = {name: tightened(problem, replace(options, rules=rules)) for name, rules in RULE_SETS.items()}
     outcome = solve(problem, options=options)
     claims["portfolio"] = (outcome.layout or stacked(problem), outcome.lower_bound)
     return Verdict(

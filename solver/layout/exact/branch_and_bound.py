@@ -1,4 +1,4 @@
-"""Branch and bound as a solver: reductions, restarts and the climb between bound and incumbent.
+"""Branch and bound as a solver: reductions, restarts, and the range between bound and incumbent narrowed.
 
 The exact search itself, and why it is complete, is in `solver.layout.exact.skyline_search`.
 """
@@ -22,7 +22,7 @@ from solver.layout.model.options import DEFAULT_WORK, Progress, Rules, SolveOpti
 from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
 from solver.layout.model.reduce import peel
 
-__all__ = ["BranchAndBound", "Climb", "climb", "fits"]
+__all__ = ["BranchAndBound", "Tightened", "fits", "tighten"]
 
 #: Nodes of the first run for each buffer; each later run, with another priority, may take a bit more.
 #: Runs are short because search times are heavy-tailed: another priority often succeeds at once.
@@ -85,21 +85,21 @@ def _with_peeled(instance: Instance, core: Integers, peeled: Integers, placed: P
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class Tightened:
     """The best layout, and the bytes that the search has proved necessary (0: nothing proved)."""
 
     layout: Layout
     proved: int
 
 
-def climb(
+def tighten(
     instance: Instance,
     layout: Layout,
     bound: int,
     budget: Budget,
     options: SolveOptions | None = None,
     goal: int = 0,
-) -> Climb:
+) -> Tightened:
     """Narrow the range between bound and incumbent: ask at the bound or the goal first, then bisect.
 
     Each YES is a new incumbent, each NO a new bound; where the budget ran out without an answer, only larger
@@ -124,7 +124,7 @@ def climb(
             news = Progress(layout.peak, max(bound, proved), time.perf_counter() - began, "branch-and-bound")
             options.progress(news)
         ask = low + (layout.peak - low) // 2
-    return Climb(layout, proved)
+    return Tightened(layout, proved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class BranchAndBound:
         layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
         budget = Budget(self.work, deadline)
         goal = enough if enough > bound.bytes else 0
-        result = climb(instance, layout, bound.bytes, budget, self.options, goal)
+        result = tighten(instance, layout, bound.bytes, budget, self.options, goal)
         return settle(
             problem,
             result.layout,

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.exact.feasibility import Decider, Watch
+from solver.layout.exact.feasibility import FeasibilitySearch, Watch
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import walk
 from solver.layout.model.contention import peak_load_seen
@@ -42,7 +42,7 @@ BOX: Final = 333
 #: How often boxes that take too much are made anew; twice nearly always does.
 PASSES: Final = 8
 
-#: More than this is not searched: memory (see `Decider`), and each descent would take seconds.
+#: More than this is not searched: memory (see `FeasibilitySearch`), and each descent would take seconds.
 SEARCHED: Final = 4000
 
 
@@ -173,7 +173,7 @@ def search_coarsely(
     room = capacity - int(instance.size[coarse.always].sum())
     if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
-    decision = Decider(coarse.instance, watch.options).decide(room, work, watch)
+    decision = FeasibilitySearch(coarse.instance, watch.options).decide(room, work, watch)
     if decision.offsets is None:
         return None
     layout, cut = walk(instance, module, coarse.order(decision.offsets), limit, watch.deadline)

@@ -58,7 +58,7 @@ from solver.layout.model.problem import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Answer", "Decider", "Decision", "Watch", "compiled_search"]
+__all__ = ["Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
 
 #: Searches that race.
 SEEDS: Final = 2
@@ -138,7 +138,7 @@ def _nothing() -> tuple[Board, Integers, int, float]:
     return board, np.zeros((ORDERS, 1), np.int64), 1, GROWTH
 
 
-class Decider:
+class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
     Memory: for each of two seeds 6 MiB and about 4 kB a buffer.

@@ -40,7 +40,7 @@ HOLE = Problem(
 
 def test_the_outcome_names_the_stage_that_found_the_layout() -> None:
     assert solve(problem((4, 0, 2), (4, 1, 3))).solver == "portfolio/greedy"
-    assert solve(tight_problem(random.Random(4))).solver in ("portfolio/ladder", "portfolio/greedy")
+    assert solve(tight_problem(random.Random(4))).solver in ("portfolio/capacity-search", "portfolio/greedy")
 
 
 def test_the_search_closes_the_gap_that_pins_leave() -> None:
@@ -84,7 +84,7 @@ def test_a_deadline_that_cuts_in_anywhere_leaves_a_valid_layout(asked: int) -> N
 
 
 def test_large_problems_are_left_to_local_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LADDER_BUFFERS", 10)
+    monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 10)
     monkeypatch.setattr(module, "PYTHON_BUFFERS", 10)
     monkeypatch.setattr(module, "CP_SAT_BUFFERS", 10)
     monkeypatch.setattr(module, "SEARCH_WORK", 3000)
@@ -154,14 +154,14 @@ def test_coarse_questions_need_offsets_that_are_free(monkeypatch: pytest.MonkeyP
     assert asked == []
 
 
-def test_beyond_the_ladder_coarse_questions_come_behind_the_greedy_portfolio(
+def test_beyond_the_capacity_search_coarse_questions_come_behind_the_greedy_portfolio(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stages: list[str] = []
     p = training_shaped(1, buffers=5000)
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
     assert stages[:2] == ["greedy", "coarse"]
-    monkeypatch.setattr(module, "LADDER_BUFFERS", 100)
+    monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 100)
     stages.clear()
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
     assert stages[:3] == ["greedy", "greedy", "coarse"]

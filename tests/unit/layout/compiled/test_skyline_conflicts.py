@@ -22,7 +22,7 @@ from solver.layout.compiled.skyline_state import (
     allocate,
     kinds,
 )
-from solver.layout.exact.feasibility import Answer, Decider, Decision, Watch, compiled_search
+from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import tiling
@@ -35,9 +35,9 @@ ONE_RUN = Rules(restarts=False, transposition=False)
 
 def decide(problem: Problem, capacity: int, rules: Rules, guide: list[int] | None = None) -> Decision:
     options = SolveOptions(threads=1, rules=rules)
-    decider = Decider(Instance.of(problem), options)
+    search = FeasibilitySearch(Instance.of(problem), options)
     offsets = None if guide is None else np.array(guide, dtype=np.int64)
-    return decider.decide(capacity, 10**8, Watch(Deadline(), options), offsets)
+    return search.decide(capacity, 10**8, Watch(Deadline(), options), offsets)
 
 
 def board(instance: Instance) -> Board:

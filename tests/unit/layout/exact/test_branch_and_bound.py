@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from solver.layout import Buffer, Deadline, Lifespan, Problem, Proof, Status, find_violations, max_load, solve
-from solver.layout.exact.branch_and_bound import BranchAndBound, climb, fits
+from solver.layout.exact.branch_and_bound import BranchAndBound, fits, tighten
 from solver.layout.exact.skyline_search import Answer, Budget
 from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import Instance, layout_of
@@ -58,11 +58,11 @@ def test_an_expired_deadline_claims_nothing() -> None:
     assert not outcome.deterministic
 
 
-def test_a_climb_lowers_the_peak_or_raises_the_bound() -> None:
+def test_tightening_lowers_the_peak_or_raises_the_bound() -> None:
     (hard,) = _above_bound(random.Random(2), 1)
     instance, bound = Instance.of(hard), max_load(hard).bytes
     start = greedy_portfolio(instance, bound, Deadline()).layout
-    result = climb(instance, start, bound, Budget(10**6))
+    result = tighten(instance, start, bound, Budget(10**6))
     assert result.layout.peak == result.proved > bound
 
 

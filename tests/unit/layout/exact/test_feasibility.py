@@ -27,7 +27,7 @@ from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
 from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
 from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, Board, allocate, kinds
-from solver.layout.exact.feasibility import Answer, Decider, Watch, compiled_search
+from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, random_problem, tight_problem
 from tests.support.oracle import tiling
@@ -39,7 +39,7 @@ PLAIN = SolveOptions(threads=1)
 def decide(problem: Problem, capacity: int, options: SolveOptions = PLAIN) -> Answer:
     """The answer of the search; an offset list that comes with it is checked."""
     instance = Instance.of(problem)
-    decision = Decider(instance, options).decide(capacity, ENOUGH, Watch(Deadline(), options))
+    decision = FeasibilitySearch(instance, options).decide(capacity, ENOUGH, Watch(Deadline(), options))
     if decision.offsets is not None:
         layout = layout_of(instance, decision.offsets)
         assert find_violations(replace(problem, capacity=capacity), layout) == ()
@@ -112,13 +112,13 @@ def test_equal_buffers_of_other_alignments_are_told_apart(alignments: tuple[int,
 def test_a_guide_changes_no_answer(seed: int) -> None:
     p = tiling(random.Random(seed), 200, 60, 120)
     instance, watch = Instance.of(p), Watch(Deadline(), PLAIN)
-    best = Decider(instance, PLAIN).decide(200, ENOUGH, watch).offsets
+    best = FeasibilitySearch(instance, PLAIN).decide(200, ENOUGH, watch).offsets
     assert best is not None
     shuffled = np.random.default_rng(seed).permutation(best)
     for guide in (best, shuffled, best * 0):
-        decider = Decider(instance, PLAIN)
-        assert decider.decide(199, ENOUGH, watch, guide).answer is Answer.NO
-        decision = decider.decide(200, ENOUGH, watch, guide)
+        search = FeasibilitySearch(instance, PLAIN)
+        assert search.decide(199, ENOUGH, watch, guide).answer is Answer.NO
+        decision = search.decide(200, ENOUGH, watch, guide)
         assert decision.answer is Answer.YES
         assert decision.offsets is not None
         assert find_violations(p, layout_of(instance, decision.offsets)) == ()
@@ -156,9 +156,9 @@ def test_cancellation_from_another_thread() -> None:
     p, options = hard(), SolveOptions(work=None, cancel=threading.Event())
     assert options.cancel is not None
     instance = Instance.of(p)
-    decider, watch = Decider(instance, options), Watch(Deadline(), options)
+    search, watch = FeasibilitySearch(instance, options), Watch(Deadline(), options)
     threading.Timer(0.05, options.cancel.set).start()
-    decision = decider.decide(max_load(p).bytes, 2**60, watch)
+    decision = search.decide(max_load(p).bytes, 2**60, watch)
     assert decision.answer is Answer.UNKNOWN or not watch.cut
 
 
@@ -173,7 +173,9 @@ def test_a_deadline_ends_the_search_and_is_told() -> None:
 def test_no_work_leaves_the_question_open() -> None:
     options = SolveOptions(work=0)
     instance = Instance.of(hard())
-    decision = Decider(instance, options).decide(max_load(hard()).bytes, 0, Watch(Deadline(), options))
+    decision = FeasibilitySearch(instance, options).decide(
+        max_load(hard()).bytes, 0, Watch(Deadline(), options)
+    )
     assert decision.answer is Answer.UNKNOWN
     assert decision.offsets is None
 
@@ -193,9 +195,9 @@ def test_identical_buffers_are_no_obstacle() -> None:
 def test_a_question_after_another_is_answered_the_same() -> None:
     p = tight_problem(random.Random(11))
     best = solve(p, solver="branch-and-bound").lower_bound
-    decider, watch = Decider(Instance.of(p), PLAIN), Watch(Deadline(), PLAIN)
+    search, watch = FeasibilitySearch(Instance.of(p), PLAIN), Watch(Deadline(), PLAIN)
     for capacity in (best + 2, best - 1, best, best - 2, best + 1, best - 1):
-        answer = decider.decide(capacity, ENOUGH, watch).answer
+        answer = search.decide(capacity, ENOUGH, watch).answer
         assert answer is (Answer.YES if capacity >= best else Answer.NO)
 
 
@@ -234,6 +236,6 @@ def test_fit_stops_at_the_capacity_and_a_gap_at_the_target() -> None:
 
 def test_offsets_are_int64() -> None:
     options, p = PLAIN, tiling(random.Random(1), 10, 6, 8)
-    decision = Decider(Instance.of(p), options).decide(10, ENOUGH, Watch(Deadline(), options))
+    decision = FeasibilitySearch(Instance.of(p), options).decide(10, ENOUGH, Watch(Deadline(), options))
     assert decision.offsets is not None
     assert decision.offsets.dtype == np.int64

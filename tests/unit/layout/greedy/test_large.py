@@ -77,7 +77,7 @@ def test_a_deadline_between_two_pairs_keeps_the_better(small_is_large: None) -> 
 
 
 def test_a_training_step_of_ten_thousand() -> None:
-    """Through the door, checks included; half a percent holds on every seed, a tenth on most."""
+    """Through the entry point, checks included; half a percent holds on every seed, a tenth on most."""
     p = training_shaped(1, buffers=10_000)
     assert len(p.buffers) > LARGE
     outcome = solve(p, solver="greedy")
