@@ -1,4 +1,4 @@
-"""Going back to what caused a failure, and promoting who came too late."""
+"""Going back to what caused a failure, and promoting kinds that were placed too late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from solver.layout.compiled.skyline_state import (
     RULES,
     SEED,
     STRETCHES,
-    Board,
+    SearchState,
     allocate,
     kinds,
 )
@@ -40,7 +40,7 @@ def decide(problem: Problem, capacity: int, rules: Rules, guide: list[int] | Non
     return search.decide(capacity, 10**8, Watch(Deadline(), options), offsets)
 
 
-def board(instance: Instance) -> Board:
+def fresh_state(instance: Instance) -> SearchState:
     made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62, 2**62]), 1)
     made.counters[[SEED, RULES, GUIDED]] = (1, PROMOTION, 1)
     return made
@@ -74,27 +74,27 @@ def test_bits_of_a_stretch_are_those_of_its_sections() -> None:
     """Problems with more sections than bits share them among neighbours."""
     for sections in (1, 5, STRETCHES, 3 * STRETCHES + 1):
         instance = Instance.of(Problem(tuple(Buffer(str(t), 1, Lifespan(t, t + 2)) for t in range(sections))))
-        b, rng = board(instance), random.Random(sections)
-        assert b.bit.min() > 0
-        assert b.bit.max() < 1 << STRETCHES
+        s, rng = fresh_state(instance), random.Random(sections)
+        assert s.bit.min() > 0
+        assert s.bit.max() < 1 << STRETCHES
         for _ in range(50):
             start = rng.randrange(instance.sections)
             end = rng.randint(start + 1, instance.sections)
-            assert stretch(b, start, end) == np.bitwise_or.reduce(b.bit[start:end])
+            assert stretch(s, start, end) == np.bitwise_or.reduce(s.bit[start:end])
 
 
-def test_the_hotter_a_kind_the_earlier_it_is_tried() -> None:
+def test_the_more_active_a_kind_the_earlier_it_is_tried() -> None:
     instance = Instance.of(random_problem(random.Random(7), 40, 6, 3, (1,)))
     kind = kinds(instance)
     ranks = np.concatenate((priorities(instance, kind), np.zeros((1, len(instance)), np.int64)))
-    cool, hot = board(instance), board(instance)
-    hot.heat[kind[0]] = 5.0
+    passive, active = fresh_state(instance), fresh_state(instance)
+    active.activity[kind[0]] = 5.0
     earlier = [0, 0]
     for run in range(0, 2 * ROUND, 2):
-        for b in (cool, hot):
-            prepare(b, ranks, run)
-        places = [int((b.rank < b.rank[0]).sum()) for b in (cool, hot)]
+        for s in (passive, active):
+            prepare(s, ranks, run)
+        places = [int((s.rank < s.rank[0]).sum()) for s in (passive, active)]
         earlier = [total + place for total, place in zip(earlier, places, strict=True)]
-        kept = [np.argsort(b.rank[kind != kind[0]], kind="stable").tolist() for b in (cool, hot)]
+        kept = [np.argsort(s.rank[kind != kind[0]], kind="stable").tolist() for s in (passive, active)]
         assert kept[0] == kept[1], "the others keep their order"
     assert earlier[1] < earlier[0] / 2

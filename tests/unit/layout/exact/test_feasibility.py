@@ -26,7 +26,7 @@ from solver.layout import (
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
 from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
-from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, Board, allocate, kinds
+from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, SearchState, allocate, kinds
 from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, random_problem, tight_problem
@@ -60,31 +60,31 @@ def test_runs_differ_but_tell_the_same_buffers_apart() -> None:
     instance = Instance.of(random_problem(random.Random(7), 40, 6, 3, (1,)))
     kind = kinds(instance)
     ranks = priorities(instance, kind)
-    board = _board(instance)
+    state = _state(instance)
     seen = set()
     for run in range(3 * ROUND):
-        prepare(board, ranks, run)
-        keys = board.rank.tolist()
+        prepare(state, ranks, run)
+        keys = state.rank.tolist()
         assert len(set(keys)) == len(set(kind.tolist())) == len(set(zip(keys, kind.tolist(), strict=True)))
         seen.add(tuple(keys))
     assert len(seen) > 2 * ROUND
 
 
 def test_whoever_levels_the_floor_goes_first_then_whoever_leans() -> None:
-    board = _board(Instance.of(random_problem(random.Random(7), 3, 6, 3, (1,))))
-    board.rank[:] = (3, 2, 1)
+    state = _state(Instance.of(random_problem(random.Random(7), 3, 6, 3, (1,))))
+    state.rank[:] = (3, 2, 1)
     touching = (True, False, True, False), (True, True, False, False), (False, False, False, False)
     expected = {PLAIN_WAY: [2, 1, 0], LEAN: [1, 0, 2], FLUSH: [0, 1, 2]}
     for regard, order in expected.items():
-        board.counters[LEANING] = regard
-        assert sorted(range(3), key=lambda i: preference(board, i, *touching[i])) == order
+        state.counters[LEANING] = regard
+        assert sorted(range(3), key=lambda i: preference(state, i, *touching[i])) == order
 
 
-def _board(instance: Instance) -> Board:
+def _state(instance: Instance) -> SearchState:
     limit, signals = np.full(len(instance), 10**6), np.array([0, 2**62, 2**62])
-    board = allocate(instance, 1, limit, 4, 100, signals, 1)
-    board.counters[[SEED, RULES]] = (1, WALLS)
-    return board
+    state = allocate(instance, 1, limit, 4, 100, signals, 1)
+    state.counters[[SEED, RULES]] = (1, WALLS)
+    return state
 
 
 @pytest.mark.parametrize("rule", [None, *(f.name for f in fields(Rules)), "all"])
