@@ -3,13 +3,13 @@
 | name | runtime | how it places |
 |---|---|---|
 | bump, nntrainer-basic | onert, nntrainer (Basic) | never reuses a byte |
-| first-fit | onert (Samsung ONE) | first gap, in the order of requests |
-| wic | onert, its default | first gap, by descending size |
+| first-fit | onert (Samsung ONE) | first free block, in the order of requests |
+| wic | onert, its default | first free block, by descending size |
 | nntrainer-v1 | nntrainer, its default | a stack by birth; reuses expired slots of exactly the same size |
-| nntrainer-v3 | nntrainer | first gap, in order of birth |
-| tflm-greedy | TensorFlow Lite Micro | first gap, by descending size, later requests first |
+| nntrainer-v3 | nntrainer | first free block, in order of birth |
+| tflm-greedy | TensorFlow Lite Micro | first free block, by descending size, later requests first |
 | executorch-greedy | ExecuTorch (exir) | objects that buffers share, by descending size |
-| best-fit | caching allocators | tightest gap, in order of birth |
+| best-fit | caching allocators | tightest free block, in order of birth |
 | skyline | XLA and Chainer (Sekiyama et al., 2018) | lowest plateau, longest life first |
 
 None of the runtimes knows mixed alignments or pins. Here sizes are padded to the largest alignment where
@@ -68,13 +68,13 @@ class NntrainerBasic(Bump):
 
 
 class _InOrder:
-    """One gap after the other in a fixed order of buffers; pinned ones first."""
+    """First fit in a fixed order of buffers; pinned ones first."""
 
     name: ClassVar[str]
 
     @property
     def fit(self) -> Fit:
-        """How a gap is chosen."""
+        """How a free block is chosen."""
         return first_fit
 
     def order(self, instance: Instance, problem: Problem) -> Integers:
@@ -90,7 +90,7 @@ class _InOrder:
 
 
 class FirstFit(_InOrder):
-    """The first gap that is large enough, in the order of `Problem.buffers` (the order of requests)."""
+    """The first free block that is large enough, in the order of requests: that of `Problem.buffers`."""
 
     name = "first-fit"
 
@@ -123,7 +123,7 @@ class TflmGreedy(_InOrder):
 
 
 class BestFit(_InOrder):
-    """The tightest gap, by birth: what an allocator without foresight can do at best."""
+    """The tightest free block, by birth: what an allocator without foresight can do at best."""
 
     name = "best-fit"
 
@@ -141,7 +141,7 @@ def _by_birth(problem: Problem) -> Integers:
 
 
 class _AbovePins(ABC):
-    """Those that know no pins: all else goes above the pins. Sizes are padded to the largest alignment.
+    """Planners that know no pins: all else goes above the pins. Sizes are padded to the largest alignment.
 
     More than `ANSWERED` buffers have no layout where the deadline passes first.
     """

@@ -40,7 +40,7 @@ def pinned_top(problem: Problem) -> int:
 def max_load(problem: Problem) -> LowerBound:
     """Largest load over all steps in exact integers, O(n log n); ``(0, None)`` without buffers.
 
-    Offsets are multiples of the smallest alignment, the granule. Whoever lies above a live buffer
+    Offsets are multiples of the smallest alignment, the granule. A buffer above a live one
     thus starts at or beyond that buffer's size rounded up to the granule; only the topmost one
     need not be padded, and in the best case it is the one with the most padding. So the load of a
     step is the sum of the rounded sizes less the largest padding among the live buffers. It grows

@@ -24,7 +24,7 @@ def settle(
 
     `proved` is a lower bound in bytes that a complete search has established (0: none); `began` is
     a `time.perf_counter` reading. A peak that equals what a pin alone claims is proved by `SOLVER`:
-    nobody can find it by adding up live bytes.
+    it cannot be found by adding up live bytes.
     """
     best = max(bound.bytes, proved, pinned_top(problem))
     status, proof = Status.UNKNOWN, None

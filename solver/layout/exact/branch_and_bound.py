@@ -57,9 +57,11 @@ def fits(
     NO only after the search has been exhausted. Pins and `misaligning` sizes are not supported. `seed` says
     which priority comes first.
     """
-    rules, everyone = rules or Rules(), np.arange(len(instance))
+    rules, everything = rules or Rules(), np.arange(len(instance))
     core, peeled = (
-        peel(instance, capacity, lambda: budget.deadline.expired) if rules.peel else (everyone, everyone[:0])
+        peel(instance, capacity, lambda: budget.deadline.expired)
+        if rules.peel
+        else (everything, everything[:0])
     )
     part = instance.subset(core)
     search, priorities = SkylineSearch(part, capacity, rules), _priorities(part)

@@ -168,8 +168,8 @@ class CapacitySearch:
 
     def _ask(self, capacity: int, work: int, *, guided: bool) -> tuple[Answer, Integers | None]:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets one by one."""
-        instance, everyone = self._instance, np.arange(len(self._instance))
-        core, peeled = peel(instance, capacity, self._watch) if self._peels else (everyone, everyone[:0])
+        instance, everything = self._instance, np.arange(len(self._instance))
+        core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
         for members in _stretches(instance, core):

@@ -175,7 +175,7 @@ class _Model:
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
-        """Keeps each better layout at once: who stops waiting for CP-SAT loses nothing."""
+        """Keeps each better layout at once: a caller that stops waiting for CP-SAT loses nothing."""
         from ortools.sat.python import cp_model
 
         layout = self._layout

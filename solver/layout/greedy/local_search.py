@@ -1,4 +1,4 @@
-"""Local search over placement orders: whoever did not fit moves forward and is placed earlier.
+"""Local search over placement orders: a buffer that did not fit moves forward and is placed earlier.
 
 Place in order, first fit, under a target. The first buffer that would end beyond the target was
 placed too late: move it to a random earlier position and try again (after squeaky wheel

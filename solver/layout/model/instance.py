@@ -11,8 +11,8 @@ one section see the same conflicts, so a section stands for the set of all buffe
 
 Two buffers conflict over steps exactly when they conflict over sections, and the load of a section
 is the largest load of its steps. Proof: inside a section no birth follows a death, so between its last
-birth and its first death all that touch it live at once; and who shares a step shares its section. Dead
-time, in which nobody lives, belongs to no section of anybody. Inverse: none is needed, offsets stay what they
+birth and its first death all that touch it live at once; and buffers that share a step share its section.
+Dead time, in which no buffer lives, belongs to no section. Inverse: none is needed, offsets stay what they
 are. There are at most as many sections as buffers.
 """
 
@@ -45,7 +45,7 @@ class Instance:
     """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections.
 
     Every offset is a multiple of the smallest alignment, so a buffer takes its `exact` bytes
-    rounded up to that granule from whoever lies above: this is its `size` here. Only at the top of
+    rounded up to that granule from the buffers above: this is its `size` here. Only at the top of
     the arena do the `exact` bytes count.
     """
 
@@ -83,7 +83,7 @@ class Instance:
 
     @property
     def unit(self) -> int:
-        """The greatest common divisor of sizes and pins, and of alignments if they matter; 1 for nobody.
+        """The greatest common divisor of sizes and pins, and of alignments if they matter; 1 for no buffers.
 
         Bytes. Search may count in units of it. Proof: move every buffer of a layout that is not pinned down
         as far as its alignment lets it; nothing ends higher than before, and each bottom is the ground or the

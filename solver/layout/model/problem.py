@@ -92,7 +92,7 @@ class Proof(Enum):
     """Why no smaller arena exists. Never conflate the two.
 
     `MAX_LOAD`: the peak equals the bytes live at the witness step; anyone can add them up.
-    `SOLVER`: a complete search closed the gap; one has to trust, or rerun, the solver.
+    `SOLVER`: a complete search closed the optimality gap; one has to trust, or rerun, the solver.
     """
 
     MAX_LOAD = "max-load"

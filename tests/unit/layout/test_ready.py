@@ -1,4 +1,4 @@
-"""What set-up compiles is all that is ever compiled: nobody waits for it later, whatever is asked."""
+"""What set-up compiles is all that is ever compiled: no caller waits for it later, whatever is asked."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_an_overlap_says_which_bytes_during_which_steps() -> None:
 
 
 def test_an_overlap_that_neighbours_do_not_show_is_found() -> None:
-    """The short first buffer hides, from who compares neighbours, that the two large ones meet."""
+    """The short first buffer hides from a comparison of neighbours that the two large ones meet."""
     p = problem((100, 10, 31), (50, 0, 3), (90, 5, 31))
     assert [v.buffers for v in find_violations(p, layout(p, 50, 0, 50))] == [("b2", "b0")]
     tall = problem((100, 0, 9), (10, 0, 9), (10, 0, 9))

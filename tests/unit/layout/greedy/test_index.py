@@ -113,7 +113,7 @@ def test_a_gap_of_very_many_strips_takes_little_memory() -> None:
     placing = walk(p)
     assert placing.place(np.arange(many + 1), MAX_BYTES) == many + 1
     assert int(placing.offsets[-1]) == 0
-    assert sum(rows.nbytes for rows in (*placing._shelf, placing._gap)) < 600 * many
+    assert sum(rows.nbytes for rows in (*placing._shelf, placing._block)) < 600 * many
 
 
 def test_a_cancelled_walk_places_no_more() -> None:

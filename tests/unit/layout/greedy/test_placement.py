@@ -74,8 +74,8 @@ def test_orders_are_permutations() -> None:
     for order in found.values():
         assert sorted(order.tolist()) == list(range(len(instance)))
     assert instance.size[found["size"]].tolist() == sorted(instance.size.tolist(), reverse=True)
-    crowd = [int(instance.load()[s:e].max()) for s, e in zip(instance.start, instance.end, strict=True)]
-    assert [crowd[i] for i in found["crowd-size"]] == sorted(crowd, reverse=True)
+    contention = [int(instance.load()[s:e].max()) for s, e in zip(instance.start, instance.end, strict=True)]
+    assert [contention[i] for i in found["contention-size"]] == sorted(contention, reverse=True)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -90,8 +90,8 @@ def test_the_skyline_makes_valid_layouts(rule: str, seed: int) -> None:
     assert lowest_plateau(instance, rule, made.peak - 1) is None
 
 
-def test_the_skyline_fills_the_valley_first() -> None:
-    """The valley [1, 2) between two towers takes what fits inside before anything wide goes on top."""
+def test_the_skyline_fills_the_niche_first() -> None:
+    """The niche [1, 2) between two towers takes what fits inside before anything wide goes on top."""
     p = problem((6, 0, 2), (6, 4, 6), (3, 1, 5), (3, 2, 4))
     offsets = lowest_plateau(Instance.of(p), "lifetime", MAX_BYTES)
     assert offsets is not None
