@@ -11,7 +11,7 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
-from solver.layout.model.problem import Buffer, Gap, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Hole, Lifespan, Problem
 
 __all__ = [
     "FORMAT",
@@ -82,12 +82,12 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
     )
 
 
-def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Gap, ...]:
+def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
     """Whether they make sense is for the door to say."""
-    return tuple(Gap(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
+    return tuple(Hole(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
 
 
-def gaps_to_list(gaps: tuple[Gap, ...]) -> list[dict[str, int]]:
+def gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
     """What is held is left out where it is nothing."""
     spans = ({"start": gap.lifespan.start, "end": gap.lifespan.end} for gap in gaps)
     held = ({"low": gap.low, "high": gap.high} if gap.low < gap.high else {} for gap in gaps)
@@ -114,6 +114,6 @@ def _buffer_to_dict(buffer: Buffer) -> dict[str, Any]:
         found["alignment"] = buffer.alignment
     if buffer.offset is not None:
         found["offset"] = buffer.offset
-    if buffer.gaps:
-        found["gaps"] = gaps_to_list(buffer.gaps)
+    if buffer.holes:
+        found["gaps"] = gaps_to_list(buffer.holes)
     return found

@@ -124,6 +124,6 @@ def _buffer_to_dict(buffer: Buffer, offset: int) -> dict[str, Any]:
         found["alignment"] = buffer.alignment
     if buffer.offset is not None:
         found["pinned"] = True
-    if buffer.gaps:
-        found["gaps"] = gaps_to_list(buffer.gaps)
+    if buffer.holes:
+        found["gaps"] = gaps_to_list(buffer.holes)
     return {**found, "offset": offset}

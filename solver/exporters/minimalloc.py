@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, Gap, Layout, Problem
+from solver.layout import Buffer, Hole, Layout, Problem
 
 __all__ = ["dump_minimalloc"]
 
@@ -23,7 +23,7 @@ def dump_minimalloc(problem: Problem, layout: Layout | None = None) -> bytes:
     columns = [_column(problem, name) for name in ("id", "lower", "upper", "size")]
     if any(buffer.alignment != 1 for buffer in problem.buffers):
         columns.append(_column(problem, "alignment"))
-    if any(buffer.gaps for buffer in problem.buffers):
+    if any(buffer.holes for buffer in problem.buffers):
         columns.append(_column(problem, "gaps"))
     offsets = _offsets(problem, layout)
     if layout is not None or any(offsets):
@@ -53,11 +53,11 @@ _COLUMNS: Final[Mapping[str, Callable[[int, Buffer], str]]] = {
     "upper": lambda _, buffer: str(buffer.lifespan.end),
     "size": lambda _, buffer: str(buffer.size),
     "alignment": lambda _, buffer: str(buffer.alignment),
-    "gaps": lambda _, buffer: " ".join(map(_gap, buffer.gaps)),
+    "gaps": lambda _, buffer: " ".join(map(_gap, buffer.holes)),
 }
 
 
-def _gap(gap: Gap) -> str:
+def _gap(gap: Hole) -> str:
     kept = f"@{gap.low}:{gap.high}" if gap.low < gap.high else ""
     return f"{gap.lifespan.start}-{gap.lifespan.end}{kept}"
 

@@ -15,9 +15,9 @@ from solver.layout.exact.branch_and_bound import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.greedy.placement import Greedy
-from solver.layout.holes import solve_with_gaps
+from solver.layout.holes import solve_with_holes
 from solver.layout.model.options import Configurable, SolveOptions
-from solver.layout.model.pieces import has_gaps
+from solver.layout.model.pieces import has_holes
 from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
 from solver.layout.portfolio import Portfolio
 
@@ -58,8 +58,8 @@ def solve(
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
     chosen = _chosen(solver, options)
-    if has_gaps(problem):
-        outcome = solve_with_gaps(problem, chosen, options or SolveOptions(), until, incumbent)
+    if has_holes(problem):
+        outcome = solve_with_holes(problem, chosen, options or SolveOptions(), until, incumbent)
     else:
         outcome = chosen.solve(problem, until, incumbent)
     return _within_capacity(problem, _checked(problem, outcome))

@@ -28,7 +28,7 @@ class LowerBound:
 
 
 def live_at(problem: Problem, step: int) -> tuple[Buffer, ...]:
-    """The buffers whose lifespan covers `step`, in the order of the problem; with gaps, what is held then."""
+    """The buffers whose lifespan covers `step`, in the order of the problem; of holes, what is held then."""
     return tuple(b for b in in_pieces(problem).buffers if b.lifespan.start <= step < b.lifespan.end)
 
 
@@ -47,7 +47,7 @@ def max_load(problem: Problem) -> LowerBound:
     with every birth (rounded size less any growth of that padding is positive), hence it is enough
     to look right after each birth, and the first to attain the maximum is at the earliest step.
 
-    With gaps it is the load of the pieces, without any padding.
+    With holes it is the load of the pieces, without any padding.
     """
     problem = in_pieces(problem)
     if len(problem.buffers) >= COLUMNS_FROM:

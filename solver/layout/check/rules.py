@@ -23,7 +23,7 @@ import numpy as np
 from solver.errors import ProblemError
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.pieces import Piece, pieces
-from solver.layout.model.problem import MAX_BYTES, Buffer, Gap, Layout, Lifespan, Problem
+from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, Lifespan, Problem
 
 __all__ = ["Violation", "check_problem", "find_violations"]
 
@@ -99,20 +99,24 @@ def _check_buffer(index: int, buffer: Buffer) -> None:
     if buffer.offset is not None:
         _check_pin(index, buffer, buffer.offset)
     before = span.start
-    for gap in buffer.gaps:
-        _check_gap(index, buffer, gap, before)
-        before = gap.lifespan.end
+    for hole in buffer.holes:
+        _check_hole(index, buffer, hole, before)
+        before = hole.lifespan.end
 
 
-def _check_gap(index: int, buffer: Buffer, gap: Gap, before: int) -> None:
+def _check_hole(index: int, buffer: Buffer, hole: Hole, before: int) -> None:
     """Inside the lifespan, from step `before` on, and its bytes inside the buffer."""
-    span, numbers = gap.lifespan, (gap.lifespan.start, gap.lifespan.end, gap.low, gap.high)
-    if not all(map(_is_int, numbers)) or not before <= span.start < span.end <= buffer.lifespan.end:
-        what = f"has the gap [{span.start!r}, {span.end!r})"
-        remedy = "Gaps are not empty, lie inside the lifespan, apart and in order of time."
+    span = hole.lifespan
+    what = f"has the hole [{span.start!r}, {span.end!r})"
+    if not _is_int(span.start) or not _is_int(span.end):
+        raise _bad(index, buffer, what, "Steps are whole numbers.", "gaps")
+    if not before <= span.start < span.end <= buffer.lifespan.end:
+        remedy = "Holes are not empty, lie inside the lifespan, apart and in order of time."
         raise _bad(index, buffer, what, remedy, "gaps")
-    if not 0 <= gap.low <= gap.high <= buffer.size:
-        what = f"has a gap that holds bytes [{gap.low}, {gap.high}) of {buffer.size}"
+    what += f", which holds bytes [{hole.low!r}, {hole.high!r}) of {buffer.size}"
+    if not _is_int(hole.low) or not _is_int(hole.high):
+        raise _bad(index, buffer, what, "Bytes are whole numbers.", "gaps")
+    if not 0 <= hole.low <= hole.high <= buffer.size:
         raise _bad(index, buffer, what, "They lie inside the buffer; none where the two are equal.", "gaps")
 
 

@@ -68,7 +68,7 @@ def _grid(instance: Instance, held: Sequence[Piece] | None = None) -> int:
 
     Move all buffers down as far as they go: offsets become sums of sizes above the ground or a
     pin, rounded up to alignments. An alignment that divides all sizes and pins rounds nothing.
-    With gaps, tops and bottoms of pieces (`held`) come into these sums as well.
+    With holes, tops and bottoms of pieces (`held`) come into these sums as well.
     """
     if held is not None:
         ends = [end for piece in held for end in (piece.low, piece.high)]
@@ -97,7 +97,7 @@ class _Model:
         deadline: Deadline,
         held: Sequence[Piece] | None = None,
     ) -> None:
-        """`held` are the pieces of buffers with gaps. Raises TimeoutError once the deadline has passed."""
+        """`held` are the pieces of buffers with holes. Raises TimeoutError once the deadline has passed."""
         from ortools.sat.python import cp_model
 
         self._instance, self._incumbent, self._deadline = instance, incumbent, deadline
@@ -192,7 +192,7 @@ class _Model:
 
 
 def _whole(instance: Instance) -> list[Piece]:
-    """Each buffer over its sections, padded: what is held where there are no gaps."""
+    """Each buffer over its sections, padded: what is held where there are no holes."""
     columns = (instance.start.tolist(), instance.end.tolist(), instance.size.tolist())
     return [Piece(i, Lifespan(s, e), 0, size) for i, (s, e, size) in enumerate(zip(*columns, strict=True))]
 

@@ -34,9 +34,9 @@ class Columns:
 
     @classmethod
     def of(cls, problem: Problem) -> Columns | None:
-        """None where there are gaps, something is no plain integer, or the sum is too large for 64 bits."""
+        """None where there are holes, something is no plain integer, or the sum is too large for 64 bits."""
         buffers = problem.buffers
-        if any(b.gaps for b in buffers):
+        if any(b.holes for b in buffers):
             return None
         sizes = [b.size for b in buffers]
         starts, ends = [b.lifespan.start for b in buffers], [b.lifespan.end for b in buffers]

@@ -16,7 +16,7 @@ __all__ = [
     "MAX_BYTES",
     "Buffer",
     "Deadline",
-    "Gap",
+    "Hole",
     "Layout",
     "LayoutSolver",
     "Lifespan",
@@ -42,8 +42,11 @@ class Lifespan:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """During `lifespan` a buffer holds its bytes ``[low, high)`` alone; none where the two are equal."""
+class Hole:
+    """During `lifespan` a buffer holds its bytes ``[low, high)`` alone; none where the two are equal.
+
+    Documents call it a gap.
+    """
 
     lifespan: Lifespan
     low: int = 0
@@ -54,7 +57,7 @@ class Gap:
 class Buffer:
     """`size` bytes that must stay put during `lifespan`; an `offset` given here is pinned.
 
-    During its `gaps`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
+    During its `holes`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
     """
 
     id: str
@@ -62,7 +65,7 @@ class Buffer:
     lifespan: Lifespan
     alignment: int = 1
     offset: int | None = None
-    gaps: tuple[Gap, ...] = ()
+    holes: tuple[Hole, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from solver.documents import (
 )
 from solver.documents.layout_options import RulesOfLayout
 from solver.errors import DocumentError, OptionsError, PlanError
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, Proof, Rules, Status
+from solver.layout import Buffer, Hole, Layout, Lifespan, Problem, Proof, Rules, Status
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
 
@@ -56,8 +56,8 @@ def test_round_trip() -> None:
 
 
 def test_gaps_survive() -> None:
-    gaps = (Gap(Lifespan(1, 2)), Gap(Lifespan(2, 3), 1, 2))
-    made = placed(problem=Problem((Buffer("a", 4, Lifespan(0, 3), gaps=gaps),)), layout=Layout((0,), 4))
+    gaps = (Hole(Lifespan(1, 2)), Hole(Lifespan(2, 3), 1, 2))
+    made = placed(problem=Problem((Buffer("a", 4, Lifespan(0, 3), holes=gaps),)), layout=Layout((0,), 4))
     assert load_layout(dump_layout(made)) == made
     (written,) = json.loads(dump_layout(made))["buffers"]
     assert written["gaps"] == [{"start": 1, "end": 2}, {"start": 2, "end": 3, "low": 1, "high": 2}]

@@ -23,7 +23,7 @@ from solver.documents import (
 )
 from solver.errors import BatchError, DocumentError, OptionsError, ProblemError
 from solver.graph import Role, Trainable, TrainingRules
-from solver.layout.model.problem import Buffer, Gap, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Hole, Lifespan, Problem
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import batch_normalised, chain
@@ -265,8 +265,8 @@ def test_buffers() -> None:
 
 
 def test_gaps_of_buffers() -> None:
-    gaps = (Gap(Lifespan(1, 2)), Gap(Lifespan(2, 3), 4, 8))
-    problem = Problem((Buffer("a", 8, Lifespan(0, 9), gaps=gaps),))
+    gaps = (Hole(Lifespan(1, 2)), Hole(Lifespan(2, 3), 4, 8))
+    problem = Problem((Buffer("a", 8, Lifespan(0, 9), holes=gaps),))
     assert load_buffers(dump_buffers(problem)) == problem
 
 

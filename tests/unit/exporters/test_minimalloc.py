@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from solver.errors import ProblemError
 from solver.exporters import dump_minimalloc
 from solver.importers import load_minimalloc
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, find_violations, solve
+from solver.layout import Buffer, Hole, Layout, Lifespan, Problem, find_violations, solve
 from tests.support.buffers import layout, problem
 
 
@@ -34,12 +34,12 @@ def test_alignment_and_pins() -> None:
 
 
 def test_gaps() -> None:
-    gaps = (Gap(Lifespan(2, 4)), Gap(Lifespan(4, 5), 0, 2))
+    gaps = (Hole(Lifespan(2, 4)), Hole(Lifespan(4, 5), 0, 2))
     found = Problem((Buffer("a", 4, Lifespan(0, 9), 1, None, gaps), Buffer("b", 4, Lifespan(2, 4))))
     written = dump_minimalloc(found, Layout((0, 0), 4))
     assert written == b"id,lower,upper,size,gaps,offset\na,0,9,4,2-4 4-5@0:2,0\nb,2,4,4,,0\n"
     pinned = load_minimalloc(written).problem
-    assert [b.gaps for b in pinned.buffers] == [gaps, ()]
+    assert [b.holes for b in pinned.buffers] == [gaps, ()]
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a\nb", "a\x00"])

@@ -6,7 +6,7 @@ import pytest
 
 from solver.errors import DocumentError, ProblemError
 from solver.importers import MiniMallocTable, load_minimalloc
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem
+from solver.layout import Buffer, Hole, Layout, Lifespan, Problem
 from tests.support.buffers import DATA, read_csv
 
 HEADER = "id,lower,upper,size"
@@ -106,7 +106,7 @@ def test_gaps_at_the_ends_shorten(gaps: str, lifespan: Lifespan) -> None:
 
 def test_gaps_are_inclusive_where_the_lifespan_is() -> None:
     assert only("id,start,end,size,gaps", "b,10,29,8,10-11").lifespan == Lifespan(12, 30)
-    assert only("id,start,end,size,gaps", "b,10,29,8,15-16").gaps == (Gap(Lifespan(15, 17)),)
+    assert only("id,start,end,size,gaps", "b,10,29,8,15-16").holes == (Hole(Lifespan(15, 17)),)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_gaps_are_inclusive_where_the_lifespan_is() -> None:
 def test_gaps_inside(gaps: str, found: list[tuple[int, int, int, int]]) -> None:
     read = only(f"{HEADER},gaps", f"b,10,30,8,{gaps}")
     assert read.lifespan == Lifespan(10, 30)
-    assert [(g.lifespan.start, g.lifespan.end, g.low, g.high) for g in read.gaps] == found
+    assert [(g.lifespan.start, g.lifespan.end, g.low, g.high) for g in read.holes] == found
 
 
 def test_a_gap_at_an_end_and_one_inside() -> None:
     read = only(f"{HEADER},gaps", "b,10,30,8,8-12 14-16@0:2 25-30")
-    assert (read.lifespan, read.gaps) == (Lifespan(12, 25), (Gap(Lifespan(14, 16), 0, 2),))
+    assert (read.lifespan, read.holes) == (Lifespan(12, 25), (Hole(Lifespan(14, 16), 0, 2),))
 
 
 # ------------------------------------------------------------------------------------------ hints

@@ -40,7 +40,7 @@ def test_public_names() -> None:
         "Buffer",
         "Certificate",
         "Deadline",
-        "Gap",
+        "Hole",
         "Layout",
         "LayoutOptions",
         "LayoutSolver",
