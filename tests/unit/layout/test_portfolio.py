@@ -83,6 +83,20 @@ def test_a_deadline_that_cuts_in_anywhere_leaves_a_valid_layout(asked: int) -> N
     assert outcome.deterministic <= (outcome.layout == whole.layout)
 
 
+def test_local_search_lowers_what_greedy_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where sizes do not keep alignment and nothing compiles, no other stage comes before CP-SAT."""
+    monkeypatch.setattr(module, "compiled_search", lambda: None)
+    monkeypatch.setattr(module, "CP_SAT_BUFFERS", 0)
+    p = random_problem(random.Random(3), 60, 25, 70, (1, 4, 16))
+    outcome, greedy = solve(p), solve(p, solver="greedy")
+    assert outcome.layout is not None
+    assert greedy.layout is not None
+    assert outcome.solver == "portfolio/search"
+    assert outcome.layout.peak < greedy.layout.peak
+    assert outcome.deterministic
+    assert find_violations(p, outcome.layout) == ()
+
+
 def test_large_problems_are_left_to_local_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 10)
     monkeypatch.setattr(module, "PYTHON_BUFFERS", 10)

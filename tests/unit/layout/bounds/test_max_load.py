@@ -5,9 +5,9 @@ import random
 import pytest
 
 from solver.layout import Buffer, Lifespan, Problem, live_at, max_load
-from solver.layout.bounds.max_load import pinned_top
+from solver.layout.bounds.max_load import COLUMNS_FROM, pinned_top
 from solver.layout.model.instance import Instance
-from tests.support.buffers import problem, random_problem
+from tests.support.buffers import best_peak, problem, random_problem
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,22 @@ def test_rounding_counts_except_for_the_topmost() -> None:
     assert max_load(problem((10, 0, 1), (12, 0, 1), (3, 0, 1), alignment=16)).bytes == 35
     assert max_load(problem((16, 0, 1), (32, 0, 1), alignment=16)).bytes == 48
     assert max_load(problem((5, 0, 1), alignment=64)).bytes == 5
+
+
+@pytest.mark.parametrize("count", [COLUMNS_FROM - 1, COLUMNS_FROM])
+def test_rounding_counts_where_there_are_many_buffers(count: int) -> None:
+    """Sizes below the alignment, on both sides of where columns are worth making."""
+    rows = [(3, 0, 2) for _ in range(count)]
+    assert max_load(problem(*rows, alignment=16)).bytes == 16 * (count - 1) + 3
+    assert max_load(problem(*rows, alignment=1)).bytes == 3 * count
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rounding_never_asks_for_more_than_the_optimum(seed: int) -> None:
+    p = random_problem(random.Random(seed), 5, 4, 12, (16,))
+    assert max_load(p).bytes <= best_peak(p)
+    together = problem(*((b.size, 0, 1) for b in p.buffers), alignment=16)
+    assert max_load(together).bytes == best_peak(together)
 
 
 def test_padding_of_the_dead_does_not_help() -> None:

@@ -61,6 +61,15 @@ def test_pins_must_not_claim_the_same_bytes_at_the_same_time() -> None:
     check_problem(Problem(pins[:2]))
 
 
+def test_pins_conflict_beside_buffers_without_a_pin() -> None:
+    """What is not pinned can go elsewhere. Of two pins the later one is named, by its place."""
+    free, pinned = buffer("free", 64, 0, 9), buffer("a", 8, 0, 3, offset=0)
+    check_problem(Problem((free, pinned)))
+    with pytest.raises(ProblemError, match="'b' is pinned where buffer 'a' is pinned") as caught:
+        check_problem(Problem((free, pinned, buffer("other", 64, 0, 9), buffer("b", 8, 2, 4, offset=7))))
+    assert caught.value.path == ("buffers", 3, "offset")
+
+
 def test_pins_may_share_bytes_at_different_times() -> None:
     check_problem(Problem((buffer("a", 8, 0, 2, offset=0), buffer("b", 8, 2, 4, offset=0))))
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -76,6 +78,66 @@ def test_orders_are_permutations() -> None:
     assert instance.size[found["size"]].tolist() == sorted(instance.size.tolist(), reverse=True)
     contention = [int(instance.load()[s:e].max()) for s, e in zip(instance.start, instance.end, strict=True)]
     assert [contention[i] for i in found["contention-size"]] == sorted(contention, reverse=True)
+
+
+#: What an order sorts by, then what breaks ties, from (size, start, end, largest load, conflicts).
+KEYS: dict[str, Callable[[int, int, int, int, int], tuple[float, float]]] = {
+    "size": lambda z, s, e, load, met: (-z, s - e),
+    "area": lambda z, s, e, load, met: (-z * (e - s), -z),
+    "lifetime": lambda z, s, e, load, met: (s - e, -z),
+    "size-root-lifetime": lambda z, s, e, load, met: (-z * math.sqrt(e - s), -z),
+    "size-fourth-root-lifetime": lambda z, s, e, load, met: (-z * math.sqrt(math.sqrt(e - s)), -z),
+    "contention-size": lambda z, s, e, load, met: (-load, -z),
+    "contention-area": lambda z, s, e, load, met: (-load, -z * (e - s)),
+    "degree": lambda z, s, e, load, met: (-met, -z),
+    "start-size": lambda z, s, e, load, met: (s, -z),
+    "start-lifetime": lambda z, s, e, load, met: (s, s - e),
+    "end-size": lambda z, s, e, load, met: (-e, -z),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_an_order_sorts_by_two_keys_and_then_as_the_problem_does(name: str) -> None:
+    """Few different sizes and steps, so that there are ties."""
+    instance = Instance.of(random_problem(random.Random(5), 60, 5, 4))
+    columns = (instance.size.tolist(), instance.start.tolist(), instance.end.tolist())
+    load, met = instance.load(), instance.degree().tolist()
+    rows = [
+        KEYS[name](z, s, e, int(load[s:e].max()), met[i])
+        for i, (z, s, e) in enumerate(zip(*columns, strict=True))
+    ]
+    assert len(set(rows)) < len(rows)
+    assert orders(instance)[name]().tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "lowest"),
+    [
+        ("lifetime", [(1, 0, 2), (3, 0, 2)], 1),  # equally long: the larger one
+        ("lifetime", [(4, 0, 1), (2, 0, 2), (1, 1, 2)], 1),
+        ("area", [(4, 0, 1), (2, 0, 2), (1, 1, 2)], 1),  # of equal area: the longer one
+        ("area", [(2, 0, 2), (5, 0, 1), (1, 1, 2)], 1),
+        ("size", [(2, 0, 1), (2, 0, 2), (1, 1, 2)], 1),  # equally large: the longer one
+        ("size", [(2, 0, 2), (4, 0, 1), (1, 1, 2)], 1),
+    ],
+)
+def test_the_skyline_takes_the_best_by_two_keys_first(
+    rule: str, rows: list[tuple[int, int, int]], lowest: int
+) -> None:
+    """The first two compete for the ground."""
+    offsets = lowest_plateau(Instance.of(problem(*rows)), rule, MAX_BYTES)
+    assert offsets is not None
+    assert offsets[lowest] == 0
+    assert offsets[1 - lowest] > 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_skyline_without_a_deadline_is_never_cut(rule: str) -> None:
+    instance = Instance.of(training_shaped(5, buffers=80))
+    offsets = lowest_plateau(instance, rule, MAX_BYTES)
+    assert offsets is not None
+    assert offsets.tolist() == np.array(lowest_plateau(instance, rule, MAX_BYTES, Deadline())).tolist()
+    assert lowest_plateau(instance, rule, MAX_BYTES, Deadline.after(0)) is None
 
 
 @pytest.mark.parametrize("rule", RULES)
