@@ -169,7 +169,8 @@ class _Model:
         status = solver.solve(self._model, self._listener(line))
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            line.offer(self._layout(solver.value))
+            # Of equally good layouts the answer itself: which of them is heard of first, threads decide.
+            line.best = min(self._layout(solver.value), line.best, key=lambda candidate: candidate.peak)
         layout = line.best
         proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
