@@ -11,7 +11,7 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
-from solver.layout.model.problem import Buffer, Hole, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
 
 __all__ = [
     "FORMAT",
@@ -56,13 +56,13 @@ class BuffersDocument(DocumentModel):
     buffers: Annotated[tuple[BufferDocument, ...], *FIXED_LIST]
 
 
-def load_buffers(data: bytes | Mapping[str, Any]) -> Problem:
+def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
     """The layout problem of a document. Raises DocumentError, or ProblemError for a value out of range.
 
     Whether the problem makes sense (names, alignments, pins) is for the door of `solver.layout` to say.
     """
     document = read(BuffersDocument, data, format_=FORMAT, range_error=ProblemError)
-    return Problem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
+    return LayoutProblem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
 
 
 def _to_buffer(i: int, document: BufferDocument) -> Buffer:
@@ -94,7 +94,7 @@ def gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
     return [span | kept for span, kept in zip(spans, held, strict=True)]
 
 
-def dump_buffers(problem: Problem, *, indent: int | None = None) -> bytes:
+def dump_buffers(problem: LayoutProblem, *, indent: int | None = None) -> bytes:
     """The document of a layout problem; what has its default is left out."""
     document: dict[str, Any] = {"format": FORMAT, "version": 1}
     if problem.capacity is not None:

@@ -17,7 +17,7 @@ from solver.documents.plan import CertificateOfPlan, certificate_to_dict, to_cer
 from solver.documents.read import read
 from solver.errors import PlanError
 from solver.layout.model.placed import PlacedBuffers
-from solver.layout.model.problem import Buffer, Layout, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 
 __all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "load_layout", "seal_layout"]
 
@@ -70,7 +70,9 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
     """
     document = read(LayoutDocument, data, format_=FORMAT, range_error=PlanError)
     placed = PlacedBuffers(
-        problem=Problem(tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity),
+        problem=LayoutProblem(
+            tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity
+        ),
         options=to_layout_options(document.options),
         layout=Layout(tuple(buffer.offset for buffer in document.buffers), document.peak),
         certificate=to_certificate(document.certificate),

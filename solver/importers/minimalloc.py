@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from solver.errors import DocumentError, ProblemError
-from solver.layout import Buffer, Hole, Layout, Lifespan, Problem, check_problem, find_violations
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
 
@@ -45,7 +45,7 @@ _LONGEST_ID: Final = 1024
 class MiniMallocTable:
     """The buffers in the order of the file, and the offset that each row hints at."""
 
-    problem: Problem
+    problem: LayoutProblem
     hints: tuple[int | None, ...]
 
     def incumbent(self) -> Layout | None:
@@ -59,7 +59,7 @@ class MiniMallocTable:
             return None
         peak = max(o + b.size for o, b in zip(known, self.problem.buffers, strict=True))
         layout = Layout(known, peak)
-        return None if find_violations(Problem(self.problem.buffers), layout, limit=1) else layout
+        return None if find_violations(LayoutProblem(self.problem.buffers), layout, limit=1) else layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTa
     rows = list(_rows(lines, header))
     buffers = tuple(_buffer(row) for row in rows)
     hints = tuple(_hint(row) for row in rows)
-    problem = Problem(buffers, capacity)
+    problem = LayoutProblem(buffers, capacity)
     try:
         check_problem(problem)
     except ProblemError as error:

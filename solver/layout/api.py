@@ -18,7 +18,7 @@ from solver.layout.greedy.placement import Greedy
 from solver.layout.holes import solve_with_holes
 from solver.layout.model.options import Configurable, SolveOptions
 from solver.layout.model.pieces import has_holes
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome, Proof, Status
 from solver.layout.portfolio import Portfolio
 
 __all__ = ["SOLVERS", "solve"]
@@ -32,7 +32,7 @@ SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
 
 
 def solve(
-    problem: Problem,
+    problem: LayoutProblem,
     *,
     solver: str = "portfolio",
     deadline: Deadline | None = None,
@@ -73,7 +73,7 @@ def _chosen(solver: str, options: SolveOptions | None) -> LayoutSolver:
     return chosen
 
 
-def _trivial(problem: Problem) -> Outcome | None:
+def _trivial(problem: LayoutProblem) -> Outcome | None:
     """The answer where nothing needs placing, or where the bound alone rules everything out."""
     bound = max_load(problem)
     if not problem.buffers:
@@ -85,12 +85,12 @@ def _trivial(problem: Problem) -> Outcome | None:
     return None
 
 
-def _broken(problem: Problem, layout: Layout) -> tuple[Violation, ...]:
+def _broken(problem: LayoutProblem, layout: Layout) -> tuple[Violation, ...]:
     """Violations apart from the capacity, which is judged by the status."""
     return find_violations(replace(problem, capacity=None), layout, limit=3)
 
 
-def _checked(problem: Problem, outcome: Outcome) -> Outcome:
+def _checked(problem: LayoutProblem, outcome: Outcome) -> Outcome:
     if outcome.layout is None:
         return outcome
     wrong = _broken(problem, outcome.layout)
@@ -105,7 +105,7 @@ def _checked(problem: Problem, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _within_capacity(problem: Problem, outcome: Outcome) -> Outcome:
+def _within_capacity(problem: LayoutProblem, outcome: Outcome) -> Outcome:
     if problem.capacity is None or (outcome.layout and outcome.layout.peak <= problem.capacity):
         return outcome
     if outcome.lower_bound > problem.capacity:

@@ -29,10 +29,10 @@ from solver.layout.model.problem import (
     MAX_BYTES,
     Deadline,
     Layout,
+    LayoutProblem,
     LayoutSolver,
     Lifespan,
     Outcome,
-    Problem,
 )
 from solver.layout.portfolio import CP_SAT_BUFFERS, CP_SAT_START, SEARCH_WORK, Portfolio
 
@@ -68,7 +68,7 @@ class _Found:
 
 
 def solve_with_holes(
-    problem: Problem,
+    problem: LayoutProblem,
     solver: LayoutSolver,
     options: SolveOptions,
     deadline: Deadline,
@@ -101,7 +101,7 @@ def solve_with_holes(
 class _Run:
     """One call; `instance` is of buffers without holes, `held` are their pieces."""
 
-    problem: Problem
+    problem: LayoutProblem
     solver: LayoutSolver
     options: SolveOptions
     deadline: Deadline
@@ -111,7 +111,9 @@ class _Run:
     held: list[Piece]
 
     @classmethod
-    def of(cls, problem: Problem, solver: LayoutSolver, options: SolveOptions, deadline: Deadline) -> _Run:
+    def of(
+        cls, problem: LayoutProblem, solver: LayoutSolver, options: SolveOptions, deadline: Deadline
+    ) -> _Run:
         bound, instance = max_load(problem), Instance.of(without_holes(problem))
         enough = options.enough(bound.bytes, problem.capacity)
         return cls(problem, solver, options, deadline, bound, enough, instance, _ranked(pieces(problem)))

@@ -38,7 +38,7 @@ from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import DEFAULT_WORK, Progress, SolveOptions
-from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 
 __all__ = ["Portfolio"]
 
@@ -136,7 +136,7 @@ class Portfolio:
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return Portfolio(options)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         watch = Watch(deadline, self.options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from solver.graph.types import TensorType
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from solver.training.program import Lifetime, OperandKind
 
 __all__ = ["Pool", "TargetBuffer", "TargetPlan", "TargetStep", "TargetTenant"]
@@ -65,8 +65,10 @@ class Pool:
     buffers: tuple[TargetBuffer, ...]
     solver: str | None = None
 
-    def problem(self, capacity: int | None = None) -> Problem:
-        return Problem(tuple(Buffer(b.id, b.size, b.lifespan, b.alignment) for b in self.buffers), capacity)
+    def problem(self, capacity: int | None = None) -> LayoutProblem:
+        return LayoutProblem(
+            tuple(Buffer(b.id, b.size, b.lifespan, b.alignment) for b in self.buffers), capacity
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from solver.layout.model.columns import Columns
 from solver.layout.model.pieces import in_pieces
-from solver.layout.model.problem import Buffer, Problem
+from solver.layout.model.problem import Buffer, LayoutProblem
 
 __all__ = ["LowerBound", "live_at", "max_load", "pinned_top"]
 
@@ -27,17 +27,17 @@ class LowerBound:
     witness_step: int | None
 
 
-def live_at(problem: Problem, step: int) -> tuple[Buffer, ...]:
+def live_at(problem: LayoutProblem, step: int) -> tuple[Buffer, ...]:
     """The buffers whose lifespan covers `step`, in the order of the problem; of holes, what is held then."""
     return tuple(b for b in in_pieces(problem).buffers if b.lifespan.start <= step < b.lifespan.end)
 
 
-def pinned_top(problem: Problem) -> int:
+def pinned_top(problem: LayoutProblem) -> int:
     """The highest byte (exclusive) that a pin claims; 0 without pins. A lower bound by itself."""
     return max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
 
 
-def max_load(problem: Problem) -> LowerBound:
+def max_load(problem: LayoutProblem) -> LowerBound:
     """Largest load over all steps in exact integers, O(n log n); ``(0, None)`` without buffers.
 
     Offsets are multiples of the smallest alignment, the granule. A buffer above a live one
@@ -68,7 +68,7 @@ def _unpadded(columns: Columns) -> LowerBound:
     return LowerBound(int(load[at]), int(now[at]))
 
 
-def _exact(problem: Problem) -> LowerBound:
+def _exact(problem: LayoutProblem) -> LowerBound:
     """In Python integers of any size."""
     granule = min((buffer.alignment for buffer in problem.buffers), default=1)
     dying: list[tuple[int, int]] = []

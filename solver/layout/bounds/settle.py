@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from solver.layout.bounds.max_load import LowerBound, pinned_top
-from solver.layout.model.problem import Layout, Outcome, Problem, Proof, Status
+from solver.layout.model.problem import Layout, LayoutProblem, Outcome, Proof, Status
 
 __all__ = ["settle"]
 
 
 def settle(
-    problem: Problem,
+    problem: LayoutProblem,
     layout: Layout | None,
     bound: LowerBound,
     solver: str,

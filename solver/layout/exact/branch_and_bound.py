@@ -19,7 +19,7 @@ from solver.layout.exact.skyline_search import Answer, Budget, Placed, SkylineSe
 from solver.layout.greedy.placement import first_fit, greedy_portfolio, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import DEFAULT_WORK, Progress, Rules, SolveOptions
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
 __all__ = ["BranchAndBound", "Tightened", "fits", "tighten"]
@@ -152,7 +152,7 @@ class BranchAndBound:
         # The default of the options is meant for compiled code.
         return replace(self, options=options, work=self.work if limit == DEFAULT_WORK else limit)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         if instance.pinned or instance.misaligning:

@@ -22,7 +22,7 @@ from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import SolveOptions
 from solver.layout.model.pieces import Piece
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Lifespan, Outcome, Problem
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Lifespan, Outcome
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -251,7 +251,7 @@ class CpSat:
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         enough = self.options.enough(bound.bytes, problem.capacity)

@@ -23,7 +23,7 @@ from solver.layout.greedy.large import LARGE, race
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, Outcome, Problem
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
 
 __all__ = [
     "Fit",
@@ -271,7 +271,7 @@ class Greedy:
 
     name = "greedy"
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound = max_load(problem)
         result = greedy_portfolio(Instance.of(problem), bound.bytes, deadline)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.model.problem import MAX_BYTES, Problem
+from solver.layout.model.problem import MAX_BYTES, LayoutProblem
 
 __all__ = ["UNPINNED", "Columns"]
 
@@ -33,7 +33,7 @@ class Columns:
     pin: _Integers
 
     @classmethod
-    def of(cls, problem: Problem) -> Columns | None:
+    def of(cls, problem: LayoutProblem) -> Columns | None:
         """None where there are holes, something is no plain integer, or the sum is too large for 64 bits."""
         buffers = problem.buffers
         if any(b.holes for b in buffers):

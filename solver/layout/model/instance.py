@@ -25,7 +25,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.model.problem import MAX_BYTES, Layout, Problem
+from solver.layout.model.problem import MAX_BYTES, Layout, LayoutProblem
 
 __all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
 
@@ -42,7 +42,7 @@ def round_up(value: int, granule: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections.
+    """Arrays of length n in the order of `LayoutProblem.buffers`; lifespans are half-open over sections.
 
     Every offset is a multiple of the smallest alignment, so a buffer takes its `exact` bytes
     rounded up to that granule from the buffers above: this is its `size` here. Only at the top of
@@ -58,7 +58,7 @@ class Instance:
     sections: int
 
     @classmethod
-    def of(cls, problem: Problem) -> Instance:
+    def of(cls, problem: LayoutProblem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
         buffers = problem.buffers
         start, end, sections = _sections(*_steps(problem))
@@ -138,7 +138,7 @@ def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
     return first, last, int(section[-1]) + 1 if len(section) else 0
 
 
-def _steps(problem: Problem) -> tuple[Integers, Integers]:
+def _steps(problem: LayoutProblem) -> tuple[Integers, Integers]:
     """Starts and ends, or, where they are too large for 64 bits, their ranks."""
     starts, ends = [b.lifespan.start for b in problem.buffers], [b.lifespan.end for b in problem.buffers]
     if max(ends, default=0) > MAX_BYTES:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from solver.layout.model.problem import Buffer, Lifespan, Problem
+from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
 
 __all__ = ["Piece", "has_holes", "in_pieces", "pieces", "without_holes"]
 
@@ -31,16 +31,16 @@ class Piece:
     high: int
 
 
-def has_holes(problem: Problem) -> bool:
+def has_holes(problem: LayoutProblem) -> bool:
     return any(buffer.holes for buffer in problem.buffers)
 
 
-def without_holes(problem: Problem) -> Problem:
+def without_holes(problem: LayoutProblem) -> LayoutProblem:
     """All bytes held throughout: a layout of this is one of the problem, its bounds are not."""
     return replace(problem, buffers=tuple(replace(b, holes=()) if b.holes else b for b in problem.buffers))
 
 
-def pieces(problem: Problem) -> list[Piece]:
+def pieces(problem: LayoutProblem) -> list[Piece]:
     """Buffer by buffer, in order of time; one that has no holes is one piece."""
     return [piece for owner, buffer in enumerate(problem.buffers) for piece in _cut(owner, buffer)]
 
@@ -57,7 +57,7 @@ def _cut(owner: int, buffer: Buffer) -> Iterator[Piece]:
         yield Piece(owner, Lifespan(begin, buffer.lifespan.end), 0, buffer.size)
 
 
-def in_pieces(problem: Problem) -> Problem:
+def in_pieces(problem: LayoutProblem) -> LayoutProblem:
     """Each piece a buffer of its own, free to move by itself; the same problem where there are no holes."""
     if not has_holes(problem):
         return problem

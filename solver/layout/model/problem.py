@@ -18,10 +18,10 @@ __all__ = [
     "Deadline",
     "Hole",
     "Layout",
+    "LayoutProblem",
     "LayoutSolver",
     "Lifespan",
     "Outcome",
-    "Problem",
     "Proof",
     "Status",
 ]
@@ -69,7 +69,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LayoutProblem:
     """Buffers to place in one arena of at most `capacity` bytes (``None``: as small as possible)."""
 
     buffers: tuple[Buffer, ...]
@@ -78,7 +78,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Offsets in the order of `Problem.buffers`; `peak` is the largest offset + size, in bytes."""
+    """Offsets in the order of `LayoutProblem.buffers`; `peak` is the largest offset + size, in bytes."""
 
     offsets: tuple[int, ...]
     peak: int
@@ -108,7 +108,7 @@ class Outcome:
 
     `lower_bound` (bytes) holds for every layout of the problem; `witness_step` is a step at which
     the max-load bound is attained (``None`` for an empty problem). An INFEASIBLE answer means no
-    layout fits `Problem.capacity`; its proof says which argument rules it out.
+    layout fits `LayoutProblem.capacity`; its proof says which argument rules it out.
     `deterministic` is false when wall time, not work, decided the answer.
     """
 
@@ -162,4 +162,6 @@ class LayoutSolver(Protocol):
     @property
     def name(self) -> str: ...
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome: ...
+    def solve(
+        self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None
+    ) -> Outcome: ...

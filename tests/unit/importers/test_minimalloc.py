@@ -6,7 +6,7 @@ import pytest
 
 from solver.errors import DocumentError, ProblemError
 from solver.importers import MiniMallocTable, load_minimalloc
-from solver.layout import Buffer, Hole, Layout, Lifespan, Problem
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan
 from tests.support.buffers import DATA, read_csv
 
 HEADER = "id,lower,upper,size"
@@ -32,7 +32,7 @@ def only(*lines: str) -> Buffer:
 def test_plain() -> None:
     table = load(HEADER, "b1,0,3,4", "b2,3,9,5", capacity=12)
     expected = (Buffer("b1", 4, Lifespan(0, 3)), Buffer("b2", 5, Lifespan(3, 9)))
-    assert table == MiniMallocTable(Problem(expected, 12), (None, None))
+    assert table == MiniMallocTable(LayoutProblem(expected, 12), (None, None))
 
 
 def test_any_order_of_columns() -> None:
@@ -58,7 +58,7 @@ def test_empty_cells_leave_out() -> None:
 
 
 def test_no_rows() -> None:
-    assert load(HEADER).problem == Problem(())
+    assert load(HEADER).problem == LayoutProblem(())
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n\n"])

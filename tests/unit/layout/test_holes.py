@@ -17,9 +17,9 @@ from solver.layout import (
     Deadline,
     Hole,
     Layout,
+    LayoutProblem,
     Lifespan,
     Piece,
-    Problem,
     Progress,
     Proof,
     SolveOptions,
@@ -45,11 +45,11 @@ def buffer(name: str, size: int, start: int, end: int, *holes: Hole, alignment: 
 
 
 #: b fits into the hole of a; the parts of c that a does not hold fit beside it.
-NESTED = Problem((buffer("a", 8, 0, 9, hole(3, 6)), buffer("b", 8, 3, 6)))
-BESIDE = Problem((buffer("a", 8, 0, 9, hole(3, 6, 0, 2)), buffer("b", 6, 3, 6)))
+NESTED = LayoutProblem((buffer("a", 8, 0, 9, hole(3, 6)), buffer("b", 8, 3, 6)))
+BESIDE = LayoutProblem((buffer("a", 8, 0, 9, hole(3, 6, 0, 2)), buffer("b", 6, 3, 6)))
 
 
-def random_holed(rng: random.Random) -> Problem:
+def random_holed(rng: random.Random) -> LayoutProblem:
     made: list[Buffer] = []
     for k in range(rng.randint(1, 5)):
         start = rng.randrange(5)
@@ -65,10 +65,10 @@ def random_holed(rng: random.Random) -> Problem:
                 holes.append(hole(begin, stop, low, rng.randint(low, size)))
             at = stop + 1
         made.append(Buffer(f"b{k}", size, Lifespan(start, end), alignment, None, tuple(holes)))
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
-def optimum(problem: Problem) -> int:
+def optimum(problem: LayoutProblem) -> int:
     """By trying every offset of every buffer. Everything on top of each other is an upper bound."""
     buffers = problem.buffers
     held: list[list[Piece]] = [[] for _ in buffers]
@@ -133,7 +133,7 @@ def test_no_solver_claims_too_much(solver: str) -> None:
 
 @pytest.mark.parametrize("p", [NESTED, BESIDE])
 @pytest.mark.parametrize("solver", ["portfolio", "greedy", "search", "cp-sat"])
-def test_others_lie_in_a_hole(p: Problem, solver: str) -> None:
+def test_others_lie_in_a_hole(p: LayoutProblem, solver: str) -> None:
     outcome = solve(p, solver=solver)
     assert outcome.layout is not None
     assert outcome.layout.peak == 8
@@ -149,7 +149,7 @@ def test_the_load_is_that_of_the_pieces() -> None:
 
 
 def test_a_hole_that_holds_everything_changes_nothing() -> None:
-    p = Problem((buffer("a", 8, 0, 9, hole(3, 6, 0, 8)), buffer("b", 6, 3, 6)))
+    p = LayoutProblem((buffer("a", 8, 0, 9, hole(3, 6, 0, 8)), buffer("b", 6, 3, 6)))
     assert solve(p).lower_bound == 14
     assert solve(without_holes(p)).lower_bound == 14
 
@@ -181,13 +181,13 @@ def test_overlap_in_a_hole_is_none_and_beside_it_is_one() -> None:
 )
 def test_bad_holes(holes: tuple[Hole, ...], words: str) -> None:
     with pytest.raises(ProblemError, match=words) as caught:
-        solve(Problem((buffer("a", 8, 1, 9, *holes),)))
+        solve(LayoutProblem((buffer("a", 8, 1, 9, *holes),)))
     assert caught.value.path == ("buffers", 0, "gaps")
 
 
 def test_pins_that_only_holes_keep_apart() -> None:
     a = replace(NESTED.buffers[0], offset=0)
-    p = Problem((a, replace(NESTED.buffers[1], offset=0), buffer("c", 3, 0, 9)))
+    p = LayoutProblem((a, replace(NESTED.buffers[1], offset=0), buffer("c", 3, 0, 9)))
     outcome = solve(p)
     assert outcome.layout == Layout((0, 0, 8), 11)
     assert outcome.status is Status.OPTIMAL
@@ -202,7 +202,7 @@ def test_incumbents_count_where_they_use_holes() -> None:
     assert outcome.status is Status.OPTIMAL
 
 
-def holed_step(buffers: int, seed: int, kept: int = 0) -> Problem:
+def holed_step(buffers: int, seed: int, kept: int = 0) -> LayoutProblem:
     """Activations that are offloaded between forward and backward, but for some bytes."""
     rng, made = random.Random(seed), []
     for k in range(buffers):
@@ -211,7 +211,7 @@ def holed_step(buffers: int, seed: int, kept: int = 0) -> Problem:
         size = rng.randint(kept + 1, 1000)
         away = (hole(start + 1, end - 1, 0, kept),) if end > start + 2 else ()
         made.append(buffer(f"b{k}", size, start, end, *away))
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
 def test_hundreds_make_use_of_their_holes() -> None:
@@ -244,7 +244,7 @@ def test_placing_in_an_order_fills_the_lowest_place() -> None:
 
 def test_steps_beyond_64_bits_and_sizes_near_them() -> None:
     far = 2**70
-    p = Problem(
+    p = LayoutProblem(
         (buffer("a", 2**62, far, far + 9, hole(far + 3, far + 6)), buffer("b", 2**61, far + 3, far + 6))
     )
     outcome = solve(p)

@@ -9,8 +9,8 @@ from solver.layout import (
     Buffer,
     Deadline,
     Layout,
+    LayoutProblem,
     Lifespan,
-    Problem,
     Proof,
     SolveOptions,
     Status,
@@ -28,7 +28,7 @@ from tests.support.buffers import countdown, layout, problem, random_problem, ti
 from tests.support.training_shaped import training_shaped
 
 #: Pins leave a hole that the rest does not fill exactly: only a complete search can prove the optimum.
-HOLE = Problem(
+HOLE = LayoutProblem(
     (
         Buffer("low", 4, Lifespan(0, 4), 1, 0),
         Buffer("high", 4, Lifespan(0, 4), 1, 9),
@@ -164,7 +164,7 @@ def test_coarse_questions_need_offsets_that_are_free(monkeypatch: pytest.MonkeyP
     asked = _asked(monkeypatch)
     p = training_shaped(1, buffers=3500)
     top = Buffer("top", 64, Lifespan(0, 1), 64, 64 * max_load(p).bytes)
-    solve(Problem((*p.buffers, top)), deadline=Deadline.after(0.2))
+    solve(LayoutProblem((*p.buffers, top)), deadline=Deadline.after(0.2))
     assert asked == []
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from solver.layout import Buffer, Lifespan, Problem, live_at, max_load
+from solver.layout import Buffer, LayoutProblem, Lifespan, live_at, max_load
 from solver.layout.bounds.max_load import COLUMNS_FROM, pinned_top
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem
@@ -33,8 +33,8 @@ def test_all_overlapping_need_their_sum_and_disjoint_ones_the_largest() -> None:
 
 
 def test_nothing_needs_nothing() -> None:
-    assert max_load(Problem(())) == max_load(problem())
-    assert (max_load(Problem(())).bytes, max_load(Problem(())).witness_step) == (0, None)
+    assert max_load(LayoutProblem(())) == max_load(problem())
+    assert (max_load(LayoutProblem(())).bytes, max_load(LayoutProblem(())).witness_step) == (0, None)
 
 
 def test_the_witness_is_the_earliest_step_of_the_maximum() -> None:
@@ -75,7 +75,7 @@ def test_padding_of_the_dead_does_not_help() -> None:
 
 
 def test_only_the_smallest_alignment_binds_everyone() -> None:
-    mixed = Problem((Buffer("a", 5, Lifespan(0, 1), 4), Buffer("b", 5, Lifespan(0, 1), 64)))
+    mixed = LayoutProblem((Buffer("a", 5, Lifespan(0, 1), 4), Buffer("b", 5, Lifespan(0, 1), 64)))
     assert max_load(mixed).bytes == 13
 
 
@@ -88,7 +88,10 @@ def test_live_at_is_half_open() -> None:
 
 def test_the_highest_pin_is_a_bound_too() -> None:
     assert pinned_top(problem((4, 0, 1))) == 0
-    assert pinned_top(Problem((Buffer("a", 4, Lifespan(0, 1), 1, 96), Buffer("b", 9, Lifespan(0, 1))))) == 100
+    assert (
+        pinned_top(LayoutProblem((Buffer("a", 4, Lifespan(0, 1), 1, 96), Buffer("b", 9, Lifespan(0, 1)))))
+        == 100
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Lifespan, Problem, Rules, SolveOptions
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import ROUND, prepare
 from solver.layout.compiled.skyline_conflicts import stretch
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compi
 ONE_RUN = Rules(restarts=False, transposition=False)
 
 
-def decide(problem: Problem, capacity: int, rules: Rules, guide: list[int] | None = None) -> Decision:
+def decide(problem: LayoutProblem, capacity: int, rules: Rules, guide: list[int] | None = None) -> Decision:
     options = SolveOptions(threads=1, rules=rules)
     search = FeasibilitySearch(Instance.of(problem), options)
     offsets = None if guide is None else np.array(guide, dtype=np.int64)
@@ -73,7 +73,9 @@ def test_neither_changes_what_fits(jumps: bool, promotion: bool) -> None:
 def test_bits_of_a_stretch_are_those_of_its_sections() -> None:
     """Problems with more sections than bits share them among neighbours."""
     for sections in (1, 5, STRETCHES, 3 * STRETCHES + 1):
-        instance = Instance.of(Problem(tuple(Buffer(str(t), 1, Lifespan(t, t + 2)) for t in range(sections))))
+        instance = Instance.of(
+            LayoutProblem(tuple(Buffer(str(t), 1, Lifespan(t, t + 2)) for t in range(sections)))
+        )
         s, rng = fresh_state(instance), random.Random(sections)
         assert s.bit.min() > 0
         assert s.bit.max() < 1 << STRETCHES

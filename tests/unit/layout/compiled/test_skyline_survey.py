@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from solver.layout import Problem, Rules, solve
+from solver.layout import LayoutProblem, Rules, solve
 from solver.layout.compiled.skyline_state import (
     CAPACITY,
     COUNT,
@@ -129,7 +129,7 @@ def test_what_is_kept_where_alignments_leave_padding() -> None:
     for seed in range(10):
         rng = random.Random(seed)
         buffers = tiling(rng, 90, 40, 80).buffers
-        mixed = Problem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
+        mixed = LayoutProblem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
         instance = Instance.of(mixed)
         assert instance.misaligning
         s = fresh_state(instance, 110, 255 & ~SPAN, seed)
@@ -148,7 +148,7 @@ def test_what_is_kept_around_pins() -> None:
             replace(b, offset=offset) if rng.random() < 0.1 else b
             for b, offset in zip(problem.buffers, placed.offsets, strict=True)
         ]
-        instance = Instance.of(Problem(tuple(pinned)))
+        instance = Instance.of(LayoutProblem(tuple(pinned)))
         assert instance.pinned
         s = fresh_state(instance, placed.peak, 255 & ~SPAN, seed)
         fresh += near_and_far(s)

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Problem, SolveOptions, find_violations, max_load
+from solver.layout import Buffer, Deadline, LayoutProblem, SolveOptions, find_violations, max_load
 from solver.layout.exact import coarse as module
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Coarse, Grain, coarsen, search_coarsely
 from solver.layout.exact.feasibility import Watch
@@ -35,13 +35,13 @@ def _watch(deadline: Deadline | None = None, options: SolveOptions | None = None
     return Watch(deadline or Deadline(), options or SolveOptions())
 
 
-def _drawn(seed: int) -> Problem:
+def _drawn(seed: int) -> LayoutProblem:
     rng = random.Random(seed)
     if seed % 3 == 0:
         return training_shaped(seed, buffers=400)
     p = random_problem(rng, 60, 25, 3000, (1, 1, 4)) if seed % 3 == 1 else random_problem(rng, 60, 25, 30)
     largest = max(b.alignment for b in p.buffers)
-    return Problem(tuple(Buffer(b.id, b.size, b.lifespan, largest) for b in p.buffers))
+    return LayoutProblem(tuple(Buffer(b.id, b.size, b.lifespan, largest) for b in p.buffers))
 
 
 def _placed(coarse: Coarse) -> Integers:

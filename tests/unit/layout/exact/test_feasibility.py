@@ -13,8 +13,8 @@ import pytest
 from solver.layout import (
     Buffer,
     Deadline,
+    LayoutProblem,
     Lifespan,
-    Problem,
     Progress,
     Rules,
     SolveOptions,
@@ -36,7 +36,7 @@ ENOUGH = 10**8
 PLAIN = SolveOptions(threads=1)
 
 
-def decide(problem: Problem, capacity: int, options: SolveOptions = PLAIN) -> Answer:
+def decide(problem: LayoutProblem, capacity: int, options: SolveOptions = PLAIN) -> Answer:
     """The answer of the search; an offset list that comes with it is checked."""
     instance = Instance.of(problem)
     decision = FeasibilitySearch(instance, options).decide(capacity, ENOUGH, Watch(Deadline(), options))
@@ -103,7 +103,7 @@ def test_no_rule_changes_the_answer(rule: str | None) -> None:
 @pytest.mark.parametrize("alignments", [(1, 4), (4, 1)])
 def test_equal_buffers_of_other_alignments_are_told_apart(alignments: tuple[int, int]) -> None:
     """Only the one that is aligned to 4 can lie at the bottom; whichever comes first, it must be tried."""
-    p = Problem(tuple(Buffer(str(a), 3, Lifespan(0, 1), a) for a in alignments))
+    p = LayoutProblem(tuple(Buffer(str(a), 3, Lifespan(0, 1), a) for a in alignments))
     assert decide(p, 6) is Answer.YES
     assert decide(p, 5) is Answer.NO
 
@@ -147,7 +147,7 @@ def test_the_clock_may_decide_a_race_and_the_outcome_says_so() -> None:
     assert not outcome.deterministic
 
 
-def hard() -> Problem:
+def hard() -> LayoutProblem:
     """Too tight to be settled within the time of any test: no byte is free at any step."""
     return tiling(random.Random(5), 10**7, 150, 900)
 
@@ -182,13 +182,13 @@ def test_no_work_leaves_the_question_open() -> None:
 
 @pytest.mark.parametrize("size", [1, 2**61, 2**62])
 def test_large_sizes(size: int) -> None:
-    p = Problem((Buffer("a", size, Lifespan(0, 2)), Buffer("b", size, Lifespan(2, 3))))
+    p = LayoutProblem((Buffer("a", size, Lifespan(0, 2)), Buffer("b", size, Lifespan(2, 3))))
     assert decide(p, size) is Answer.YES
     assert decide(p, size - 1) is Answer.NO
 
 
 def test_identical_buffers_are_no_obstacle() -> None:
-    p = Problem(tuple(Buffer(str(i), 3, Lifespan(i % 4, i % 4 + 2)) for i in range(40)))
+    p = LayoutProblem(tuple(Buffer(str(i), 3, Lifespan(i % 4, i % 4 + 2)) for i in range(40)))
     assert decide(p, max_load(p).bytes) is Answer.YES
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Layout, Lifespan, Problem, find_violations
+from solver.layout import Buffer, Deadline, Layout, LayoutProblem, Lifespan, find_violations
 from solver.layout.bounds.max_load import max_load
 from solver.layout.greedy.placement import (
     BEST_FIT_ORDERS,
@@ -56,14 +56,14 @@ def test_placing_stops_at_the_limit_and_says_how_far_it_got() -> None:
 
 
 def test_pins_are_respected_wherever_they_stand_in_the_order() -> None:
-    p = Problem((Buffer("a", 6, Lifespan(0, 2)), Buffer("b", 4, Lifespan(1, 3), 1, 4)))
+    p = LayoutProblem((Buffer("a", 6, Lifespan(0, 2)), Buffer("b", 4, Lifespan(1, 3), 1, 4)))
     offsets = place(Instance.of(p), np.arange(2), first_fit)
     assert offsets is not None
     assert offsets.tolist() == [8, 4]
 
 
 def test_alignment_is_respected_when_it_differs() -> None:
-    p = Problem(tuple(Buffer(str(a), 5, Lifespan(0, 1), a) for a in (1, 8, 64, 2)))
+    p = LayoutProblem(tuple(Buffer(str(a), 5, Lifespan(0, 1), a) for a in (1, 8, 64, 2)))
     offsets = place(Instance.of(p), np.arange(4), first_fit)
     assert offsets is not None
     assert offsets.tolist() == [0, 8, 64, 14]
@@ -180,7 +180,7 @@ def test_portfolios_with_pins_and_mixed_alignment_are_valid(seed: int) -> None:
     rng = random.Random(seed)
     p = random_problem(rng, 25, 12, 40, (1, 4, 16))
     pinned = Buffer("pinned", 8, Lifespan(3, 9), 4, 4 * rng.randrange(20))
-    p = Problem((*p.buffers, pinned))
+    p = LayoutProblem((*p.buffers, pinned))
     bound = max_load(p).bytes
     made = greedy_portfolio(Instance.of(p), bound, Deadline()).layout
     assert find_violations(p, made) == ()
