@@ -15,7 +15,7 @@ from solver.errors import CapacityError, DimensionError, InternalError, OptionsE
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
-from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, Status, max_load
+from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
@@ -270,8 +270,8 @@ def _footprint(program: Program, lowered: Lowered) -> Footprint:
 # ------------------------------------------------------------------------------------------- layout
 
 
-def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> Problem:
-    return Problem(
+def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
+    return LayoutProblem(
         tuple(
             Buffer(program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment)
             for r in placed
@@ -320,7 +320,7 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
 
 
 def _does_not_fit(
-    problem: Problem, outcome: Outcome, room: int, bound: int, options: PlanOptions
+    problem: LayoutProblem, outcome: Outcome, room: int, bound: int, options: PlanOptions
 ) -> CapacityError:
     """`bound` is proved for all spaces together, whatever the spaces before this one were given."""
     capacity = options.capacity or 0

@@ -27,7 +27,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from solver.layout import Deadline, Outcome, Problem, SolveOptions, solve
+from solver.layout import Deadline, LayoutProblem, Outcome, SolveOptions, solve
 from tests.benchmarks.measure import ROOT, commit, machine
 from tests.benchmarks.peers import Rival, best_rival, installed
 from tests.support.buffers import DATA, read_csv
@@ -58,7 +58,7 @@ class Case:
     """
 
     name: str
-    make: Callable[[int], Problem]
+    make: Callable[[int], LayoutProblem]
     capacity: int | None = None
     seconds: float = SECONDS
     runs: int = SEEDS
@@ -76,15 +76,15 @@ class Case:
         return f"minimise, {self.seconds:g} s"
 
 
-def _file(name: str, alignment: int = 1) -> Callable[[int], Problem]:
+def _file(name: str, alignment: int = 1) -> Callable[[int], LayoutProblem]:
     return lambda _: read_csv(DATA / f"{name}.csv", alignment)
 
 
-def _tight(name: str) -> Callable[[int], Problem]:
+def _tight(name: str) -> Callable[[int], LayoutProblem]:
     return _file(f"minimalloc/{name}.1048576")
 
 
-def _training(buffers: int) -> Callable[[int], Problem]:
+def _training(buffers: int) -> Callable[[int], LayoutProblem]:
     return lambda seed: training_columns(seed, buffers=buffers).problem()
 
 
@@ -219,7 +219,7 @@ def _ratio(outcome: Outcome) -> float:
     return outcome.layout.peak / outcome.lower_bound if outcome.layout else math.inf
 
 
-def _answer(case: Case, problem: Problem, seed: int) -> Outcome:
+def _answer(case: Case, problem: LayoutProblem, seed: int) -> Outcome:
     if case.many:
         return solve(problem, options=SolveOptions(target_gap=case.gap, seed=seed))
     problem = replace(problem, capacity=case.capacity)
@@ -307,7 +307,7 @@ def _cancelling() -> Iterator[str]:
         yield "OmniMalloc is not installed here: pip install omnimalloc==1.0.0"
 
 
-def _cancelled(problem: Problem, solver: str) -> float:
+def _cancelled(problem: LayoutProblem, solver: str) -> float:
     cancel, at = threading.Event(), 0.0
 
     def fire() -> None:

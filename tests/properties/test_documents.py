@@ -31,7 +31,7 @@ from solver.documents import (
 from solver.errors import ArenaplanError, DocumentError, InternalError
 from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.graph.ops import OPERATOR_NAMES, lookup
-from solver.layout.model.problem import Buffer, Lifespan, Problem
+from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
 from solver.pipeline import plan
 from solver.plan import StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document
@@ -176,7 +176,7 @@ BUFFERS = st.builds(
 
 @given(st.lists(BUFFERS, max_size=6), st.none() | st.integers(0, 2**63 - 1))
 def test_buffers_round_trip(buffers: list[Buffer], capacity: int | None) -> None:
-    problem = Problem(tuple(buffers), capacity)
+    problem = LayoutProblem(tuple(buffers), capacity)
     assert load_buffers(dump_buffers(problem)) == problem
 
 

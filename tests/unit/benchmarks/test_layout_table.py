@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from solver.importers import load_minimalloc
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from tests.benchmarks import layout, peers
 from tests.benchmarks.layout import CASES, Case, measure
 from tests.benchmarks.peers import Rival, best_rival, padded
 from tests.support.buffers import problem
 
-ODD = Problem((Buffer("a", 20, Lifespan(0, 2), 16), Buffer("b", 3, Lifespan(1, 3), 16)))
+ODD = LayoutProblem((Buffer("a", 20, Lifespan(0, 2), 16), Buffer("b", 3, Lifespan(1, 3), 16)))
 
 
 @pytest.fixture
