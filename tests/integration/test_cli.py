@@ -421,7 +421,7 @@ def test_what_is_not_foreseen_is_a_bug_and_no_verdict(as_json: bool, tmp_path: P
 def test_a_bug_outside_of_every_command_is_a_bug_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken() -> None:
+    def broken(**_more: str) -> None:
         raise KeyError("impossible")
 
     monkeypatch.setattr("service.cli.commands.app", broken)
@@ -491,6 +491,31 @@ def test_a_port_that_is_taken(run: Run) -> None:
         port = server.url.rpartition(":")[2]
         result = run("serve", "--port", port)
     assert failed(result, 2) == f"arenaplan: 127.0.0.1:{port}: Address already in use."
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("arenaplan so", ["solve"]),
+        ("arenaplan solve --cap", ["--capacity"]),
+        ("arenaplan plan --sc", ["--scratch-budget"]),
+    ],
+)
+def test_completion(run: Run, line: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the words before the cursor are those of the fast path."""
+    monkeypatch.setenv("_ARENAPLAN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    for arguments in ((), ("solve", "problem.csv")):
+        assert run(*arguments).stdout.split() == words
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_completion(run: Run, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    shown = run("--show-completion", shell)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "_ARENAPLAN_COMPLETE" in shown.stdout
 
 
 def test_a_bad_setting(run: Run) -> None:
