@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.console import Exit, print_json, read_document, reporting, write_document
+from service.cli.fast_path import usual_size
 
 if TYPE_CHECKING:
     from solver.plan import PlanOptions
@@ -44,8 +45,8 @@ app = typer.Typer(
 
 def _bytes(text: str) -> int:
     """``4096``, ``24MiB``, ``1.5GB``; whole bytes only."""
-    if text.isascii() and text.isdecimal():
-        return int(text)
+    if (size := usual_size(text)) is not None:
+        return size
     from solver.documents import read_size
 
     try:
