@@ -16,7 +16,7 @@ from typing import Final
 __all__ = ["FastSolve", "read_fast", "usual_size"]
 
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
-#: The usual ones of the units that `solver.documents.read_size` knows: to load it takes a quarter of a second.
+#: The usual units among those of `solver.documents.read_size`, which takes a quarter of a second to load.
 _SIZE: Final = re.compile(r"([0-9]{1,12})(kB|MB|GB|KiB|MiB|GiB)?", re.ASCII)
 _UNITS: Final[Mapping[str, int]] = {
     "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
