@@ -134,9 +134,14 @@ def plan(
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
-    workers: Annotated[
+    parallelism: Annotated[
         int | None,
-        typer.Option(metavar="COUNT", help="Steps that may run at the same time, in waves; 1 to 64."),
+        typer.Option(
+            metavar="COUNT", help="Steps that may run at the same time, on one concurrency level; 1 to 64."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(hidden=True, help="The former name of --parallelism.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -147,7 +152,7 @@ def plan(
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         given |= {"rewrite": rewrite}
-        given["workers"] = workers
+        given |= {"parallelism": parallelism, "workers": workers}
         made = make_plan(read_document(model), _options(given, scratch_budget), model)
         from solver import documents
 

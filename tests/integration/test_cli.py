@@ -150,17 +150,19 @@ def test_a_rewritten_graph_has_the_plan_without_rewriting(run: Run, tmp_path: Pa
     assert run("rewritten", "smaller.json", "plan.json").returncode == 2
 
 
-def test_several_workers(run: Run, graph: Path, tmp_path: Path) -> None:
-    """Planned in waves, told about, trained on threads, and the bits are those of one worker."""
-    path = tmp_path / "waves.json"
-    summary = json.loads(run("plan", graph, "--workers", "2", "-o", path, "--json").stdout)
+def test_parallelism(run: Run, graph: Path, tmp_path: Path) -> None:
+    """Planned on levels, told about, trained on threads, and the bits are those of one step at a time."""
+    path = tmp_path / "levels.json"
+    summary = json.loads(run("plan", graph, "--parallelism", "2", "-o", path, "--json").stdout)
     made = documents.load_plan(path.read_bytes())
-    assert made.options.workers == 2
-    assert summary["waves"]["count"] == made.duration < summary["waves"]["steps"] == len(made.steps)
-    shown = run("show", path, "--width", "100").stdout
-    assert f"2 workers: {len(made.steps)} steps in {made.duration} waves, at most 2 at the same time" in shown
-    assert "live at wave" in shown
+    assert made.options.parallelism == 2
+    assert summary["levels"]["count"] == made.duration < summary["levels"]["steps"] == len(made.steps)
+    shown = run("show", path, "--width", "132").stdout
+    assert f"parallelism 2: {len(made.steps)} steps on {made.duration} levels, at most 2 at the same" in shown
+    assert "live at level" in shown
     assert "Identical" in run("validate", graph, path).stdout
+    assert run("plan", graph, "--workers", "2", "-o", "former.json").returncode == 0
+    assert (tmp_path / "former.json").read_bytes() == path.read_bytes()
 
 
 def test_in_place(run: Run, tmp_path: Path) -> None:
@@ -235,9 +237,10 @@ def test_a_directory_that_cannot_be_written(run: Run, graph: Path) -> None:
         ["--batch", "0"],
         ["--alignment", "48"],
         ["--deadline", "-1"],
-        ["--workers", "0"],
-        ["--workers", "65"],
-        ["--workers", "2", "--target", "onert"],
+        ["--parallelism", "0"],
+        ["--parallelism", "65"],
+        ["--parallelism", "2", "--target", "onert"],
+        ["--parallelism", "2", "--workers", "2"],
         ["--in-place", "--target", "onert"],
     ],
 )
