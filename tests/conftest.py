@@ -1,7 +1,7 @@
 """Hypothesis profiles: repeatable by default, random and long where ARENAPLAN_FUZZ says how many examples.
 
-One BLAS thread, unless the environment says otherwise. What compares with PyTorch runs under ``-m parity`` only,
-and may not skip there.
+One BLAS thread, unless the environment says otherwise. What compares with PyTorch runs under ``-m parity``
+only, and may not skip there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _parity(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Takes away what needs PyTorch, unless it is asked for: it is not in the environment of the other tests."""
+    """Leaves out what needs PyTorch, unless it is asked for: other tests' environment does not have it."""
     if not _parity(config):
         apart = [item for item in items if item.get_closest_marker("parity")]
         config.hook.pytest_deselected(items=apart)

@@ -19,6 +19,7 @@ COMMANDS = (
     "lint",
     "bench",
     "fuzz",
+    "report",
     "schema",
     "lock",
 )
