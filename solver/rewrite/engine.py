@@ -27,11 +27,11 @@ from solver.rewrite.rule import Edit, Rule
 from solver.rewrite.rules import RULES
 from solver.rewrite.surroundings import Arithmetic, Surroundings
 
-__all__ = ["Footprint", "Replacement", "Rewriting", "replay", "rewrite"]
+__all__ = ["TRIAL_WORK", "Footprint", "Replacement", "Rewriting", "replay", "rewrite"]
 
 #: Trials times operations: a graph of 150 operations may try 200 groups, one of 3,000 ten. A trial derives
 #: and orders the whole program, which takes about a tenth of a millisecond an operation.
-_WORK = 30_000
+TRIAL_WORK = 30_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,7 +108,7 @@ class _Rewriting:
         self.applied: list[Replacement] = []
         self.groups = 0
         self.refused: set[tuple[str, str]] = set()
-        self.trials = max(len(rules), _WORK // len(graph.operations))
+        self.trials = max(len(rules), TRIAL_WORK // len(graph.operations))
         self.footprint: Footprint | None = None
 
     def run(self) -> Rewriting:

@@ -144,8 +144,8 @@ def report(console: Console, root: Path = ROOT, *, top: int = 20) -> None:
     table.add_row("tests", *_row(testing, []))
     console.print(table)
     console.print(
-        "comments: lines that hold one, of the lines that are not empty. unit tests: their lines for each line\n"
-        "of code. lengths: lines with docstrings. used once: private functions that their module reads once."
+        "comments: lines that hold one, of the lines that are not empty. unit tests: their lines for each\n"
+        "line of code. lengths: lines with docstrings. used once: private functions read in one place."
     )
     functions = _named(modules, root)
     console.print(f"\nThe {top} longest functions:")
