@@ -13,7 +13,13 @@ def loaded(root: Path, module: str) -> set[str]:
     """Top-level modules in a fresh interpreter after importing `module`."""
     script = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
     run = subprocess.run(
-        [sys.executable, "-c", script], cwd=root, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        encoding="utf-8",
     )
     return set(run.stdout.split())
 

@@ -66,7 +66,9 @@ class Server:
         return httpx.Client(base_url=self.url, timeout=PATIENCE, **more)
 
     def worker_pids(self) -> list[int]:
-        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(
+            encoding="utf-8"
+        )
         return [int(pid) for pid in listing.split()]
 
     def kill(self) -> None:
@@ -98,7 +100,13 @@ def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
     environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", *arguments]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment, text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
     ) as process:
         server = Server(process)
         try:
