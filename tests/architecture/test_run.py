@@ -20,6 +20,7 @@ COMMANDS = (
     "bench",
     "fuzz",
     "report",
+    "mutate",
     "schema",
     "lock",
 )
@@ -41,7 +42,14 @@ def bare(tmp_path: Path) -> dict[str, str]:
 def run(root: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(root / "run"), *arguments]
     return subprocess.run(
-        command, cwd="/", env=environment, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        encoding="utf-8",
     )
 
 
