@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         apart = [item for item in items if item.get_closest_marker("parity")]
         config.hook.pytest_deselected(items=apart)
         items[:] = [item for item in items if not item.get_closest_marker("parity")]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files without a comparison need not be imported to find that out."""
+    asked = _parity(config) and collection_path.name.startswith("test_")
+    return True if asked and b"mark.parity" not in collection_path.read_bytes() else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -116,11 +116,12 @@ def importers(root: Path, module: str) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------ running
 
 
-@dataclass(frozen=True, slots=True)
 class Tree:
     """A copy of the tree in which one module at a time is wrong."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def copy(cls, origin: Path, target: Path) -> Tree:
@@ -138,7 +139,7 @@ class Tree:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
         # A change may keep the size and the second of a file, by which Python knows its bytecode.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.root)}
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             command,
             cwd=self.root,
             env=environment,
@@ -147,14 +148,19 @@ class Tree:
             start_new_session=True,
         )
         try:
-            noticed = process.wait(seconds) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-            return Outcome.FAILED if noticed else Outcome.SURVIVED
+            code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return Outcome.ENDLESS
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            self.stop()
+        well = code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        return Outcome.SURVIVED if well else Outcome.FAILED
+
+    def stop(self) -> None:
+        """Ends the tests that run, with all processes that they have started."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def judge(self, path: str, mutant: Mutant, tests: Sequence[str], seconds: float) -> Outcome:
         """Of the tests with one module changed; it is as before afterwards."""
@@ -233,10 +239,18 @@ def _round(
         sys.stderr.write(f"{path}:{mutant.line} {found}\n")
         return found
 
-    with ThreadPoolExecutor(len(trees)) as pool:
+    pool = ThreadPoolExecutor(len(trees))
+    try:
         paths = list(dict.fromkeys(path for path, _ in work))
         seconds = dict(zip(paths, pool.map(usual, paths), strict=True))
         return list(pool.map(outcome, work))
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for tree in trees:
+            tree.stop()
+        raise
+    finally:
+        pool.shutdown()
 
 
 def _print(console: Console, results: Sequence[Result]) -> None:
@@ -283,4 +297,5 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no process goes on
     main()
