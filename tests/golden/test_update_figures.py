@@ -30,4 +30,4 @@ def test_figures(model: str, batch: int, micro: int, clip: float | None, arena: 
     rules = TrainingRules(clip_global_norm=clip, accumulate=micro)
     made = plan(replace(graph, training=rules))
     assert made.arena_bytes == made.lower_bound == arena
-    assert f"{arena:,} B" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{arena:,} B" in (ROOT / "README.md").read_text()
