@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("setup", "demo", "serve", "test", "lint", "bench", "fuzz", "schema", "lock")
+COMMANDS = (
+    "setup",
+    "demo",
+    "serve",
+    "test",
+    "parity",
+    "lint",
+    "bench",
+    "fuzz",
+    "report",
+    "mutate",
+    "schema",
+    "lock",
+)
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "flock", "mkdir", "rm")
 
 
@@ -29,14 +42,21 @@ def bare(tmp_path: Path) -> dict[str, str]:
 def run(root: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(root / "run"), *arguments]
     return subprocess.run(
-        command, cwd="/", env=environment, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        encoding="utf-8",
     )
 
 
 def add_python(environment: dict[str, str], body: str) -> None:
     """Puts a python3 that is a shell script on the path."""
     script = Path(environment["PATH"]) / "python3"
-    script.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+    script.write_text(f"#!{shutil.which('bash')}\n{body}\n", encoding="utf-8")
     script.chmod(0o755)
 
 
@@ -71,6 +91,14 @@ def test_missing_uv_for_lock(root: Path, bare: dict[str, str]) -> None:
     assert "uv is needed" in answer.stderr
 
 
+def test_parity_without_an_environment(root: Path, bare: dict[str, str]) -> None:
+    """A machine that cannot have PyTorch fails, unless it is asked to go on without."""
+    assert run(root, bare, "parity").returncode == 1
+    answer = run(root, bare, "parity", "--if-installable")
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert answer.stderr.splitlines()[-1].startswith("run: nothing was compared with PyTorch")
+
+
 def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
     """The stamp that `setup` wrote is all it reads: no interpreter is started, nothing is installed."""
     locked = b"".join((root / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
@@ -78,7 +106,7 @@ def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -
     venv = Path(bare["ARENAPLAN_VENV"])
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/python").symlink_to("/bin/false")
-    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n")
+    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
     answer = run(root, bare, "setup")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
 
@@ -87,6 +115,7 @@ def test_scripts_are_executable(root: Path) -> None:
     assert all(os.access(root / name, os.X_OK) for name in ("run", ".ci/run"))
 
 
-def test_ci_is_lint_then_test(root: Path) -> None:
-    lines = (root / ".ci/run").read_text().splitlines()
-    assert [line for line in lines if line.startswith("./")] == ["./run lint", "./run test"]
+def test_ci_is_lint_then_tests(root: Path) -> None:
+    lines = (root / ".ci/run").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line.startswith("./")]
+    assert commands == ["./run lint", "./run test", "./run parity --if-installable"]

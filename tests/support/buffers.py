@@ -130,7 +130,7 @@ def varied(rng: random.Random, base: LayoutProblem) -> LayoutProblem:
 
 def read_csv(path: Path, alignment: int = 1) -> LayoutProblem:
     """The interchange format of public allocators: id, lower, upper, size; half-open."""
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         rows = [
             Buffer(row["id"], int(row["size"]), Lifespan(int(row["lower"]), int(row["upper"])), alignment)
             for row in csv.DictReader(file)

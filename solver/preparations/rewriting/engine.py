@@ -28,11 +28,11 @@ from solver.preparations.rewriting.rules import RULES
 from solver.preparations.rewriting.surroundings import Arithmetic, Surroundings
 from solver.program import Replacement
 
-__all__ = ["Footprint", "Rewriting", "replay", "rewrite"]
+__all__ = ["TRIAL_WORK", "Footprint", "Rewriting", "replay", "rewrite"]
 
 #: Trials times operations: a graph of 150 operations may try 200 groups, one of 3,000 ten. A trial derives
 #: and orders the whole program, which takes about a tenth of a millisecond an operation.
-_WORK = 30_000
+TRIAL_WORK = 30_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,7 +93,7 @@ class _Rewriting:
         self.applied: list[Replacement] = []
         self.groups = 0
         self.refused: set[tuple[str, str]] = set()
-        self.trials = max(len(rules), _WORK // len(graph.operations))
+        self.trials = max(len(rules), TRIAL_WORK // len(graph.operations))
         self.footprint: Footprint | None = None
 
     def run(self) -> Rewriting:

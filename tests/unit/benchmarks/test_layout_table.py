@@ -106,7 +106,9 @@ def test_a_rival_that_only_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
     assert best_rival(ODD, 1.0) is None
 
 
-@pytest.mark.skipif(not peers.installed(), reason="OmniMalloc is an optional extra")
+@pytest.mark.skipif(
+    not peers.installed(), reason="OmniMalloc, a rival to measure, is not locked: pip install '.[bench]'"
+)
 def test_the_rival_itself() -> None:
     rival = best_rival(ODD, 0.2)
     assert rival is not None

@@ -80,7 +80,7 @@ def test_command_ends_with_one_message(
     def fail(_console: Console) -> bool:
         raise error
 
-    monkeypatch.setattr(train_mnist, "_run", fail)
+    monkeypatch.setattr(train_mnist, "run", fail)
     assert train_mnist.main() == code
     assert capsys.readouterr().out.strip() == words
 

@@ -116,6 +116,7 @@ def parts(trainer: Trainer, operands: Sequence[str]) -> Iterator[Array]:
         yield from np.split(direction[2], 2) if len(direction) > 2 else ()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("type_", "order", "own"),
     [
@@ -129,7 +130,8 @@ def test_losses_follow_pytorch(
     type_: str, order: tuple[int, ...], own: dict[str, Any], direction: str
 ) -> None:
     """Training steps of both layers with plain SGD, in float64."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     graph = classifier(type_, direction=direction, sequence=own, learning_rate=0.5)
     trainer = Trainer(graph, plan(graph))
     count, data = 2 if direction == "bidirectional" else 1, synthetic_batch(graph, 5, 1)

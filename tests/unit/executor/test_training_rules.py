@@ -301,10 +301,12 @@ def test_without_the_rule_a_bad_batch_is_trained_on() -> None:
 # ---------------------------------------------------------------------------------------------- PyTorch
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("clip", [None, 0.02])
 def test_pytorch_agrees(clip: float | None) -> None:
     """Accumulation with the mean, `clip_grad_norm_`, Adam, in float64."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     rules = TrainingRules(clip_global_norm=clip, accumulate=3, loss_scale=128.0)
     graph = regression(rules, optimizer="Adam", learning_rate=0.01)
     trainer = Trainer(graph, plan(graph))

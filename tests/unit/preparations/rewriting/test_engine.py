@@ -103,7 +103,7 @@ def test_a_tie_stays_unless_it_takes_more_in_all() -> None:
 
 
 def test_trials_are_limited_by_the_size_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_WORK", 0)
+    monkeypatch.setattr(engine, "TRIAL_WORK", 0)
     costs = Costs(*(f"layer{k}" for k in range(0, 16, 2)))
     rewrite(row(16), KernelArithmetic(), costs)
     assert costs.asked == 1 + len(RULES)
