@@ -10,7 +10,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LOCKS = ("requirements.lock", "requirements-runtime.lock", "requirements-build.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-runtime.lock",
+    "requirements-build.lock",
+    "requirements-docs.lock",
+)
+
+#: Locks of environments beside the project's own: they share some of its packages, not all.
+BESIDE = ("requirements-docs.lock",)
 
 Pins = dict[str, list[Requirement]]
 
@@ -76,13 +84,21 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert missing(runtime + requirements(pyproject, "test", "lint", "build"), locks[LOCKS[0]]) == set()
     assert missing(runtime, locks[LOCKS[1]]) == set()
     assert missing(build, locks[LOCKS[2]]) == set()
+    assert missing(requirements(pyproject, "docs"), locks[LOCKS[3]]) == set()
 
 
 @pytest.mark.parametrize("part", LOCKS[1:])
 def test_parts_agree_with_the_whole(locks: dict[str, Pins], part: str) -> None:
     whole = locks[LOCKS[0]]
+    apart = set(locks[part]) - set(whole)
+    assert part in BESIDE or not apart
     for name, pins in locks[part].items():
-        assert {str(pin.specifier) for pin in pins} <= {str(pin.specifier) for pin in whole[name]}
+        if name not in apart:
+            assert {str(pin.specifier) for pin in pins} <= {str(pin.specifier) for pin in whole[name]}
+
+
+def test_the_site_adds_nothing_to_the_environment_of_the_project(locks: dict[str, Pins]) -> None:
+    assert {"mkdocs", "mkdocs-material", "mkdocstrings"} & set(locks[LOCKS[0]]) == set()
 
 
 def test_image_installs_no_test_tools(locks: dict[str, Pins]) -> None:

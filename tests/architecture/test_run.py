@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("setup", "demo", "serve", "test", "lint", "bench", "fuzz", "schema", "lock")
+COMMANDS = ("setup", "demo", "serve", "test", "lint", "bench", "fuzz", "schema", "docs", "lock")
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "flock", "mkdir", "rm")
 
 
@@ -81,6 +81,35 @@ def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -
     (venv / ".stamp").write_text(f"{sums} {root} {venv}\n")
     answer = run(root, bare, "setup")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
+def test_a_command_with_packages_of_its_own_has_an_environment_beside(
+    root: Path, bare: dict[str, str]
+) -> None:
+    """`docs` reads its own stamp; where it is fresh, nothing is installed and the builder starts."""
+    venv = Path(bare["ARENAPLAN_VENV"])
+    locks = {venv: ("requirements.lock", "pyproject.toml"), Path(f"{venv}-docs"): ("requirements-docs.lock",)}
+    for place, names in locks.items():
+        text = b"".join((root / name).read_bytes() for name in names)
+        sums = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode().strip()
+        (place / "bin").mkdir(parents=True)
+        (place / ".stamp").write_text(f"{sums} {root} {place}\n")
+        for name in ("python", "mkdocs"):
+            script = place / "bin" / name
+            script.write_text(f'#!{shutil.which("bash")}\necho {place.name} {name} "$@"\n')
+            script.chmod(0o755)
+    answer = run(root, bare, "docs")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.splitlines() == [
+        "venv python -m docs.generator build/docs",
+        "venv-docs mkdocs build --strict --quiet",
+    ]
+
+
+def test_docs_takes_serve_and_nothing_else(root: Path, bare: dict[str, str]) -> None:
+    answer = run(root, bare, "docs", "publish")
+    assert answer.returncode == 2
+    assert "not publish" in answer.stderr
 
 
 def test_scripts_are_executable(root: Path) -> None:

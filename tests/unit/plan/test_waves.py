@@ -76,7 +76,7 @@ def test_the_example_of_the_readme() -> None:
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_figures(graph: Graph, steps: int, count: int, arenas: tuple[int, int]) -> None:
-    """Those of the benchmark in the README."""
+    """Those of the benchmark in the documentation."""
     one, two = plan(graph), plan(graph, PlanOptions(workers=2))
     found = wave_report(two)
     assert (found.steps, found.count, found.widest) == (steps, count, 2)
