@@ -19,6 +19,7 @@ from service.settings import Settings
 from solver import errors
 from solver.documents import SCHEMAS
 from solver.graph.ops import OPERATOR_NAMES, SEQUENCES
+from solver.layout import SOLVERS
 from solver.plan import PlanOptions
 
 #: README stays a page that is read in one go.
@@ -101,6 +102,11 @@ def test_operators(generated: Mapping[Path, str], written: Mapping[Path, str]) -
     assert names - words == set()
 
 
+def test_solvers(written: Mapping[Path, str]) -> None:
+    text = written[Path("docs/explanation/layout-search.md")].partition("## Solvers by name")[2]
+    assert set(SOLVERS) - set(re.findall(r"`([a-z\d-]+)`", text)) == set()
+
+
 def test_errors_and_problems(generated: Mapping[Path, str]) -> None:
     assert {
         name
@@ -124,7 +130,11 @@ def test_run(root: Path, generated: Mapping[Path, str]) -> None:
 
 def test_files_that_are_named_exist(root: Path, written: Mapping[Path, str]) -> None:
     """Relative to the core or to the project."""
-    pages = [text for path, text in written.items() if path.parts[:2] == ("docs", "explanation")]
+    pages = [
+        text
+        for path, text in written.items()
+        if path.parts[:2] == ("docs", "explanation") or path.name == "CONTRIBUTING.md"
+    ]
     named = set(re.findall(r"`((?:\w+/)+\w+(?:\.py|\.json)?)`", "".join(pages)))
     assert "training/derive.py" in named
     assert {

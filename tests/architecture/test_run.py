@@ -116,6 +116,6 @@ def test_scripts_are_executable(root: Path) -> None:
     assert all(os.access(root / name, os.X_OK) for name in ("run", ".ci/run"))
 
 
-def test_ci_is_lint_then_test(root: Path) -> None:
+def test_ci_is_lint_then_docs_then_test(root: Path) -> None:
     lines = (root / ".ci/run").read_text().splitlines()
-    assert [line for line in lines if line.startswith("./")] == ["./run lint", "./run test"]
+    assert [line for line in lines if line.startswith("./")] == ["./run lint", "./run docs", "./run test"]
