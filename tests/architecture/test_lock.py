@@ -14,11 +14,12 @@ LOCKS = (
     "requirements.lock",
     "requirements-runtime.lock",
     "requirements-build.lock",
+    "requirements-docs.lock",
     "requirements-parity.lock",
 )
 
 #: Locks of environments beside the project's own: they share some of its packages, not all.
-BESIDE = ("requirements-parity.lock",)
+BESIDE = ("requirements-docs.lock", "requirements-parity.lock")
 
 Pins = dict[str, list[Requirement]]
 
@@ -113,6 +114,7 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert missing(build, locks[LOCKS[2]]) == set()
     parity = requirements(pyproject, "test") + runtime
     assert missing(parity, locks["requirements-parity.lock"]) == set()
+    assert missing(requirements(pyproject, "docs"), locks["requirements-docs.lock"]) == set()
 
 
 @pytest.mark.parametrize("part", LOCKS[1:])
@@ -123,6 +125,10 @@ def test_parts_agree_with_the_whole(locks: dict[str, Pins], part: str) -> None:
     for name, pins in locks[part].items():
         if name not in apart:
             assert {str(pin.specifier) for pin in pins} <= {str(pin.specifier) for pin in whole[name]}
+
+
+def test_the_site_adds_nothing_to_the_environment_of_the_project(locks: dict[str, Pins]) -> None:
+    assert {"mkdocs", "mkdocs-material", "mkdocstrings"} & set(locks[LOCKS[0]]) == set()
 
 
 def test_image_installs_no_test_tools(locks: dict[str, Pins]) -> None:

@@ -22,6 +22,7 @@ COMMANDS = (
     "report",
     "mutate",
     "schema",
+    "docs",
     "lock",
 )
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "flock", "mkdir", "rm")
@@ -111,6 +112,35 @@ def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
 
 
+def test_a_command_with_packages_of_its_own_has_an_environment_beside(
+    root: Path, bare: dict[str, str]
+) -> None:
+    """`docs` reads its own stamp; where it is fresh, nothing is installed and the builder starts."""
+    venv = Path(bare["ARENAPLAN_VENV"])
+    locks = {venv: ("requirements.lock", "pyproject.toml"), Path(f"{venv}-docs"): ("requirements-docs.lock",)}
+    for place, names in locks.items():
+        text = b"".join((root / name).read_bytes() for name in names)
+        sums = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode().strip()
+        (place / "bin").mkdir(parents=True)
+        (place / ".stamp").write_text(f"{sums} {root} {place}\n")
+        for name in ("python", "mkdocs"):
+            script = place / "bin" / name
+            script.write_text(f'#!{shutil.which("bash")}\necho {place.name} {name} "$@"\n')
+            script.chmod(0o755)
+    answer = run(root, bare, "docs")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.splitlines() == [
+        "venv python -m docs.generator build/docs",
+        "venv-docs mkdocs build --strict --quiet",
+    ]
+
+
+def test_docs_takes_serve_and_nothing_else(root: Path, bare: dict[str, str]) -> None:
+    answer = run(root, bare, "docs", "publish")
+    assert answer.returncode == 2
+    assert "not publish" in answer.stderr
+
+
 def test_scripts_are_executable(root: Path) -> None:
     assert all(os.access(root / name, os.X_OK) for name in ("run", ".ci/run"))
 
@@ -118,4 +148,4 @@ def test_scripts_are_executable(root: Path) -> None:
 def test_ci_is_lint_then_tests(root: Path) -> None:
     lines = (root / ".ci/run").read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line.startswith("./")]
-    assert commands == ["./run lint", "./run test", "./run parity --if-installable"]
+    assert commands == ["./run lint", "./run docs", "./run test", "./run parity --if-installable"]

@@ -2,7 +2,7 @@
 
 Public instances are read from beside the project where they are; training-shaped problems are made here.
 Medians over seeds, warm, unless a row says otherwise. The table also goes to `RESULTS`, with machine and
-commit, and from there into the README (`./run bench layout --readme`).
+commit, and from there into the page of figures (`./run bench layout --publish`).
 
 Limits hold for a machine of two cores that has nothing else to do.
 """
@@ -36,7 +36,7 @@ from tests.support.training_shaped import training_columns
 __all__ = ["CASES", "RESULTS", "Case", "figures", "measure", "publish", "run"]
 
 RESULTS: Final = Path(__file__).parent / "results" / "layout.md"
-README: Final = ROOT / "README.md"
+PAGE: Final = ROOT / "docs/explanation/figures.md"
 BEGIN, END = "<!-- figures of ./run bench layout -->", "<!-- end of figures -->"
 
 #: Runs of each instance, each with other seeds.
@@ -158,17 +158,17 @@ def run(console: Console) -> None:
 
 
 def publish() -> None:
-    """Put what `RESULTS` holds into the README, between its two marks."""
-    text = README.read_text(encoding="utf-8")
+    """Put what `RESULTS` holds into the page of figures, between its two marks."""
+    text = PAGE.read_text(encoding="utf-8")
     before, begins, rest = text.partition(BEGIN)
     _, ends, after = rest.partition(END)
     if not (begins and ends):
-        raise ValueError(f"{README} has no place for the figures: {BEGIN} {END}")
-    README.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
+        raise ValueError(f"{PAGE} has no place for the figures: {BEGIN} {END}")
+    PAGE.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
 
 
 def figures() -> str:
-    """As they stand in the README."""
+    """As they stand on the page."""
     return f"\n{RESULTS.read_text(encoding='utf-8')}"
 
 

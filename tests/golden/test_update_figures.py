@@ -1,4 +1,4 @@
-"""What one update takes under training rules: the figures of the README, each equal to its bound."""
+"""What one update takes under training rules: the figures of the documentation, each equal to its bound."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ def test_figures(model: str, batch: int, micro: int, clip: float | None, arena: 
     rules = TrainingRules(clip_global_norm=clip, accumulate=micro)
     made = plan(graph.with_spec(rules=rules))
     assert made.arena_bytes == made.lower_bound == arena
-    assert f"{arena:,} B" in (ROOT / "README.md").read_text()
+    assert f"{arena:,} B" in (ROOT / "docs/how-to/training-rules.md").read_text(encoding="utf-8")
