@@ -100,7 +100,7 @@ def test_buffers_in_another_order() -> None:
 
 
 def test_a_dead_buffer_added() -> None:
-    """One that lives when nobody else does matters only if it is the largest of all."""
+    """One that lives when no other does matters only if it is the largest of all."""
     for p in VARIED:
         last, alignment = max(b.lifespan.end for b in p.buffers), p.buffers[0].alignment
         for size in (1, 1000):

@@ -1,4 +1,4 @@
-"""Small layout problems of many kinds, a third with an optimum above the max-load bound, and who judges them.
+"""Small layout problems of many kinds, a third with an optimum above the max-load bound, and their judges.
 
 `optimum` asks CP-SAT in a model of its own that shares nothing with the product but the types. Where load
 meets optimum, a search only has to find; where it does not, it has to refute, which is where a wrong search
@@ -130,7 +130,7 @@ def tightened(problem: LayoutProblem, options: SolveOptions) -> tuple[Layout, in
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What CP-SAT says, who disagrees, and who ran out of work before an answer.
+    """What CP-SAT says, which searches disagree, and which ran out of work before an answer.
 
     The last two name rule sets, or ``portfolio`` for the default solver.
     """
