@@ -15,6 +15,7 @@ from solver.graph import DType, Initializer, Operation, TensorType, TrainableGra
 from solver.graph.ops.base import Node
 from solver.layout import Certificate, Proof, Status
 from solver.passes import Aliases, Levels, Order
+from solver.pipeline import plan, reference_of
 from solver.plan import Plan, PlanOptions
 from solver.program import (
     COPY,
@@ -32,7 +33,7 @@ from solver.training import Block, BlockOperation, BlockProgram, build_program, 
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.sequence_graphs import GATES
 
-__all__ = ["Case", "cases", "paged", "placed", "prepared", "repeated", "resident"]
+__all__ = ["Case", "cases", "mirrored", "paged", "placed", "prepared", "repeated", "resident"]
 
 #: Small, so that tensors of 8 and 16 bytes meet in part and not only as a whole.
 _ALIGNMENT = 8
@@ -210,6 +211,23 @@ def resident(program: Program, value: int) -> Program:
     return _sequential(program, steps, entry=entry, exit=exits, initial=initial)
 
 
+def mirrored(program: Program, value: int) -> Program:
+    """A carried value is in two spaces at the start, and at the end, when it has gone out again."""
+    program, there, operation = _slow(program, value)
+    more = tuple(replace(e, value=there) for e in program.entry if e.value == value)
+    exits = tuple(replace(e, value=there) for e in program.exit if e.value == value)
+    initial = {**program.initial}
+    if value in initial:
+        initial[there] = initial[value]
+    return _sequential(
+        program,
+        [*program.steps, _copy(operation, value, there)],
+        entry=(*program.entry, *more),
+        exit=(*program.exit, *exits),
+        initial=initial,
+    )
+
+
 # ------------------------------------------------------------------------------------------- layouts
 
 
@@ -312,9 +330,19 @@ def cases() -> Iterator[Case]:
             yield Case(f"{name}, {way}", reference, placed(prepared(reference, **options)))
     for parallelism in (1, 2):
         reference = _dense(explicit_program(_blocks()))
-        plan = placed(Levels(parallelism=parallelism).run(reference))
-        yield Case(f"blocks, {parallelism} at a time", reference, plan)
+        made = placed(Levels(parallelism=parallelism).run(reference))
+        yield Case(f"blocks, {parallelism} at a time", reference, made)
     yield from _by_hand()
+    yield from _of_targets()
+
+
+def _of_targets() -> Iterator[Case]:
+    """Plans as they are made, for every target; some have several spaces, and hold values for longer."""
+    for target in ("reference", "onert", "nntrainer", "singa"):
+        for name in ("chain", "frozen layers", "image"):
+            options = PlanOptions(target=target, alignment=8, in_place=target == "reference")
+            graph = _GRAPHS[name]()
+            yield Case(f"{name} for {target}", reference_of(graph, options), plan(graph, options))
 
 
 def _dense(program: Program) -> Program:
@@ -366,6 +394,7 @@ def _by_hand() -> Iterator[Case]:
         yield Case(f"paged, {ahead} ahead", reference, placed(program))
     weights = [e.value for e in reference.entry if e.kind is EntryKind.CARRIED]
     yield Case("weight in flash", reference, placed(resident(reference, weights[0])))
+    yield Case("weight in both", reference, placed(mirrored(reference, weights[0])))
     yield Case("weights in flash", reference, placed(resident(resident(reference, weights[0]), weights[1])))
     wide = derive(_GRAPHS["branches and tied weights"]())
     both = paged(repeated(wide, 1, back), value, 3, back + 1, 1)
