@@ -65,7 +65,7 @@ class AsyncClient:
     async def plan(
         self, graph: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
     ) -> PlanResult:
-        """Plan a graph; options as a mapping or by name (``batch=32, capacity=2**20``).
+        """Plan a graph; options as a mapping or by name (``batch=32, capacity="24MiB"``).
 
         Raises `CapacityExceeded` when a capacity was given and the arena does not fit it.
         """
@@ -84,8 +84,8 @@ class AsyncClient:
         """A plan that the service still keeps; `ProblemError` with status 404 when it does not."""
         return PlanResult.of(read_answer(await self._send("GET", f"/v1/plans/{digest}")), cached=True)
 
-    async def fits(self, graph: GraphLike, capacity: int, **more: int | float | str | None) -> bool:
-        """Whether an arena of at most `capacity` bytes was found."""
+    async def fits(self, graph: GraphLike, capacity: int | str, **more: int | float | str | None) -> bool:
+        """Whether an arena of at most `capacity` (bytes, or text as "24MiB") was found."""
         try:
             await self.plan(graph, {**more, "capacity": capacity})
         except CapacityExceeded:
@@ -122,7 +122,7 @@ class AsyncClient:
             return False
 
     async def _send(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
-        """The first answer that is no passing trouble, or the last of all tries."""
+        """The first answer that is not a passing failure, or the last of all tries."""
         attempt = 1
         while True:
             try:

@@ -34,7 +34,8 @@ class ProblemError(ClientError):
         self.document = dict(document)
         self.type = str(document.get("type", "about:blank"))
         self.title = str(document.get("title", ""))
-        self.status = int(document.get("status", 0))
+        status = document.get("status")
+        self.status = status if isinstance(status, int) else 0
         self.detail = str(document.get("detail", self.title))
         self.instance: str | None = document.get("instance")
         self.pointer: str | None = document.get("pointer")
@@ -47,11 +48,20 @@ class ProblemError(ClientError):
 
 
 class CapacityExceeded(ProblemError):
-    """`required` bytes are needed, `available` were given; `live_at_peak` has (operand, bytes)."""
+    """`required` bytes are needed, `available` were given; `live_at_peak` has (operand, bytes).
+
+    `proved` says that nothing can fit; otherwise nothing that fits was found. Raises ValueError where the
+    document lacks a figure.
+    """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__(document)
-        self.required = int(document["required"])
-        self.available = int(document["available"])
-        self.excess = int(document["excess"])
-        self.live_at_peak = tuple((live["operand"], live["bytes"]) for live in document["live_at_peak"])
+        try:
+            self.required = int(document["required"])
+            self.available = int(document["available"])
+            self.excess = int(document["excess"])
+            live = document["live_at_peak"]
+            self.live_at_peak = tuple((str(one["operand"]), int(one["bytes"])) for one in live)
+        except (KeyError, TypeError) as error:
+            raise ValueError("The problem document lacks a figure.") from error
+        self.proved = document.get("proved") is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from os import PathLike
@@ -27,8 +28,8 @@ __all__ = [
 #: A document (a graph, program, plan, buffers) as JSON values, as the bytes of its file, or that file's path.
 GraphLike = Mapping[str, Any] | bytes | PathLike[str]
 
-#: Connecting is quick or hopeless; a solve may use the service's whole time limit of a minute, and wait
-#: for a worker before that.
+#: Connecting succeeds soon or not at all; a solve may use the service's whole time limit of a minute, and
+#: wait for a worker before that.
 DEFAULT_TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, read=120.0)
 
 JSON_HEADERS: Final = {"Content-Type": "application/json"}
@@ -72,7 +73,7 @@ def read_answer(response: httpx.Response) -> dict[str, Any]:
         document = None
     if not isinstance(document, dict):
         raise UnexpectedAnswer(
-            f"{response.request.url} answered {response.status_code} with something that is no JSON object."
+            f"{response.request.url} answered {response.status_code} with something other than a JSON object."
         )
     if response.is_success:
         return document
@@ -82,6 +83,8 @@ def read_answer(response: httpx.Response) -> dict[str, Any]:
 
 
 def _problem(document: Mapping[str, Any]) -> ProblemError:
+    """A capacity error without its figures is a problem like any other: it says what it says."""
     if str(document["type"]).endswith("/capacity-exceeded"):
-        return CapacityExceeded(document)
+        with contextlib.suppress(ValueError):
+            return CapacityExceeded(document)
     return ProblemError(document)

@@ -2,7 +2,7 @@
 
     python -m examples.build_pipeline --capacity 24MiB --url http://127.0.0.1:8080 graph.json [graph.json ...]
 
-Exit code 0: every graph fits; 1: one does not, or is no trainable graph; 2: the service cannot be
+Exit code 0: every graph fits; 1: one does not, or is not a trainable graph; 2: the service cannot be
 reached or something else went wrong, so that nothing is known about the graphs.
 """
 
@@ -14,19 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clients import CapacityExceeded, Client, ClientError, ProblemError
+from solver.documents import read_size
 
 __all__ = ["main"]
-
-UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 #: Operands named when a graph does not fit: enough to see what to shrink.
 MOST_NAMED = 5
 
 
 def size(text: str) -> int:
-    """Bytes of ``1048576``, ``1024KiB`` or ``1MiB``."""
-    unit = UNITS.get(text[-3:])
-    return int(text[:-3]) * unit if unit else int(text)
+    """Bytes of ``1048576``, ``1024KiB`` or ``1.5MB``; argparse names this function in its message."""
+    return read_size(text)
 
 
 def check(client: Client, graph: Path, capacity: int) -> bool:
@@ -52,7 +50,7 @@ def check(client: Client, graph: Path, capacity: int) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fail when a graph does not fit a capacity.")
     parser.add_argument("graphs", nargs="+", type=Path, metavar="graph.json")
-    parser.add_argument("--capacity", type=size, required=True, help="bytes, or with KiB, MiB, GiB")
+    parser.add_argument("--capacity", type=size, required=True, help="bytes, or as 24MiB or 1.5GB")
     parser.add_argument("--url", default="http://127.0.0.1:8080", help="where the service listens")
     given = parser.parse_args(arguments)
     try:

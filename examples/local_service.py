@@ -48,6 +48,7 @@ class LocalService:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            encoding="utf-8",
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -119,8 +119,9 @@ _TYPES: Final = (
     ProblemType(
         "capacity-exceeded", 409, "The arena does not fit the capacity",
         "`required` bytes are needed, `available` were given, `excess` is the difference, and "
-        "`live_at_peak` lists what lives at the worst step. Take a smaller batch, train fewer parameters, "
-        "or give more memory.",
+        "`live_at_peak` lists what lives at the worst step. With `proved` nothing can fit; without it, "
+        "nothing that fits was found, and `required` is what the best layout found takes. Take a smaller "
+        "batch, train fewer parameters, or give more memory or time.",
     ),
     ProblemType(
         "invalid-plan", 422, "The plan is wrong or belongs to another graph",
@@ -255,5 +256,6 @@ def _sizes(error: CapacityError) -> dict[str, Any]:
         "required": error.required,
         "available": error.available,
         "excess": error.excess,
+        "proved": error.proved,
         "live_at_peak": [{"operand": name, "bytes": size} for name, size in error.live_at_peak],
     }

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from solver.documents import Size
+
 __all__ = ["Settings"]
 
 
@@ -19,7 +21,7 @@ def _processors() -> int:
 
 
 class Settings(BaseSettings):
-    """Every field is read from ``ARENAPLAN_`` + its name in capitals; sizes are bytes."""
+    """Every field is read from ``ARENAPLAN_`` + its name in capitals; sizes are bytes, or text as 64MiB."""
 
     model_config = SettingsConfigDict(env_prefix="ARENAPLAN_", extra="forbid", frozen=True)
 
@@ -37,7 +39,7 @@ class Settings(BaseSettings):
     queue_seconds: Annotated[float, Field(gt=0)] = Field(
         default=30.0, description="Longest wait for a free worker, then 503."
     )
-    body_limit_bytes: Annotated[int, Field(ge=1)] = Field(
+    body_limit_bytes: Annotated[Size, Field(ge=1)] = Field(
         default=64 * 1024 * 1024, description="Largest request body; a larger one is answered 413."
     )
     max_operations: Annotated[int, Field(ge=1)] = Field(
@@ -62,11 +64,11 @@ class Settings(BaseSettings):
     validate_max_seconds: Annotated[float, Field(gt=0)] = Field(
         default=120.0, description="Time limit of one validation."
     )
-    validate_max_bytes: Annotated[int, Field(ge=1)] = Field(
+    validate_max_bytes: Annotated[Size, Field(ge=1)] = Field(
         default=2 * 1024 * 1024 * 1024,
         description="Most tensor memory of one validation: the arena, and the reference run without reuse.",
     )
-    cache_bytes: Annotated[int, Field(ge=0)] = Field(
+    cache_bytes: Size = Field(
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
     )
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(

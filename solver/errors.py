@@ -164,7 +164,8 @@ class CapacityError(ArenaplanError):
     """The arena does not fit. All sizes are bytes.
 
     `required` is the smallest arena known to work (or, when even the lower bound is beyond the
-    capacity, that bound); `live_at_peak` lists (operand, bytes) live at the witness step.
+    capacity, that bound); `live_at_peak` lists (operand, bytes) live at the witness step. `proved` says that
+    nothing fits the capacity; without it, nothing that fits was found.
     """
 
     code = "capacity-exceeded"
@@ -178,8 +179,10 @@ class CapacityError(ArenaplanError):
         live_at_peak: Sequence[tuple[str, int]],
         remedy: str = "",
         path: Sequence[str | int] = (),
+        proved: bool = False,
     ) -> None:
         super().__init__(message, remedy=remedy, path=path)
+        self.proved = proved
         self.required = required
         self.available = available
         self.live_at_peak = tuple(live_at_peak)
@@ -187,6 +190,21 @@ class CapacityError(ArenaplanError):
     @property
     def excess(self) -> int:
         return self.required - self.available
+
+    @staticmethod
+    def sentence(subject: str, *, found: int | None, bound: int, capacity: int) -> str:
+        """What is proved and what was only not found: `subject` is "The plan", `found` the best peak.
+
+        `bound` is a proved lower bound; it is beyond the capacity where nothing can fit.
+        """
+        if bound > capacity:
+            best = "" if found in (None, bound) else f", {found:,} as far as the solver could find"
+            return f"{subject} {bound:,} bytes at least{best}; the capacity is {capacity:,}."
+        unknown = f"{bound:,} bytes at least are proved, so whether a layout within it exists is not known."
+        if found is None:
+            return f"No layout was found; the capacity is {capacity:,}. {unknown}"
+        best = f"{subject} {found:,} bytes as far as the solver could find"
+        return f"{best}; the capacity is {capacity:,}. {unknown}"
 
 
 class PlanError(ArenaplanError):

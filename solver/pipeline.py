@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from solver.documents import graph_digest, program_digest, reference_digest, with_digest
-from solver.errors import CapacityError, InternalError, OptionsError
+from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Graph
+from solver.graph.declared import MAX_BYTES
 from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
@@ -66,7 +67,8 @@ def plan_program(
     """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
 
     The default target means `PROGRAM` here. Raises OptionsError for what only graphs have (batch, scratch
-    budget, update mode, in place, rewriting).
+    budget, update mode, in place, rewriting), DimensionError when the blocks, rounded up to the alignment,
+    do not fit the 64-bit offsets of any runtime.
     """
     options = options or PlanOptions()
     if options.target == _DEFAULTS.target:
@@ -76,9 +78,20 @@ def plan_program(
     deadline = Deadline.after(options.deadline_seconds)
     with watch("derive"):
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
+        _check_extent(reference.program)
     made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
     made = replace(made, graph_digest=program_digest(program))
     return _proved(reference.program, made, watch)
+
+
+def _check_extent(program: Program) -> None:
+    if sum(region.size for region in regions(program)) > MAX_BYTES:
+        raise DimensionError(
+            f"The blocks, rounded up to {program.spaces[0].alignment} bytes, add up to more than"
+            " 2**63 - 1 bytes.",
+            remedy="Reduce the blocks, or the alignment.",
+            path=("blocks",),
+        )
 
 
 def reference_of(subject: Graph | BlockProgram, options: PlanOptions) -> Program:
@@ -275,7 +288,8 @@ def _place(
     """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
     by_space = [[r for r in placed if r.space == space] for space in range(len(program.spaces))]
     bounds = [max_load(_problem(program, inside, None)).bytes for inside in by_space]
-    left, outcomes = options.capacity, []
+    left = options.capacity
+    outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
         problem = _problem(program, inside, room)
@@ -284,7 +298,8 @@ def _place(
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
             raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
-            raise _does_not_fit(problem, outcome, room or 0, options)
+            certain = sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
+            raise _does_not_fit(problem, outcome, room or 0, certain + outcome.lower_bound, options)
         outcomes.append(outcome)
         left = None if left is None else left - outcome.layout.peak
     return outcomes
@@ -302,21 +317,23 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
     )
 
 
-def _does_not_fit(problem: Problem, outcome: Outcome, room: int, options: PlanOptions) -> CapacityError:
+def _does_not_fit(
+    problem: Problem, outcome: Outcome, room: int, bound: int, options: PlanOptions
+) -> CapacityError:
+    """`bound` is proved for all spaces together, whatever the spaces before this one were given."""
     capacity = options.capacity or 0
     fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
-    required = capacity - room + (outcome.layout.peak if outcome.layout else outcome.lower_bound)
-    proved = outcome.lower_bound > room
+    found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
     live = [b for b in problem.buffers if b.lifespan.start <= witness < b.lifespan.end]
-    known = "at least" if proved and outcome.layout is None else "as far as the solver could find"
     return CapacityError(
-        f"The plan needs {required:,} bytes {known}; the capacity is {capacity:,}.",
+        CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
         remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",
-        required=required,
+        required=max(found or 0, bound),
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),
         path=("capacity",),
+        proved=bound > capacity,
     )
 
 

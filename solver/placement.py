@@ -34,7 +34,7 @@ _RANGES: Final = (
     ("work", 0, inf),
     ("seed", 0, 2**62),
     ("threads", 1, 65),
-    ("target_gap", 0, inf),
+    ("target_gap", 0, 1_000_000),  # of the bound; beyond it the product would leave the range of floats
 )
 
 #: Buffers named in an error that a capacity is too small; the report would be as long as the problem.
@@ -135,25 +135,21 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
 
 def _does_not_fit(problem: Problem, outcome: Outcome, capacity: int) -> CapacityError:
     """Says which buffer, where one alone is too large; else what lives at the worst step."""
-    required = outcome.layout.peak if outcome.layout else outcome.lower_bound
-    proved = outcome.lower_bound > capacity
-    known = "at least" if proved and outcome.layout is None else "as far as the solver could find"
-    if proved and outcome.layout is not None:
-        known = f"as far as the solver could find, and {outcome.lower_bound} at least"
+    found, bound = outcome.layout.peak if outcome.layout else None, outcome.lower_bound
     live = live_at(problem, outcome.witness_step or 0)
-    message = (
-        f"The buffers need {max(required, outcome.lower_bound)} bytes {known}; the capacity is {capacity}."
-    )
+    message = CapacityError.sentence("The buffers need", found=found, bound=bound, capacity=capacity)
     row, largest = max(enumerate(problem.buffers, 1), key=lambda numbered: numbered[1].size)
     if largest.size > capacity:
-        message = (
-            f"Buffer {largest.id!r} (row {row}) alone has {largest.size} bytes; the capacity is {capacity}."
-        )
+        alone = f"Buffer {largest.id!r} (row {row}) alone has {largest.size:,} bytes"
+        message = f"{alone}; the capacity is {capacity:,}."
     return CapacityError(
         message,
-        remedy="Raise the capacity, or give the search more time." if not proved else "Raise the capacity.",
-        required=max(required, outcome.lower_bound),
+        remedy="Raise the capacity."
+        if bound > capacity
+        else "Raise the capacity, or give the search more time.",
+        required=max(found or 0, bound),
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda b: (-b[1], b[0]))[:MOST_NAMED],
         path=("capacity",),
+        proved=bound > capacity,
     )

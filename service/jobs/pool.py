@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,13 +37,17 @@ _FINAL: Final = frozenset({"result", "problem"})
 
 
 class Worker:
-    """One process. `busy` from the first frame sent until a final frame arrived."""
+    """One process. `busy` from the first frame sent until a final frame arrived.
+
+    `warmed` is what the process has said of itself (see `service.jobs.tasks.warm`), empty until then.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
         self.busy = False
+        self.warmed: Mapping[str, Any] = {}
 
     @classmethod
     async def spawn(cls, module: str) -> Worker:
@@ -50,7 +55,7 @@ class Worker:
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "service.jobs.worker", module,
+            sys.executable, "-P", "-m", "service.jobs.worker", module, str(os.getpid()),
             stdin=PIPE, stdout=PIPE, limit=BUFFER_BYTES, start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
@@ -68,9 +73,23 @@ class Worker:
         assert self._process.stdout is not None
         while True:
             frame = await read_frame(self._process.stdout)
+            if frame is not None and frame.kind == "log":
+                self._log_event(frame.head)
+                continue
+            if frame is not None and frame.kind == "warmed":
+                self.warmed = frame.head
+                level = logging.INFO if all(frame.head.values()) else logging.WARNING
+                _log.log(level, "worker warmed up", pid=self.pid, **frame.head)
+                continue
             self._inbox.put_nowait(frame)
             if frame is None:
                 return
+
+    def _log_event(self, facts: Mapping[str, Any]) -> None:
+        """An event of the worker, in the log of the service."""
+        more = {name: value for name, value in facts.items() if name not in ("level", "event")}
+        level = logging.getLevelNamesMapping().get(facts["level"].upper(), logging.WARNING)
+        _log.log(level, facts["event"], pid=self.pid, **more)
 
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
         """Raises `Problem` ``worker-lost`` when the process has died."""
@@ -92,10 +111,10 @@ class Worker:
             self.busy = False
         return frame
 
-    async def ready(self) -> bool:
+    async def ready(self, seconds: float) -> bool:
         """Whether the process has reported in time."""
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(seconds):
                 return (await self.receive()).kind == "ready"
         except (TimeoutError, Problem):
             return False
@@ -128,13 +147,28 @@ def _overloaded(detail: str) -> Problem:
 
 
 class WorkerPool:
-    """`size` workers for the tasks of `module`; at most `queue_limit` callers wait, `queue_seconds` each."""
+    """`size` workers for the tasks of `module`; at most `queue_limit` callers wait, `queue_seconds` each.
 
-    def __init__(self, module: str, size: int, *, queue_limit: int = 64, queue_seconds: float = 30.0) -> None:
+    A process that does not report within `start_seconds` is taken for broken; `pause` waits before the
+    next start of one that keeps failing.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        size: int,
+        *,
+        queue_limit: int = 64,
+        queue_seconds: float = 30.0,
+        start_seconds: float = START_SECONDS,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._module = module
         self._size = size
         self._queue_limit = queue_limit
         self._queue_seconds = queue_seconds
+        self._start_seconds = start_seconds
+        self._pause = pause
         self._free: asyncio.Queue[Worker] = asyncio.Queue()
         self._workers: dict[int, Worker] = {}
         self._supervisors: list[asyncio.Task[None]] = []
@@ -159,6 +193,14 @@ class WorkerPool:
         """Live workers that wait for a request."""
         return self.alive - self._leased
 
+    def loads(self, part: str) -> bool | None:
+        """Whether optional code (``compiled_search``, ``cp_sat``) loads in the workers that live.
+
+        False where one of them has reported so, None while none has reported.
+        """
+        reports = [worker.warmed[part] for worker in self._workers.values() if part in worker.warmed]
+        return all(reports) if reports else None
+
     @property
     def waiting(self) -> int:
         """Callers that wait for a worker."""
@@ -180,13 +222,13 @@ class WorkerPool:
             reported = await self._live(slot)
             failures = 0 if reported else failures + 1
             if failures:
-                await asyncio.sleep(min(0.1 * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
+                await self._pause(min(0.1 * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
 
     async def _live(self, slot: int) -> bool:
         """One process from its start to its end; whether it ever reported."""
         worker = await Worker.spawn(self._module)
         try:
-            reported = await worker.ready()
+            reported = await worker.ready(self._start_seconds)
             if reported:
                 self._workers[slot] = worker
                 self._free.put_nowait(worker)

@@ -7,8 +7,9 @@ import dataclasses
 import gc
 import hashlib
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from service.jobs.worker import Channel, Task
@@ -21,6 +22,8 @@ from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
 
+_log = logging.getLogger(__name__)
+
 Options = TypeVar("Options", PlanOptions, LayoutOptions)
 Planner = Callable[[PlanOptions], Plan]
 
@@ -31,11 +34,24 @@ def _inside(*prefix: str) -> Iterator[None]:
     try:
         yield
     except ArenaplanError as error:
-        raise problem_from(error, prefix) from error
+        raise _problem(error, *prefix) from error
+
+
+def _problem(error: ArenaplanError, *prefix: str) -> Problem:
+    """A layout that was not found says more where the compiled search has looked for it."""
+    problem = problem_from(error, prefix)
+    if isinstance(error, CapacityError) and not error.proved and not _compiled():
+        problem.detail += " The compiled search does not load in this service, and slower code finds less."
+    return problem
+
+
+@cache
+def _compiled() -> bool:
+    return load_compiled()
 
 
 def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    """The members of the request. Raises `Problem` for what is no JSON, missing or unknown."""
+    """The members of the request. Raises `Problem` for what is not JSON, missing or unknown."""
     try:
         request = documents.parse_json(body)
     except DocumentError as error:
@@ -43,7 +59,7 @@ def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) 
     allowed = ", ".join(f'"{name}"' for name in required + optional)
     remedy = f"Send one object with {allowed}."
     if not isinstance(request, dict):
-        raise Problem("invalid-request", "The body is no JSON object.", remedy=remedy, pointer="")
+        raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")
     for name in required:
         if name not in request:
             raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer="")
@@ -136,7 +152,7 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
     if options.capacity is None or plan.arena_bytes <= options.capacity:
         asked = dataclasses.replace(options, target=plan.options.target)
         late = dataclasses.replace(plan, options=asked, deterministic=False)
-        _send_plan("fallback", documents.seal(late), channel, key)
+        _send_plan("fallback", documents.with_digest(late), channel, key)
 
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -167,7 +183,7 @@ def _own_capacity(options: LayoutOptions) -> Iterator[None]:
     try:
         yield
     except CapacityError as error:
-        problem = problem_from(error)
+        problem = _problem(error)
         if options.capacity is None:
             problem.pointer = "/problem/capacity"
         raise problem from error
@@ -225,30 +241,37 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 
 def _check_memory(plan: Plan, most: int) -> None:
-    needed = plan.arena_bytes + sum(buffer.size * len(buffer.operands) for _, buffer in plan.buffers())
+    needed = plan.arena_bytes + sum(value.type.nbytes for value in plan.program.values)
     if needed > most:
         raise Problem(
             "validation-too-large",
-            f"The arena and a reference run take {needed} bytes, {most} are allowed here.",
+            f"The arena and a reference run take {needed:,} bytes, {most:,} are allowed here.",
             remedy="Use a smaller batch, or run `arenaplan validate`.",
             pointer="/plan",
             extensions={"required": needed, "available": most, "excess": needed - most},
         )
 
 
-#: Modules that a first request would otherwise wait for.
-_SLOW_IMPORTS: Final = ("ortools.sat.python.cp_model",)
+def warm() -> Mapping[str, bool]:
+    """Spend idle time on imports, and on compiled code, that not every request needs.
 
-
-def warm() -> None:
-    """Spend idle time on imports, and on compiled code, that not every request needs."""
-    for name in _SLOW_IMPORTS:
-        importlib.import_module(name)
-    load_compiled()
-    # What is loaded by now stays. To go through it again takes tens of milliseconds, in which nobody hears of
-    # deadlines and cancelling.
+    Says what there is: plans can do without either, but then take longer or are less tight.
+    """
+    found = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
+    # What is loaded by now stays. To go through it again takes tens of milliseconds, in which no deadline
+    # and no cancelling is noticed.
     gc.collect()
     gc.freeze()
+    return found
+
+
+def _load_cp_sat() -> bool:
+    try:
+        importlib.import_module("ortools.sat.python.cp_model")
+    except ImportError as error:
+        _log.warning("Layouts are made without CP-SAT: %s", error)
+        return False
+    return True
 
 
 TASKS: Final[Mapping[str, Task]] = {

@@ -1,13 +1,15 @@
-"""A worker process: ``python -m service.jobs.worker MODULE`` serves the tasks of one module.
+"""A worker process: ``python -m service.jobs.worker MODULE PARENT`` serves the tasks of one module.
 
 It takes one task at a time. A reader thread keeps the pipe moving while a task computes, and ends
-the process at once when the service has gone.
+the process at once when the service has gone. On Linux the kernel ends it as well, should the reader
+not come to it: code that holds the interpreter's lock, or a module that takes long to import.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import queue
 import signal
@@ -26,19 +28,23 @@ __all__ = ["Channel", "Task", "main"]
 #: A worker that has heard nothing for so long may spend time on warming up.
 IDLE_SECONDS: Final = 0.05
 
+_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
+
 
 class Channel:
-    """The worker's side of the conversation about one task."""
+    """The worker's side of the protocol. Any thread may send: a search logs from its own."""
 
     def __init__(self, output: BinaryIO, inbox: queue.SimpleQueue[Frame]) -> None:
         self._output = output
         self._inbox = inbox
+        self._lock = threading.Lock()
 
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
         frame = Frame(kind, head, body)
-        self._output.write(frame.encode())
-        self._output.write(body)
-        self._output.flush()
+        with self._lock:
+            self._output.write(frame.encode())
+            self._output.write(body)
+            self._output.flush()
 
     def offer(self, key: str) -> bool:
         """Tell the service which request this is; false when it has the answer already."""
@@ -47,6 +53,21 @@ class Channel:
 
 
 Task = Callable[[Mapping[str, Any], bytes, Channel], None]
+
+
+class _Forward(logging.Handler):
+    """What libraries log here becomes part of the service's log, in its form."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            facts = {"level": record.levelname.lower(), "event": record.getMessage(), "logger": record.name}
+            if record.exc_info:
+                facts["exception"] = logging.Formatter().formatException(record.exc_info)
+            self._channel.send("log", facts)
 
 
 def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
@@ -62,7 +83,7 @@ def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
 
 
 def _private_output() -> BinaryIO:
-    """The pipe to the service; whatever prints to standard output goes to standard error instead."""
+    """The pipe to the service; what prints to standard output goes to standard error instead."""
     pipe = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
     os.dup2(2, 1)
     return pipe
@@ -74,27 +95,64 @@ def _listen(source: BinaryIO, inbox: queue.SimpleQueue[Frame]) -> None:
     os._exit(0)
 
 
-def main(module: str) -> None:
+def _end_with(parent: int) -> None:
+    """Ask the kernel to kill this process when `parent` dies. Without Linux the pipe alone has to tell."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the kernel was asked
+            os._exit(0)
+
+
+def main(module: str, parent: int) -> None:
     """Serve until the service closes the pipe. Ctrl-C and SIGTERM are the service's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_with(parent)
     output, inbox = _private_output(), queue.SimpleQueue[Frame]()
-    tasks = importlib.import_module(module)
+    channel = Channel(output, inbox)
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
+    logging.captureWarnings(True)
+    logging.basicConfig(handlers=[_Forward(channel)], level=logging.INFO)
     with contextlib.suppress(BrokenPipeError):
-        _serve(tasks, Channel(output, inbox), inbox)
-    os._exit(0)  # nobody listens any more, and a thread still sits in a read
+        _serve(_imported(module, channel), channel, inbox)
+    os._exit(0)  # the service has gone, and a thread is still blocked in a read
+
+
+def _imported(module: str, channel: Channel) -> ModuleType:
+    """The module; ends the process with code 1, and an event in the log, where it cannot be imported."""
+    try:
+        return importlib.import_module(module)
+    except Exception:  # noqa: BLE001 - modules fail in ways of their own
+        facts = {"event": f"{module} cannot be imported", "exception": traceback.format_exc()}
+        channel.send("log", {"level": "error", "logger": __name__, **facts})
+        os._exit(1)
 
 
 def _serve(tasks: ModuleType, channel: Channel, inbox: queue.SimpleQueue[Frame]) -> None:
     channel.send("ready", {"pid": os.getpid()})
-    try:
-        _perform(tasks.TASKS, inbox.get(timeout=IDLE_SECONDS), channel)
-    except queue.Empty:
-        tasks.warm()
+    warm = False
     while True:
-        _perform(tasks.TASKS, inbox.get(), channel)
+        try:
+            frame = inbox.get(timeout=None if warm else IDLE_SECONDS)
+        except queue.Empty:
+            warm = True
+            _warm_up(tasks, channel)
+        else:
+            _perform(tasks.TASKS, frame, channel)
+
+
+def _warm_up(tasks: ModuleType, channel: Channel) -> None:
+    """Report what of the optional code loads here. A failure costs the time that was to be saved."""
+    try:
+        channel.send("warmed", tasks.warm())
+    except BrokenPipeError:
+        raise
+    except Exception:
+        logging.getLogger(__name__).exception("warming up failed")
+        channel.send("warmed", {})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

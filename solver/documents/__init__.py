@@ -24,6 +24,7 @@ from solver.documents.program import FORMAT as PROGRAM_FORMAT
 from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
 from solver.documents.report import ReportDocument, dump_report, load_report
 from solver.documents.schemas import SCHEMAS
+from solver.documents.sizes import Size, read_size
 
 __all__ = [
     "PROGRAM_FORMAT",
@@ -36,6 +37,7 @@ __all__ = [
     "PlanDocument",
     "ProgramDocument",
     "ReportDocument",
+    "Size",
     "canonical_json",
     "dump_buffers",
     "dump_graph",
@@ -57,6 +59,7 @@ __all__ = [
     "load_report",
     "parse_json",
     "program_digest",
+    "read_size",
     "reference_digest",
     "seal_layout",
     "with_digest",

@@ -12,6 +12,7 @@ from solver.documents.fields import DocumentModel, Name, Natural, Positive
 from solver.documents.options import power_of_two
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
+from solver.documents.sizes import Size
 from solver.errors import OptionsError
 from solver.layout.model.options import Rules
 from solver.layout.model.placed import LayoutOptions
@@ -50,10 +51,10 @@ class RulesOfLayout(DocumentModel):
 
 
 class LayoutOptionFields(DocumentModel):
-    """Sizes are bytes; what is left out or null is the solver's choice."""
+    """Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice."""
 
     solver: Name = Field(_DEFAULT.solver, description="Layout solver.")
-    capacity: Natural | None = Field(None, description="Takes the place of the buffers' own capacity.")
+    capacity: Size | None = Field(None, description="Takes the place of the buffers' own capacity.")
     alignment: Annotated[Positive, AfterValidator(power_of_two)] | None = Field(
         None, description="Least alignment of every buffer."
     )

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from solver.documents.fields import DocumentModel, Name, Natural, Positive
+from solver.documents.fields import DocumentModel, Name, Positive
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
+from solver.documents.sizes import Size
 from solver.errors import OptionsError
 from solver.plan import PlanOptions
 
@@ -47,17 +48,17 @@ def power_of_two(value: int) -> int:
 
 
 class OptionFields(DocumentModel):
-    """Sizes are bytes; what is left out or null is the target's or the planner's choice."""
+    """Sizes are bytes, or text as 24MiB; what is left out or null is the target's or the planner's choice."""
 
     target: Name = Field(_DEFAULT.target, description="Runtime whose allocations are planned.")
     solver: Name = Field(_DEFAULT.solver, description="Layout solver.")
     batch: Positive | None = Field(None, description="Takes the place of the graph's own batch.")
     alignment: Annotated[Positive, AfterValidator(power_of_two)] | None = None
-    capacity: Natural | None = Field(None, description="A plan beyond it is an error.")
+    capacity: Size | None = Field(None, description="A plan beyond it is an error.")
     deadline_seconds: Annotated[float, Field(ge=0)] | None = Field(
         None, description="Wall time for the search; without it the plan is the same on every machine."
     )
-    scratch_budget: Natural = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
+    scratch_budget: Size = Field(_DEFAULT.scratch_budget, description="Scratch of one step.")
     update: Name = Field(_DEFAULT.update, description="When gradients are applied: immediate or end.")
     parallelism: _Parallelism = Field(
         _DEFAULT.parallelism, description="Most steps that run at the same time, on one concurrency level."

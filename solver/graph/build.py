@@ -1,4 +1,4 @@
-"""The one door to a `Graph`: declarations in, a verified and fully typed graph out.
+"""The entry point to a `Graph`: declarations in, a verified and fully typed graph out.
 
 Checks run in the order in which a reader would find them out: names, references, definitions,
 cycles, shapes, states, loss, trainable set. Each failure names the culprit and where it stands.

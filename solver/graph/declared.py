@@ -43,7 +43,7 @@ def with_batch(shape: Sequence[int | str], batch: int | None, path: tuple[str | 
             resolved.append(dimension)
         elif dimension != "batch":
             raise BatchError(
-                f"{dimension!r} is no dimension.",
+                f"{dimension!r} is not a dimension.",
                 remedy='A dimension is a positive integer or "batch".',
                 path=(*path, axis),
             )

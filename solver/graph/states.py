@@ -23,23 +23,23 @@ def check_states(operations: Sequence[Operation], typed: Mapping[str, Operand]) 
     for i, operation in enumerate(operations):
         for k in sorted(signature(operation.type).updates(resolve(operation, typed))):
             name, path = operation.inputs[k], ("operations", i, "inputs", k)
-            who = f"Operation {operation.id!r} ({operation.type}) updates {name!r} in place"
+            update = f"Operation {operation.id!r} ({operation.type}) updates {name!r} in place"
             if typed[name].role is not Role.STATE:
                 raise StateError(
-                    f"{who}, whose role is {typed[name].role.value}.",
+                    f"{update}, whose role is {typed[name].role.value}.",
                     remedy="Declare it with the role state.",
                     path=path,
                 )
             if readers[name] > 1:
                 raise StateError(
-                    f"{who}, and {_other(operations, operation, name)} it.",
+                    f"{update}, and {_other(operations, operation, name)} it.",
                     remedy="A state that is updated is one input of one operation: give each its own.",
                     path=path,
                 )
 
 
 def _other(operations: Sequence[Operation], updater: Operation, name: str) -> str:
-    """Who else names the state, for a sentence."""
+    """What else names the state, for a sentence."""
     others = (op for op in operations if op is not updater and name in op.inputs)
     other = next(others, None)
     return "another of its inputs is" if other is None else f"operation {other.id!r} ({other.type}) reads"

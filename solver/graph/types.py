@@ -189,8 +189,9 @@ class Graph:
     """A verified trainable graph, as `build_graph` returns it.
 
     `operations` stand in a topological order. `loss` names the scalar operand that training
-    minimises. `trainable` names the parameters that the optimizer updates, in graph order.
-    `outputs` names values that the caller reads after a step, beside the loss.
+    minimises. `trainable` names the parameters that the optimizer updates, in graph order; `trained` has
+    the same names, to ask in constant time whether one is among them. `outputs` names values that the
+    caller reads after a step, beside the loss.
     """
 
     name: str
@@ -201,6 +202,8 @@ class Graph:
     trainable: tuple[str, ...]
     outputs: tuple[str, ...] = ()
     training: TrainingRules = TrainingRules()
+    trained: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", _frozen(self.operands))
+        object.__setattr__(self, "trained", frozenset(self.trainable))

@@ -108,7 +108,7 @@ class Section:
 
 
 def read_sections(data: bytes) -> tuple[Section, ...]:
-    """The sections in the order of the file. Raises DocumentError for what is no such file. Linear."""
+    """The sections in the order of the file. Raises DocumentError for what is not such a file. Linear."""
     sections: dict[str, Section] = {}
     current: Section | None = None
     for number, line in enumerate(_text(data).splitlines(), 1):
@@ -134,7 +134,7 @@ def _text(data: bytes) -> str:
 def _section(content: str, number: int, sections: Mapping[str, Section]) -> Section:
     name = content[1:-1].strip()
     if not content.endswith("]") or not name:
-        raise _bad(number, f"{_shown(content)} is no section", "Write the name in brackets: [name].")
+        raise _bad(number, f"{_shown(content)} is not a section", "Write the name in brackets: [name].")
     if name.lower() in sections:
         first = sections[name.lower()].line
         what = f"section {_shown(name)} stands there twice, first in line {first}"
@@ -146,7 +146,7 @@ def _entry(content: str, number: int, section: Section | None) -> None:
     key, equals, value = content.partition("=")
     name = key.strip().lower()
     if not equals or not name:
-        raise _bad(number, f"{_shown(content)} is no entry", "Write key = value.")
+        raise _bad(number, f"{_shown(content)} is not an entry", "Write key = value.")
     if section is None:
         raise _bad(number, f"{name!r} stands before the first section", "Start the file with [Model].")
     if name in section:

@@ -47,7 +47,7 @@ _MODEL_KEYS: Final = _SCHEDULE | {
     *("epochs", "save_path", "continue_train"),
     *_FIXED,
 }
-#: Sections that are no layers -> their keys.
+#: Sections that are not layers -> their keys.
 _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "optimizer": _SCHEDULE | {"type", *_ADAM},
@@ -227,7 +227,7 @@ class _Import:
             return self._emit_loss(self.model, "MeanSquaredError", prediction)
         if prediction.type not in ("Softmax", "Sigmoid"):
             remedy = "Let the last layer have the activation softmax or sigmoid."
-            self.model.fail("loss", "is the cross entropy of what are no probabilities", remedy)
+            self.model.fail("loss", "is the cross entropy of values that are not probabilities", remedy)
         type_ = "CategoricalCrossEntropy" if prediction.type == "Softmax" else "BinaryCrossEntropy"
         return self._emit_loss(self.model, type_, prediction)
 
@@ -284,7 +284,9 @@ def _named(section: Section, sections: Mapping[str, Section]) -> list[tuple[str,
         port = None if name.lower() in sections else _PORT.fullmatch(name)
         key = (port[1] if port else name).lower()
         if key not in sections:
-            section.fail("input_layers", f"names {name!r}, which is no layer", "Name sections of the file.")
+            section.fail(
+                "input_layers", f"names {name!r}, which is not a layer", "Name sections of the file."
+            )
         found.append((key, int(port[2]) if port else 0))
     return found
 

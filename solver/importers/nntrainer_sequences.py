@@ -104,7 +104,7 @@ def cell(type_: str, gates: int) -> _Builder:
         units = section.integer("unit", least=1)
         value, *before = inputs
         if len(value.shape) != 2 or any(state.shape != (value.shape[0], units) for state in before):
-            what = "names layers that are no matrices, or states of another width"
+            what = "names layers that are not matrices, or states of another width"
             section.fail("input_layers", what, f"States are 1:1:{units}.")
         weights = _weights(network, section, gates * units, (units, value.shape[1]), 1)
         names = [*(each.name for each in inputs), *weights]

@@ -1,6 +1,7 @@
 """Plans: the program, every value at its offset, and what says how good that is."""
 
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
+from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
 from solver.plan.recycle import RecycledStep, Recycling, recycling
@@ -21,6 +22,7 @@ __all__ = [
     "Arena",
     "Certificate",
     "LayoutOptions",
+    "LevelReport",
     "Lifetime",
     "PlacedBuffers",
     "Plan",
@@ -34,5 +36,6 @@ __all__ = [
     "StepReport",
     "ValidationReport",
     "Violation",
+    "level_report",
     "recycling",
 ]

@@ -41,6 +41,10 @@ class Contents:
             self.sizes.append(size)
         return found
 
+    def is_whole(self, number: int) -> bool:
+        """Whether these contents are one whole term, neither undefined nor pieces."""
+        return number != UNDEFINED and self._pieces[number][0] == (number, 0, self.sizes[number])
+
     def joined(self, pieces: Iterable[Piece]) -> int:
         """The number of contents that are pieces of others, one behind the other."""
         whole: list[Piece] = []

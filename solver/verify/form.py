@@ -13,11 +13,15 @@ __all__ = ["check_form"]
 
 
 def check_form(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """What everything else takes for granted; what it yields first ends the proof. Linear."""
-    yield from _check_numbers(reference, plan)
-    yield from _check_times(plan)
-    yield from _check_places(plan)
-    yield from _check_interface(reference, plan)
+    """What everything else takes for granted. Linear.
+
+    The first check that finds something ends it: the next ones rely on what it has looked at.
+    """
+    for check in (_check_numbers, _check_times, _check_places, _check_interface):
+        found = tuple(check(reference, plan))
+        yield from found
+        if found:
+            return
 
 
 def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
@@ -64,8 +68,8 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
             )
 
 
-def _check_times(plan: Plan) -> Iterator[Violation]:
-    """Levels begin with 0 and never fall; only copies last longer, and none beyond the iteration."""
+def _check_times(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """Levels begin with 0 and never fall; only copies last longer; nothing is beyond the iteration."""
     program, before = plan.program, 0
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]
@@ -77,9 +81,13 @@ def _check_times(plan: Plan) -> Iterator[Violation]:
             yield Violation("level", (), f"Step {label!r} lasts from level {step.level} to {step.until}.")
         elif step.until >= program.duration:
             yield Violation("level", (), f"Step {label!r} lasts beyond the end of the iteration.")
+    for number, hold in plan.holds.items():
+        if not 0 <= hold.start < hold.end <= program.duration:
+            label = program.values[number].label
+            yield Violation("level", (label,), f"{label!r} is held on [{hold.start}, {hold.end}).")
 
 
-def _check_places(plan: Plan) -> Iterator[Violation]:
+def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
     """Places lie in their spaces, aligned; kernels touch addressable spaces only."""
     program = plan.program
     for space in program.spaces:

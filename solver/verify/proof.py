@@ -62,8 +62,8 @@ def prove(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     if found:
         return found
     line = _Line(plan)
-    found = (
-        *_check_aliases(plan),
+    # What an alias exempts is asked for only where every alias is a promise of an operator.
+    found = tuple(_check_aliases(reference, plan)) or (
         *_check_overlaps(plan, line),
         *_check_levels(plan, line),
         *_check_residues(plan),
@@ -196,7 +196,7 @@ def _facts(program: Program, step: Step) -> tuple[_Fact, ...]:
     return tuple(found)
 
 
-def _check_aliases(plan: Plan) -> Iterator[Violation]:
+def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
     """Every alias stands in a step that binds both values, by a promise of the operator, at its address."""
     program = plan.program
     for alias in program.aliases:
@@ -212,7 +212,7 @@ def _check_aliases(plan: Plan) -> Iterator[Violation]:
             )
         elif value.space != source.space:
             yield Violation("alias", names, f"{value.label!r} and {source.label!r} lie in different spaces.")
-        elif not any(_promised(program, step, alias)):
+        elif not any(_promised(reference, program, step, alias)):
             how = "is a view of" if alias.view else "may overwrite"
             yield Violation(
                 "alias",
@@ -221,8 +221,8 @@ def _check_aliases(plan: Plan) -> Iterator[Violation]:
             )
 
 
-def _promised(program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
-    """The operator's promises for an alias in a step."""
+def _promised(reference: Program, program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
+    """The operator's promises for an alias in a step. What a repetition has as scratch, it writes too."""
     node = program.operations[step.operation]
     if step.phase is Phase.EXPLICIT or node.operation.type in _OWN or alias.offset:
         return
@@ -230,7 +230,9 @@ def _promised(program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
     if value.elements != source.elements or value.dtype is not source.dtype:
         return
     kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
-    results = sum(b.access in (Access.WRITE, Access.UPDATE) for b in step.bindings)
+    # No copy comes this far, so the step is one of the reference.
+    original = reference.steps[step.reference or 0]
+    results = sum(b.access in (Access.WRITE, Access.UPDATE) for b in original.bindings)
     bound = {(b.slot, b.value, b.access) for b in step.bindings}
     for promise in kind.copies(node, forward) if alias.view else kind.in_place(node):
         if (
@@ -244,7 +246,8 @@ def _promised(program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
 def _check_overlaps(plan: Plan, line: _Line) -> Iterator[Violation]:
     """Inside a step nothing overlaps but what it leaves as it is, and what an alias of the step exempts.
 
-    It leaves what it reads, and what it defines as a view: two views of one source may lie in one place.
+    It leaves what it reads, and what it defines as a view: two views of one source may lie in one place. A
+    value that it defines has one binding: of two, a promise may speak of one only.
     """
     program = plan.program
     exempt: dict[int, set[tuple[int, int]]] = {}
@@ -269,7 +272,7 @@ def _check_overlaps(plan: Plan, line: _Line) -> Iterator[Violation]:
                 if other >= last:
                     break
                 a, b = step.bindings[i], step.bindings[j]
-                if left[i] and left[j]:
+                if left[i] and left[j] and (a.value != b.value or a.access is b.access is Access.READ):
                     continue
                 reader, writer = (a, b) if a.access is Access.READ else (b, a)
                 pair = (reader.value, writer.value)
@@ -361,7 +364,11 @@ def _check_residues(plan: Plan) -> Iterator[Violation]:
         if s == t:
             continue
         for ours, theirs in zip(step.bindings, program.steps[s].bindings, strict=True):
-            if (plan.offsets[ours.value] - plan.offsets[theirs.value]) % _RESIDUE:
+            apart = plan.offsets[ours.value] - plan.offsets[theirs.value]
+            spaces = {program.values[x.value].space for x in (ours, theirs)}
+            # Bases of two spaces differ by any multiple of their alignments.
+            unknown = len(spaces) > 1 and any(program.spaces[x].alignment % _RESIDUE for x in spaces)
+            if apart % _RESIDUE or unknown:
                 names = (program.values[ours.value].label, program.values[theirs.value].label)
                 yield Violation(
                     "residue",
@@ -400,6 +407,9 @@ def _check_contents(
         if step.reference is None:
             source, target = bindings
             number = memory.read(low[source.value], high[source.value])
+            if not contents.is_whole(number):
+                yield _undefined(plan, t, source)
+                return
             if step.until > step.level:
                 memory.write(low[target.value], high[target.value], UNDEFINED)
                 pending.append((step.until, low[target.value], high[target.value], number))
@@ -412,8 +422,9 @@ def _check_contents(
             if bindings[fact.position].access is Access.SCRATCH:
                 continue
             needed = tuple(found[i] for i in fact.needs)
-            if UNDEFINED in needed:
-                yield _undefined(plan, t, bindings[fact.needs[needed.index(UNDEFINED)]])
+            torn = next((i for i in fact.needs if not contents.is_whole(found[i])), None)
+            if torn is not None:
+                yield _undefined(plan, t, bindings[torn])
                 return
             if fact.copied is not None:
                 number = found[fact.copied]

@@ -26,7 +26,7 @@ def final(stages: list[Stage]) -> Stage:
 
 @pytest.fixture(scope="module")
 def compose(root: Path) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((root / "deploy/compose.yaml").read_text())
+    document: dict[str, Any] = yaml.safe_load((root / "deploy/compose.yaml").read_text(encoding="utf-8"))
     service: dict[str, Any] = document["services"]["arenaplan"]
     return service
 
@@ -65,7 +65,11 @@ class TestDockerfile:
         assert f'image.version="{pyproject["project"]["version"]}"' in final.only("LABEL").arguments
 
     def test_every_copied_path_passes_dockerignore(self, root: Path, stages: list[Stage]) -> None:
-        passed = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
+        passed = {
+            line[1:]
+            for line in (root / ".dockerignore").read_text(encoding="utf-8").splitlines()
+            if line[:1] == "!"
+        }
         copied = {source for copy in stages[1].all("COPY") for source in copy.arguments.split()[:-1]}
         assert copied == passed
         assert all((root / source).exists() for source in copied)
@@ -124,10 +128,22 @@ def test_settings_are_valid(compose: dict[str, Any], final: Stage, monkeypatch: 
     assert (Settings().host, Settings().port) == ("0.0.0.0", 8080)
 
 
+def test_the_unit_is_installed_with_compiled_code(root: Path) -> None:
+    """Compiled where it was installed, with the sources out of the way, then checked by another user."""
+    text = (root / "deploy/README.md").read_text(encoding="utf-8").partition("## systemd")[2]
+    steps = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    (install,) = (k for k, line in enumerate(steps) if line.endswith("/tmp/arenaplan/*.whl"))
+    compiling = "/opt/arenaplan/bin/python -P -m solver.layout.compile"
+    assert steps[install + 1] == compiling
+    checking = rf"\(cd / && setpriv --reuid=65534 .* {re.escape(compiling)} --check\)"
+    assert re.fullmatch(checking, steps[install + 2])
+    assert "systemctl" in steps[-1]
+
+
 def test_unit(root: Path) -> None:
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep capitals
-    parser.read(root / "deploy/systemd/arenaplan.service")
+    parser.read(root / "deploy/systemd/arenaplan.service", encoding="utf-8")
     unit = parser["Service"]
     assert unit["ExecStart"].endswith("/bin/arenaplan serve")
     assert unit["DynamicUser"] == unit["NoNewPrivileges"] == "yes"

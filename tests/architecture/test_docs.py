@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from service.cli import app
+from service.cli.commands import app
 from service.settings import Settings
 from solver.plan import PlanOptions
 

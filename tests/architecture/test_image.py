@@ -1,13 +1,15 @@
-"""Runs what the image runs: the Dockerfile's own command lines, from an installed wheel, as nobody.
+"""Builds and runs what the image holds: the Dockerfile's own command lines, in order, without an engine.
 
-No container engine is needed: the wheel is unpacked into an environment of its own beside the
-installed packages, and the environment, the entry point and the health check are the Dockerfile's.
+The builder's RUN lines are run as they stand, except that /opt, /src and /tmp lie in a directory of the test
+and that the packages from the network are those installed here. Then the tree is made read-only, and what the
+final stage runs (its check, its entry point, its health check) is run by a user without rights.
 """
 
 from __future__ import annotations
 
-import configparser
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -17,10 +19,10 @@ import sysconfig
 import tempfile
 import time
 import venv
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.dockerfile import Stage, read_stages
@@ -28,66 +30,124 @@ from tests.support.dockerfile import Stage, read_stages
 NOBODY = 65534
 #: Far beyond what a start takes on a loaded machine; only a failing test waits for it.
 START_SECONDS = 120.0
+#: Compiling takes one to two minutes; only a failing test waits longer.
+BUILD_SECONDS = 900.0
 
 
 @pytest.fixture(scope="module")
-def final(root: Path) -> Stage:
-    return read_stages(root / "Dockerfile")[-1]
+def stages(root: Path) -> list[Stage]:
+    return read_stages(root / "Dockerfile")
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path) -> Iterator[Path]:
-    """An environment that any user can read and nobody but its owner can write."""
+def final(stages: list[Stage]) -> Stage:
+    return stages[-1]
+
+
+class Image:
+    """A directory that stands for the root of both stages."""
+
+    def __init__(self, place: Path, builder: Stage) -> None:
+        self.place, self._builder = place, builder
+        self.venv = place / "opt/venv"
+        self.scratch = place / "scratch"
+
+    def adapted(self, text: str) -> str:
+        """A command line of the Dockerfile with its absolute paths in this directory."""
+        return re.sub(r"(?<![\w./])/(opt|src|tmp)(?=/|\b)", rf"{self.place}/\1", text)
+
+    def prepare(self, root: Path) -> None:
+        """What stands before the first command that needs no network: copied sources, locked packages."""
+        for name in ("src", "tmp", "opt/build/bin", "scratch"):
+            (self.place / name).mkdir(parents=True)
+        self.scratch.chmod(0o1777)
+        for copy in self._builder.all("COPY"):
+            *sources, target = copy.arguments.split()
+            for source in sources:
+                into = self.place / "src" / (source if target in (".", "./") else target)
+                if (root / source).is_dir():
+                    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
+                    shutil.copytree(root / source, into, ignore=unwanted)
+                else:
+                    shutil.copy(root / source, into)
+        backend = self.place / "opt/build/bin/hatchling"
+        backend.write_text(f'#!/bin/sh\nexec {sys.executable} -m hatchling "$@"\n', encoding="utf-8")
+        backend.chmod(0o755)
+        venv.create(self.venv, with_pip=True)
+        # The packages only: the path file of the development install lies deeper and is not followed.
+        (self.site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+
+    @property
+    def site(self) -> Path:
+        return next((self.venv / "lib").glob("python*")) / "site-packages"
+
+    def build(self) -> None:
+        """The builder's commands in order, but for those that fetch locked packages."""
+        environment = {
+            **self._builder.environment(),
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "HOME": str(self.place / "tmp"),
+        }
+        for run in self._builder.all("RUN"):
+            if "--require-hashes" in run.arguments:
+                continue
+            ran = subprocess.run(
+                ["/bin/sh", "-c", self.adapted(run.arguments)],
+                cwd=self.place / "src",
+                env=environment,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                timeout=BUILD_SECONDS,
+                check=False,
+            )
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def freeze(self) -> None:
+        """As on a read-only root file system, also for the owner; the sources stay behind in the builder."""
+        shutil.rmtree(self.place / "src")
+        for path in [self.place / "opt", *(self.place / "opt").rglob("*")]:
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode & ~0o222)
+
+
+@pytest.fixture(scope="module")
+def image(root: Path, stages: list[Stage]) -> Iterator[Image]:
     place = Path(tempfile.mkdtemp(prefix="arenaplan-image-"))
     place.chmod(0o755)
-    venv.create(place / "venv", with_pip=False)
-    site = next((place / "venv/lib").glob("python*")) / "site-packages"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    # The packages only: the path file of the development install lies deeper and is not followed.
-    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    write_command(site, place / "venv/bin")
-    yield place
+    made = Image(place, stages[1])
+    made.prepare(root)
+    made.build()
+    assert list((place / "src").rglob("*.nbi")) == [], "the sources were compiled, not the installed package"
+    made.freeze()
+    yield made
+    for path in [place, *place.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
     shutil.rmtree(place)
 
 
-def write_command(site: Path, scripts: Path) -> None:
-    """The console script, as an installer writes it."""
-    (entry_points,) = site.glob("*.dist-info/entry_points.txt")
-    parser = configparser.ConfigParser()
-    parser.read(entry_points)
-    ((name, target),) = parser["console_scripts"].items()
-    module, function = target.split(":")
-    script = scripts / name
-    script.write_text(
-        f"#!{scripts}/python\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-    )
-    script.chmod(0o755)
-
-
 @pytest.fixture(scope="module")
-def environment(final: Stage, installed: Path) -> dict[str, str]:
+def environment(final: Stage, image: Image) -> dict[str, str]:
     """The image's, but on a free port of loopback, and with the image's one writable place."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    scratch = installed / "tmp"
-    scratch.mkdir()
-    scratch.chmod(0o1777)
     return final.environment() | {
-        "PATH": f"{installed}/venv/bin:/usr/bin:/bin",
-        "TMPDIR": str(scratch),
+        "PATH": f"{image.venv}/bin:/usr/bin:/bin",
+        "TMPDIR": str(image.scratch),
+        "HOME": "/nonexistent",
         "ARENAPLAN_HOST": "127.0.0.1",
         "ARENAPLAN_PORT": str(port),
         "ARENAPLAN_WORKERS": "1",
     }
 
 
-def user(installed: Path) -> int | None:
+def user(image: Image) -> int | None:
     """Nobody, where this process may become that and the interpreter can be read by it."""
     if os.geteuid() != 0:
         return None
-    python = str(installed / "venv/bin/python")
+    python = str(image.venv / "bin/python")
     try:
         subprocess.run([python, "-c", "import numpy"], user=NOBODY, cwd="/", check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
@@ -95,7 +155,7 @@ def user(installed: Path) -> int | None:
     return NOBODY
 
 
-def exits(command: list[str], environment: dict[str, str], installed: Path) -> int:
+def exits(command: list[str], environment: dict[str, str], image: Image) -> int:
     """Exit status of a command of the image; found on the image's path."""
     found = shutil.which(command[0], path=environment["PATH"])
     assert found
@@ -103,7 +163,7 @@ def exits(command: list[str], environment: dict[str, str], installed: Path) -> i
         [found, *command[1:]],
         env=environment,
         cwd=environment["TMPDIR"],
-        user=user(installed),
+        user=user(image),
         capture_output=True,
         timeout=60,
         check=False,
@@ -111,14 +171,27 @@ def exits(command: list[str], environment: dict[str, str], installed: Path) -> i
     return run.returncode
 
 
+def test_the_final_stage_checks_compiled_code_as_its_user(
+    final: Stage, image: Image, environment: dict[str, str]
+) -> None:
+    """The last RUN stands behind USER, loads what was compiled, and fails where that does not load."""
+    keywords = [instruction.keyword for instruction in final.instructions]
+    (check,) = (i for i in final.instructions[keywords.index("USER") :] if i.keyword == "RUN")
+    command = shlex.split(image.adapted(check.arguments))
+    assert exits(command, environment, image) == 0
+    # For another processor nothing was compiled, and nothing can be: there is no place to keep it.
+    elsewhere = {name: value for name, value in environment.items() if not name.startswith("NUMBA_")}
+    assert exits(command, elsewhere, image) == 1
+
+
 @pytest.fixture
-def server(final: Stage, installed: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def server(final: Stage, image: Image, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     command = final.only("ENTRYPOINT").command() + final.only("CMD").command()
     process = subprocess.Popen(
-        [str(installed / "venv/bin" / command[0]), *command[1:]],
+        [str(image.venv / "bin" / command[0]), *command[1:]],
         env=environment,
         cwd=environment["TMPDIR"],
-        user=user(installed),
+        user=user(image),
         stdout=sys.stderr,
     )
     yield process
@@ -126,21 +199,27 @@ def server(final: Stage, installed: Path, environment: dict[str, str]) -> Iterat
     process.wait()
 
 
-def test_starts_becomes_healthy_and_stops_when_asked(
-    final: Stage, installed: Path, environment: dict[str, str], server: subprocess.Popen[bytes]
+def test_becomes_healthy_plans_with_compiled_code_and_stops_when_asked(
+    final: Stage, image: Image, environment: dict[str, str], server: subprocess.Popen[bytes]
 ) -> None:
     healthcheck = final.only("HEALTHCHECK").command()
     deadline = time.monotonic() + START_SECONDS
-    while exits(healthcheck, environment, installed) != 0:
+    while exits(healthcheck, environment, image) != 0:
         assert server.poll() is None, "the service ended by itself"
         assert time.monotonic() < deadline, "the service did not become healthy"
+    ready: dict[str, object] = {}
+    while "compiled_search" not in ready:
+        assert time.monotonic() < deadline, f"no worker has reported what loads: {ready}"
+        ready = httpx.get(f"http://127.0.0.1:{environment['ARENAPLAN_PORT']}/readyz", timeout=60).json()
+    assert ready["compiled_search"] is True
     server.send_signal(signal.Signals[final.only("STOPSIGNAL").arguments])
     assert server.wait(timeout=60) in (0, -signal.SIGTERM)
-    assert exits(healthcheck, environment, installed) == 1
+    assert exits(healthcheck, environment, image) == 1
 
 
-def test_wheel_alone_is_enough(installed: Path, environment: dict[str, str]) -> None:
-    """Nothing outside the three packages is imported, and no bytecode is written."""
-    assert exits(["arenaplan", "--help"], environment, installed) == 0
-    site = next((installed / "venv/lib").glob("python*")) / "site-packages"
-    assert list(site.rglob("*.pyc")) == []
+def test_wheel_alone_is_enough(image: Image, environment: dict[str, str]) -> None:
+    """Nothing outside the three packages is imported, and all that is imported was turned into bytecode."""
+    assert exits(["arenaplan", "--help"], environment, image) == 0
+    packages = [image.site / name for name in ("clients", "service", "solver")]
+    sources = [path for package in packages for path in package.rglob("*.py")]
+    assert all(list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc")) for path in sources)

@@ -13,12 +13,18 @@ def loaded(root: Path, module: str) -> set[str]:
     """Top-level modules in a fresh interpreter after importing `module`."""
     script = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
     run = subprocess.run(
-        [sys.executable, "-c", script], cwd=root, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
     )
     return set(run.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["service.app", "service.cli", "solver.plan.verify"])
+@pytest.mark.parametrize("module", ["service.http.app", "service.cli.commands", "solver.plan.verify"])
 def test_ortools_is_loaded_only_when_it_solves(root: Path, module: str) -> None:
     assert "ortools" not in loaded(root, module)
 

@@ -35,7 +35,7 @@ def test_packages_are_typed_and_initialised(names: set[str]) -> None:
 def test_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         entry_points = archive.read("arenaplan-0.1.0.dist-info/entry_points.txt").decode()
-    assert "arenaplan = service.quick:main" in entry_points
+    assert "arenaplan = service.cli.main:main" in entry_points
 
 
 def test_metadata(pyproject: dict[str, Any]) -> None:

@@ -275,7 +275,7 @@ def _fresh() -> tuple[float, float]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as directory:
-        program = "import sys\nfrom service.quick import main\nsys.exit(main())"  # as the installed script
+        program = "import sys\nfrom service.cli.main import main\nsys.exit(main())"  # as the installed script
         command = [sys.executable, "-c", program, "solve", str(DATA / "minimalloc" / "A.1048576.csv")]
         command += ["--capacity", str(2**20), "-o", str(Path(directory) / "solution.csv")]
         subprocess.run(command, check=True, capture_output=True, cwd=ROOT)

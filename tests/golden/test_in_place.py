@@ -33,7 +33,7 @@ def network(activation: str, trainable: str | int = "all") -> Graph:
 def places(graph: Graph) -> dict[str, str | None]:
     made = plan(graph, PlanOptions(in_place=True))
     assert validate(graph, made, steps=3).identical
-    return {t.id: t.source for _, buffer in made.buffers() for t in buffer.tenants[1:]}
+    return {t.id: t.source for _, buffer in made.buffers() for t in buffer.aliases[1:]}
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,24 @@ from collections.abc import Callable
 
 import pytest
 
-from service.show import render
+from service.cli.show import render
 from solver.documents import dump_program, load_program
 from solver.errors import DanglingOperandError
 from solver.executor import BlockRunner, BlockViews
 from solver.graph import DType
-from solver.liveness import Hazard, block_classes, carries, orderings, predecessors, value_edges
-from solver.liveness.blocks import BlockClass
 from solver.pipeline import plan_program
-from solver.plan import PlanOptions, recycling, verify
+from solver.plan import PlanOptions, recycling
+from solver.training import (
+    BlockClass,
+    Hazard,
+    block_classes,
+    carries,
+    orderings,
+    predecessors,
+    value_edges,
+)
 from tests.support.programs import AUTO_RECYCLE, RUN_GRAPH, independent_pairs, program
+from tests.support.proofs import violations
 
 FREED = ((), (), (), (5,), (3,), (2, 6), (8, 11), (7, 13), (9, 10), (12, 14))
 AUTO_RECYCLE_BLOCKS = [
@@ -48,17 +56,20 @@ class TestAutoRecycle:
     def test_blocks_beyond_two_gib_change_nothing(self) -> None:
         """SINGA casts the size of a block to `int`; here it is exact, and so are the offsets."""
         number = {name: k for k, name in enumerate(AUTO_RECYCLE_BLOCKS)}
-        made = plan_program(program(AUTO_RECYCLE, sizes=dict.fromkeys(AUTO_RECYCLE_BLOCKS, 3 * 2**30 + 1)))
+        given = program(AUTO_RECYCLE, sizes=dict.fromkeys(AUTO_RECYCLE_BLOCKS, 3 * 2**30 + 1))
+        made = plan_program(given)
         freed = (sorted(number[name] for name in step.freed) for step in recycling(made).steps)
         assert tuple(map(tuple, freed)) == FREED
         assert made.arena_bytes == made.lower_bound > 2**34
-        assert verify(made) == ()
+        assert violations(given, made) == ()
 
-    @pytest.mark.parametrize("workers", [1, 2])
-    def test_it_computes_value_and_derivatives_in_its_recycled_arena(self, workers: int) -> None:
+    @pytest.mark.parametrize("parallelism", [1, 2])
+    def test_it_computes_value_and_derivatives_in_its_recycled_arena(self, parallelism: int) -> None:
         """y = (in + b1) in + (in + b2), and SINGA's test starts the backward pass from y itself."""
         made = program(AUTO_RECYCLE, dtype=DType.FLOAT32, kept=("dx", "db1", "db2"))
-        runner = BlockRunner(made, plan_program(made, PlanOptions(parallelism=workers)), AUTO_RECYCLE_FUNCTIONS)
+        runner = BlockRunner(
+            made, plan_program(made, PlanOptions(parallelism=parallelism)), AUTO_RECYCLE_FUNCTIONS
+        )
         x, b1, b2 = 3.0, -1.0, 2.0
         for name, value in (("in", x), ("b1", b1), ("b2", b2)):
             runner.block(name)[:] = value
@@ -73,7 +84,7 @@ class TestAutoRecycle:
         made = plan_program(program(AUTO_RECYCLE))
         assert made.arena_bytes == made.lower_bound
         assert made.arena_bytes < 64 * 15
-        assert verify(made) == ()
+        assert violations(program(AUTO_RECYCLE), made) == ()
 
 
 class TestRunGraph:
@@ -127,9 +138,9 @@ class TestMultipleIndependentOps:
             (Hazard.RAW, 0, 1), (Hazard.WAR, 1, 2), (Hazard.WAW, 0, 2), (Hazard.RAW, 2, 3),
         }  # fmt: skip
 
-    @pytest.mark.parametrize(("workspaces", "waves"), [(1, 8), (2, 4), (4, 2)])
+    @pytest.mark.parametrize(("workspaces", "levels"), [(1, 8), (2, 4), (4, 2)])
     def test_as_many_pairs_run_side_by_side_as_there_are_workspaces(
-        self, workspaces: int, waves: int
+        self, workspaces: int, levels: int
     ) -> None:
         touches = [
             touch
@@ -137,8 +148,8 @@ class TestMultipleIndependentOps:
             for touch in (("", f"ws{k % workspaces}"), (f"ws{k % workspaces} b{k}", f"b{k}"))
         ]
         made = plan_program(program(touches), PlanOptions(parallelism=4))
-        assert made.duration == waves
-        assert verify(made) == ()
+        assert made.duration == levels
+        assert violations(program(touches), made) == ()
 
     def test_the_workspace_is_held_from_the_first_to_the_last_pair(self) -> None:
         made = plan_program(program(independent_pairs(), sizes={"workspace": 1000}))

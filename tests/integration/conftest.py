@@ -30,7 +30,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
 @pytest.fixture
 def tiny() -> dict[str, Any]:
     """A fresh copy of the small graph, to break at will."""
-    graph: dict[str, Any] = json.loads((ROOT / "service/web/examples/tiny.json").read_bytes())["graph"]
+    graph: dict[str, Any] = json.loads((ROOT / "service/http/web/examples/tiny.json").read_bytes())["graph"]
     return graph
 
 

@@ -271,7 +271,7 @@ GRAPHS: dict[str, tuple[Callable[[Graph], None], str, str, list[str]]] = {
         ["clip_global_norm"],
     ),
     "forbidden name": (_set("operands", 0, "name", value="x@grad"), "", "/graph/operands/0/name", []),
-    "a name that is no word": (_set("operands", 0, "name", value=""), "", "/graph/operands/0/name", []),
+    "a name without letters": (_set("operands", 0, "name", value=""), "", "/graph/operands/0/name", []),
 }
 
 
@@ -292,7 +292,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "alignment no power of two": ({"alignment": 48}, "/options/alignment"),
     "alignment zero": ({"alignment": 0}, "/options/alignment"),
     "negative capacity": ({"capacity": -1}, "/options/capacity"),
-    "capacity as text": ({"capacity": "1 MiB"}, "/options/capacity"),
+    "a size that is not one": ({"capacity": "20,971,520"}, "/options/capacity"),
     "capacity as a fraction": ({"capacity": 1.5}, "/options/capacity"),
     "unknown target": ({"target": "moon"}, "/options/target"),
     "unknown solver": ({"solver": "magic"}, "/options/solver"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from service.cli.main import main
 from solver import documents
 from tests.support.graphs import convolutional
 from tests.support.rewritable import mobile_block
@@ -27,7 +28,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def run(tmp_path: Path) -> Run:
     """`arenaplan ARGUMENT...` in a directory of its own."""
 
-    def start(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def start(
+        *arguments: str | Path, stdin: str = "", encoding: str = "utf-8"
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "service.cli", *map(str, arguments)],
             cwd=tmp_path,
@@ -35,6 +38,7 @@ def run(tmp_path: Path) -> Run:
             input=stdin,
             capture_output=True,
             text=True,
+            encoding=encoding,
             timeout=PATIENCE,
             check=False,
         )
@@ -45,7 +49,7 @@ def run(tmp_path: Path) -> Run:
 @pytest.fixture
 def graph(tmp_path: Path, tiny: dict[str, Any]) -> Path:
     path = tmp_path / "graph.json"
-    path.write_text(json.dumps(tiny))
+    path.write_text(json.dumps(tiny), encoding="utf-8")
     return path
 
 
@@ -79,11 +83,13 @@ def test_plan_to_a_file(run: Run, graph: Path, tmp_path: Path) -> None:
 def test_plan_to_standard_output(run: Run, graph: Path, plan: Path) -> None:
     result = run("plan", graph)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == plan.read_text()
+    assert result.stdout == plan.read_text(encoding="utf-8")
 
 
 def test_plan_from_standard_input(run: Run, graph: Path, plan: Path) -> None:
-    assert run("plan", "-", stdin=graph.read_text()).stdout == plan.read_text()
+    assert run("plan", "-", stdin=graph.read_text(encoding="utf-8")).stdout == plan.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_plan_for_scripts(run: Run, graph: Path) -> None:
@@ -101,6 +107,23 @@ def test_options(run: Run, graph: Path, tmp_path: Path) -> None:
     made = documents.load_plan((tmp_path / "plan.json").read_bytes()).options
     assert (made.batch, made.alignment, made.capacity, made.deadline_seconds) == (4, 16, 2**20, 30.0)
     assert (made.scratch_budget, made.update, made.solver) == (2**16, "end", "greedy")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("24MiB", 24 * 2**20), ("1.5GB", 1_500_000_000), ("65536", 65536)]
+)
+def test_sizes(run: Run, graph: Path, tmp_path: Path, text: str, size: int) -> None:
+    assert run("plan", graph, "-o", "plan.json", "--capacity", text, "--scratch-budget", text).returncode == 0
+    made = documents.load_plan((tmp_path / "plan.json").read_bytes()).options
+    assert (made.capacity, made.scratch_budget) == (size, size)
+
+
+@pytest.mark.parametrize("command", ["plan", "solve"])
+@pytest.mark.parametrize("text", ["20,971,520", "0.5", "5 apples"])
+def test_what_is_not_a_size(run: Run, graph: Path, command: str, text: str) -> None:
+    result = run(command, graph, "--capacity", text)
+    assert result.returncode == 2
+    assert "give bytes, or a number with kB, MB, GB, KiB, MiB or GiB." in " ".join(result.stderr.split())
 
 
 def test_rewriting(run: Run, tmp_path: Path) -> None:
@@ -158,10 +181,10 @@ def test_another_target(run: Run, graph: Path, tmp_path: Path) -> None:
 
 def test_does_not_fit(run: Run, graph: Path, tmp_path: Path) -> None:
     old = tmp_path / "plan.json"
-    old.write_text("precious")
+    old.write_text("precious", encoding="utf-8")
     line = failed(run("plan", graph, "-o", old, "--capacity", "1kB"), 3)
     assert "1000" in line.replace(",", "")
-    assert old.read_text() == "precious"
+    assert old.read_text(encoding="utf-8") == "precious"
 
 
 def test_does_not_fit_for_scripts(run: Run, graph: Path) -> None:
@@ -182,9 +205,9 @@ def test_does_not_fit_for_scripts(run: Run, graph: Path) -> None:
 )
 def test_bad_graphs(run: Run, graph: Path, change: str, words: str) -> None:
     replacement = {"version": '"version": 2', "Gemn": '"type": "Gemn"', "w1": '"shape": [17, 32]'}[words]
-    text = graph.read_text()
+    text = graph.read_text(encoding="utf-8")
     assert change in text
-    graph.write_text(text.replace(change, replacement, 1))
+    graph.write_text(text.replace(change, replacement, 1), encoding="utf-8")
     line = failed(run("plan", graph), 2)
     assert line.startswith(f"arenaplan: {graph}#/")
     assert words in line
@@ -271,12 +294,14 @@ def test_validate_a_wrong_plan(run: Run, graph: Path, plan: Path) -> None:
 
 
 def test_validate_a_changed_plan(run: Run, graph: Path, plan: Path) -> None:
-    plan.write_text(plan.read_text().replace('"offset": 0', '"offset": 64', 1))
+    plan.write_text(
+        plan.read_text(encoding="utf-8").replace('"offset": 0', '"offset": 64', 1), encoding="utf-8"
+    )
     assert "digest" in failed(run("validate", graph, plan), 2)
 
 
 def test_validate_with_another_graph(run: Run, graph: Path, plan: Path) -> None:
-    graph.write_text(graph.read_text().replace("32", "48"))
+    graph.write_text(graph.read_text(encoding="utf-8").replace("32", "48"), encoding="utf-8")
     failed(run("validate", graph, plan), 2)
 
 
@@ -322,9 +347,9 @@ def test_version_and_help(run: Run) -> None:
 
 def test_help_is_quick() -> None:
     """What takes long to import is imported by what needs it."""
-    script = "import sys, service.cli; print(*sys.modules)"
+    script = "import sys, service.cli.commands; print(*sys.modules)"
     loaded = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True
+        [sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8"
     )
     heavy = {
         "numpy",
@@ -339,11 +364,86 @@ def test_help_is_quick() -> None:
     assert heavy & set(loaded.stdout.split()) == set()
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_streams_that_cannot_encode_everything(
+    run: Run, graph: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and tables become ASCII, JSON escapes; the exit codes are the same as ever."""
+    text = graph.read_text(encoding="utf-8").replace('"perceptron"', '"größe 重量"').replace('"w1"', '"重量"')
+    graph.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    made = run("plan", graph, "-o", "plan.json", encoding=encoding)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert ("größe" if encoding == "latin-1" else "gr\\xf6\\xdfe") + " \\u91cd\\u91cf" in made.stdout
+    for width in ("72", "40"):
+        shown = run("show", "plan.json", "--width", width, encoding=encoding)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "digest " in shown.stdout
+    facts = run("show", "plan.json", "--json", encoding=encoding)
+    assert json.loads(facts.stdout)["graph"] == "größe 重量"
+    refused = run("plan", graph, "--capacity", "1000", "--json", encoding=encoding)
+    assert refused.returncode == 3
+    assert any("重量" in live["operand"] for live in json.loads(refused.stderr)["live_at_peak"])
+    assert "missing-\\u91cd.json" in failed(run("show", "missing-重.json", encoding=encoding), 2)
+    trained = run("validate", graph, "plan.json", "--steps", "1", encoding=encoding)
+    assert (trained.returncode, trained.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_not_foreseen_is_a_bug_and_no_verdict(as_json: bool, tmp_path: Path) -> None:
+    """Exit code 4, with the traceback; 1 would say that the plan is wrong."""
+    script = (
+        "from service.cli import show\nfrom service.cli.main import main\n"
+        "from solver import documents\n"
+        "documents.load_plan = lambda _data: 1 / 0\nmain()"
+    )
+    (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-c", script, "show", "plan.json", *(["--json"] if as_json else [])],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (4, "")
+    if as_json:
+        said = json.loads(result.stderr)
+        assert (said["exit"], "ZeroDivisionError" in said["traceback"]) == (4, True)
+    else:
+        *_, last = result.stderr.splitlines()
+        assert last.startswith("arenaplan: This is a bug of arenaplan: ZeroDivisionError: division by zero")
+        assert "Traceback" in result.stderr
+
+
+def test_a_bug_outside_of_every_command_is_a_bug_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise KeyError("impossible")
+
+    monkeypatch.setattr("service.cli.commands.app", broken)
+    monkeypatch.setattr(sys, "argv", ["arenaplan", "--version"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 4
+    assert "This is a bug of arenaplan: KeyError" in capsys.readouterr().err
+
+
 def test_a_reader_that_leaves(run: Run, graph: Path) -> None:
     """As in `arenaplan plan graph.json | head -1`: no traceback."""
     command = f"{sys.executable} -m service.cli plan {graph} | true"
     result = subprocess.run(
-        command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command,
+        shell=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
     )
     assert result.stderr == ""
 

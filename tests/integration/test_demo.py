@@ -16,6 +16,7 @@ def test_demo_plans_compares_and_trains() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
+        encoding="utf-8",
         timeout=300,
         env={"PATH": "", "COLUMNS": "160"},
         check=False,

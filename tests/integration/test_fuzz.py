@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from service.problems import CATALOGUE, MEDIA_TYPE
 from tests.support.server import ROOT
 
-TINY: dict[str, Any] = json.loads((ROOT / "service/web/examples/tiny.json").read_bytes())
-PARALLEL: dict[str, Any] = json.loads((ROOT / "service/web/examples/parallel.json").read_bytes())
+TINY: dict[str, Any] = json.loads((ROOT / "service/http/web/examples/tiny.json").read_bytes())
+PARALLEL: dict[str, Any] = json.loads((ROOT / "service/http/web/examples/parallel.json").read_bytes())
 
 #: What a careless or hostile writer might put anywhere.
 NUMBERS = [0, 1, -1, 3, 0.5, 2**31, 2**63, -(2**64), 10**40, 1e308]

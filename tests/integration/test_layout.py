@@ -27,7 +27,7 @@ Buffers = dict[str, Any]
 @pytest.fixture
 def buffers() -> Buffers:
     """A fresh copy of the example that the documentation page sends."""
-    request = json.loads((ROOT / "service/web/examples/buffers.json").read_bytes())
+    request = json.loads((ROOT / "service/http/web/examples/buffers.json").read_bytes())
     problem: Buffers = request["problem"]
     return problem
 
@@ -200,7 +200,7 @@ def test_bad_buffers(http: httpx.Client, changes: dict[str, Any], code: str, fie
         ({"solver": "magic"}, "invalid-options", "solver"),
         ({"solver": 1}, "invalid-document", "solver"),
         ({"capacity": -1}, "invalid-options", "capacity"),
-        ({"capacity": "1MiB"}, "invalid-document", "capacity"),
+        ({"capacity": "1 mile"}, "invalid-document", "capacity"),
         ({"alignment": 3}, "invalid-options", "alignment"),
         ({"deadline_seconds": -1}, "invalid-options", "deadline_seconds"),
         ({"deadline_seconds": 1e6}, "invalid-options", "deadline_seconds"),
@@ -208,6 +208,7 @@ def test_bad_buffers(http: httpx.Client, changes: dict[str, Any], code: str, fie
         ({"seed": -1}, "invalid-options", "seed"),
         ({"threads": 0}, "invalid-options", "threads"),
         ({"target_gap": -1}, "invalid-options", "target_gap"),
+        ({"target_gap": 1e308}, "invalid-options", "target_gap"),
         ({"rules": {"luck": True}}, "invalid-document", "rules/luck"),
     ],
 )
@@ -244,16 +245,37 @@ def test_does_not_fit(http: httpx.Client, buffers: Buffers) -> None:
     of_one = checked(place(http, buffers), 409, "capacity-exceeded", "/problem/capacity")
     assert of_one["detail"] == "Buffer 'hidden' (row 2) alone has 13 bytes; the capacity is 12."
     buffers["buffers"][1]["size"] = 4
+    # What is large is grouped in sentences, and a plain number in the fields.
+    large = place(http, {**buffers, "capacity": 4000}, alignment=4096)
+    assert "8,196 bytes at least; the capacity is 4,000." in large.json()["detail"]
+    assert (large.json()["required"], large.json()["proved"]) == (8196, True)
     with_deadline = place(http, buffers, capacity=11, deadline_seconds=1)
     checked(with_deadline, 409, "capacity-exceeded", "/options/capacity")
 
 
-# ------------------------------------------------------------------------------------ other doors
+def test_sizes_as_text(http: httpx.Client, buffers: Buffers) -> None:
+    """The same request as with a number of bytes, down to the digest."""
+    of_text = place(http, buffers, capacity="1.5KiB")
+    assert of_text.status_code == 200
+    assert of_text.json()["options"]["capacity"] == 1536
+    assert place(http, buffers, capacity=1536).content == of_text.content
+
+
+def test_what_was_not_found_is_not_proved(http: httpx.Client, buffers: Buffers) -> None:
+    """Bump never reuses a byte; that it finds nothing says nothing about other layouts."""
+    answer = checked(place(http, buffers, solver="bump"), 409, "capacity-exceeded", "/problem/capacity")
+    assert answer["proved"] is False
+    assert "12 bytes at least are proved" in answer["detail"]
+    assert "is not known" in answer["detail"]
+    assert checked(place(http, buffers, capacity=11), 409, "capacity-exceeded", "/options/capacity")["proved"]
+
+
+# ------------------------------------------------------------------------------------ other callers
 
 
 def test_clients(server: Server, buffers: Buffers, tmp_path: Path) -> None:
     path = tmp_path / "buffers.json"
-    path.write_text(json.dumps(buffers))
+    path.write_text(json.dumps(buffers), encoding="utf-8")
     with Client(server.url) as client:
         result = client.layout(buffers, solver="greedy")
         assert (result.peak, result.lower_bound, result.proof) == (12, 12, "max-load")
@@ -288,6 +310,7 @@ def test_command_and_service_make_the_same_bytes(
         input=json.dumps(buffers),
         capture_output=True,
         text=True,
+        encoding="utf-8",
         timeout=PATIENCE,
         check=True,
     )

@@ -24,7 +24,7 @@ Program = dict[str, Any]
 @pytest.fixture
 def pairs() -> Program:
     """A fresh copy of the two independent pairs that the documentation page sends."""
-    request = json.loads((ROOT / "service/web/examples/parallel.json").read_bytes())
+    request = json.loads((ROOT / "service/http/web/examples/parallel.json").read_bytes())
     found: Program = request["program"]
     return found
 
@@ -193,7 +193,7 @@ def test_a_graph_is_no_program(http: httpx.Client, tiny: dict[str, Any]) -> None
 
 def test_clients(server: Server, pairs: Program, tmp_path: Path) -> None:
     path = tmp_path / "program.json"
-    path.write_text(json.dumps(pairs))
+    path.write_text(json.dumps(pairs), encoding="utf-8")
     with Client(server.url) as client:
         result = client.plan_program(pairs, workers=2)
         assert (result.status, result.proof) == ("optimal", "max-load")

@@ -19,7 +19,7 @@ import pytest
 from clients import AsyncClient, CapacityExceeded, Client
 from solver import documents
 from solver.plan import verify
-from tests.support.server import PATIENCE, ROOT, Server, running_server
+from tests.support.server import NO_EVENT, PATIENCE, ROOT, Server, running_server
 
 Graph = dict[str, Any]
 
@@ -285,9 +285,38 @@ def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:
         wait_until_gone(pid)
 
 
+def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans go without the compiled search and CP-SAT; the log, /readyz and answers say so."""
+    for package in ("numba", "ortools"):
+        (tmp_path / package).mkdir()
+        broken = tmp_path / package / "__init__.py"
+        broken.write_text(f"raise ImportError('{package} is not here')\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    buffers = json.loads((ROOT / "service/http/web/examples/buffers.json").read_bytes())["problem"]
+    with running_server(workers=1) as server, server.client() as http:
+        event = server.wait_for(lambda event: event["event"] == "worker warmed up")
+        assert (event["level"], event["compiled_search"], event["cp_sat"]) == ("warning", False, False)
+        ready = http.get("/readyz")
+        assert ready.status_code == 200
+        assert (ready.json()["compiled_search"], ready.json()["cp_sat"]) == (False, False)
+        assert plan(http, tiny).json()["arenas"][0]["certificate"]["status"] == "optimal"
+        exact = http.post("/v1/layout", json={"problem": buffers, "options": {"solver": "cp-sat"}})
+        assert exact.status_code == 200
+        tight = http.post("/v1/layout", json={"problem": buffers, "options": {"solver": "bump"}}).json()
+        assert tight["proved"] is False
+        assert "The compiled search does not load in this service" in tight["detail"]
+        (pid,) = server.worker_pids()
+        assert pid == event["pid"]
+        server.stop()
+    reasons = [event["event"] for event in server.log if event["level"] == "warning"]
+    assert any("numba is not here" in reason for reason in reasons)
+    assert any("ortools is not here" in reason for reason in reasons)
+    assert [event for event in server.log if event["event"] == NO_EVENT] == []
+
+
 def processor_time(pid: int) -> int:
     """Clock ticks that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
@@ -309,6 +338,6 @@ def wait_until_gone(pid: int) -> None:
 
 def is_running(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False

@@ -112,3 +112,23 @@ def test_transposed_convolution(
     y = operation.forward()
     dy = numbers(seed + 1, y.shape)
     assert np.sum(y * dy) == pytest.approx(np.sum(values[1] * operation.backward(dy, 1)[1]), abs=1e-7)
+
+
+@st.composite
+def pads(draw: st.DrawFn) -> tuple[tuple[int, ...], str, list[tuple[int, int]]]:
+    mode = draw(st.sampled_from(["constant", "reflect", "edge", "wrap"]))
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    longest = [{"reflect": size - 1, "wrap": size}.get(mode, 6) for size in shape]
+    pairs = [(draw(st.integers(0, most)), draw(st.integers(0, most))) for most in longest]
+    return shape, mode, pairs
+
+
+@given(pads(), SEEDS)
+def test_pad(case: tuple[tuple[int, ...], str, list[tuple[int, int]]], seed: int) -> None:
+    """Forward it is NumPy's function of the same name."""
+    shape, mode, pairs = case
+    x = numbers(seed, shape)
+    given_pads = np.array([before for before, _ in pairs] + [after for _, after in pairs])
+    operation = OneOperation("Pad", [x, given_pads], mode=mode)
+    np.testing.assert_array_equal(operation.forward(), np.pad(x, pairs, mode=mode))  # type: ignore[call-overload]  # a mode
+    assert_adjoint(operation, seed)

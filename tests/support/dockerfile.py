@@ -53,7 +53,7 @@ def read_instructions(text: str) -> list[Instruction]:
 
 def read_stages(path: Path) -> list[Stage]:
     stages = [Stage("", ())]
-    for instruction in read_instructions(path.read_text()):
+    for instruction in read_instructions(path.read_text(encoding="utf-8")):
         if instruction.keyword == "FROM":
             stages.append(Stage(instruction.arguments, ()))
         else:

@@ -1,15 +1,23 @@
 """Tasks for a worker under test: the body of a request says what the worker shall do.
 
-The first line of the body is a command; ``echo`` answers with the rest.
+The first line of the body is a command; ``echo`` answers with the rest. Environment variables say how the
+process starts: FAKE_FAILURES names a file with the number of starts that fail, FAKE_HOLD a directory in which
+the process leaves its number before it holds the interpreter's lock for ever, FAKE_HANG lets the import wait,
+and FAKE_WARM is the report of `warm` as JSON, or no JSON to make it fail.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from service.jobs.worker import Channel, Task
@@ -56,14 +64,35 @@ def _do(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             print("noise on standard output")  # noqa: T201 - that is what is tested
             sys.stdout.flush()
             channel.send("result", _facts("printed"), b"{}")
+        case "log":
+            logging.getLogger("library").warning("careful: %s", rest)
+            warnings.warn("old", stacklevel=1)
+            channel.send("result", _facts("logged"), b"{}")
         case "problem":
             raise Problem("shape-mismatch", rest, pointer="/graph", extensions={"extra": 1})
         case _:
             raise RuntimeError(f"no such command: {command}")
 
 
-def warm() -> None:
-    """Nothing to warm up."""
+def warm() -> Mapping[str, bool]:
+    report: Mapping[str, bool] = json.loads(os.environ.get("FAKE_WARM", "{}"))
+    return report
+
+
+def _start() -> None:
+    if "FAKE_HANG" in os.environ:
+        _hang()
+    if hold := os.environ.get("FAKE_HOLD"):
+        Path(hold, str(os.getpid())).touch()
+        ctypes.PyDLL(None).pause()  # unlike CDLL, keeps the lock of the interpreter
+    if failures := os.environ.get("FAKE_FAILURES"):
+        left = int(Path(failures).read_text(encoding="utf-8"))
+        Path(failures).write_text(str(max(0, left - 1)), encoding="utf-8")
+        if left:
+            raise RuntimeError("this start fails")
+
+
+_start()
 
 
 TASKS: Mapping[str, Task] = {"plan": _do, "validate": _do}

@@ -1,4 +1,4 @@
-"""Small graphs for tests, built through the one door."""
+"""Small graphs for tests, built by `build_graph`."""
 
 from __future__ import annotations
 

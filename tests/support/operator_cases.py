@@ -255,6 +255,12 @@ def _movement() -> Iterator[Case]:
     yield _case("Pad", _SMALL, more=(np.array([1, 0, 2, 0, 3, 1]),), constant_value=1.5)
     yield _case("Pad", _SMALL, more=(np.array([1, 2]), np.asarray(0.5, np.float32), np.array([1])))
     yield Case("Pad", (np.arange(4), np.array([1, 2])))
+    for mode in ("reflect", "edge", "wrap"):
+        yield _case(
+            "Pad", _SMALL, more=(np.array([1, 2, 3, 0, 1, 2]), np.asarray(0.5, np.float32)), mode=mode
+        )
+        yield _case("Pad", (90, 801), more=(np.array([7, 9, 8, 3]),), mode=mode)
+        yield Case("Pad", (np.arange(4), np.array([1, 2])), {"mode": mode})
     for shape, asked in (((3, 1), [3, 4]), ((), [2, 3]), ((70, 1), [70, 1200]), ((1200,), [70, 1200])):
         yield _case("Expand", shape, more=(np.array(asked),))
     yield _case("Expand", (2, 3), more=(np.array([1, 3]),))

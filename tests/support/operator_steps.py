@@ -76,19 +76,19 @@ class OperatorStep:
         """What the step leaves in each slot that it writes, run once in memory of its own.
 
         Every byte of results is `written` before, every byte of scratch `scratch`. `changed` replaces what
-        slots hold, `shared` puts a written slot into the memory of a read one. Raises where the step writes
-        to a slot that it only reads.
+        slots hold, `shared` puts a slot into the memory of a read one. Raises where the step writes to a slot
+        that it only reads.
         """
-        given = {**self.reads, **(changed or {})}
-        arrays = {slot: placed(value) for slot, value in given.items()}
+        shared, given = shared or {}, {**self.reads, **(changed or {})}
+        arrays = {slot: placed(value) for slot, value in given.items() if slot not in shared}
         for slot, type_ in self.writes.items():
-            source = (shared or {}).get(slot)
-            if source is not None:
-                arrays[slot] = arrays[source].reshape(type_.shape)
-            elif slot not in arrays:
+            if slot not in arrays:
                 arrays[slot] = _filled(type_, written)
+        for slot, source in shared.items():
+            shape = self.writes[slot].shape if slot in self.writes else given[slot].shape
+            arrays[slot] = arrays[source].reshape(shape)
         work = {name: _filled(type_, scratch) for name, type_ in self.scratch.items()}
-        overwritten = {*self.writes, *(shared or {}).values()}
+        overwritten = {*self.writes, *shared, *shared.values()}
         for slot in given.keys() - overwritten:
             arrays[slot].flags.writeable = False
         kernels = kernels_for(self.kind.name)

@@ -10,18 +10,26 @@ import numpy as np
 from solver.executor import Trainer, synthetic_batch
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import Array, Graph, OptimizerSpec
-from solver.liveness import analyze
-from solver.liveness.footprint import footprint as measure
+from solver.passes import Order
 from solver.pipeline import plan
 from solver.preparations.rewriting import RULES, Footprint, Rewriting, rewrite
-from solver.schedule import training_program
+from solver.program import loads, regions
+from solver.training import derive
 
 __all__ = ["everywhere", "footprint", "gradients", "only", "outputs", "same_training", "types", "weight"]
 
 
 def footprint(graph: Graph) -> Footprint:
-    program = training_program(graph, scratch_budget=2 << 20, update="immediate")
-    return measure(analyze(program))
+    """What the product judges by, of the program with default options."""
+    program = Order().run(derive(graph))
+    placed = regions(program)
+    (curve,) = loads(program, found=placed)
+    at_peak = frozenset(
+        program.operations[step.operation].operation.id
+        for step in program.steps
+        if curve[step.level] == max(curve)
+    )
+    return Footprint(max(curve), sum(region.size for region in placed), at_peak)
 
 
 def everywhere(graph: Graph, *names: str) -> Rewriting:

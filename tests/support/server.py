@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import queue
@@ -16,14 +17,16 @@ from typing import Any
 
 import httpx
 
-__all__ = ["NO_EVENT", "PATIENCE", "ROOT", "Server", "running_server"]
+__all__ = ["NO_EVENT", "PATIENCE", "ROOT", "Server", "die_with_parent", "running_server"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Far beyond what anything takes on a loaded machine; only a failing test waits for it.
 PATIENCE = 120.0
 
-#: Stands in the log for a line that is no event, such as a traceback.
+_LIBC = ctypes.CDLL(None)
+
+#: Stands in the log for a line that is not an event, such as a traceback.
 NO_EVENT = "no event"
 
 
@@ -53,10 +56,13 @@ class Server:
     def wait_for(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The next event, of those not waited for before, that is wanted."""
         while True:
-            event = self._fresh.get(timeout=PATIENCE)
+            try:
+                event = self._fresh.get(timeout=PATIENCE)
+            except queue.Empty:
+                raise AssertionError(f"no such event within {PATIENCE:g} s; the log: {self.log}") from None
             if wanted(event):
                 return event
-            assert event["event"] != "end of log", self.log
+            assert event["event"] != "end of log", f"the service ended; the log: {self.log}"
 
     def request_event(self, request_id: str) -> dict[str, Any]:
         """The access line of one request."""
@@ -66,7 +72,9 @@ class Server:
         return httpx.Client(base_url=self.url, timeout=PATIENCE, **more)
 
     def worker_pids(self) -> list[int]:
-        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(
+            encoding="utf-8"
+        )
         return [int(pid) for pid in listing.split()]
 
     def kill(self) -> None:
@@ -81,6 +89,12 @@ class Server:
         code = self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
         return code
+
+
+def die_with_parent() -> None:
+    """In a child before it becomes the command: a test run that is killed leaves no process (Linux)."""
+    if sys.platform == "linux":
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _event(line: str) -> dict[str, Any]:
@@ -98,7 +112,14 @@ def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
     environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", *arguments]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment, text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=die_with_parent,
     ) as process:
         server = Server(process)
         try:

@@ -29,6 +29,7 @@ __all__ = [
     "Step",
     "block_views",
     "bound",
+    "cuts",
     "flat_blocks",
     "is_new",
     "present",
@@ -113,7 +114,7 @@ def block_views(shape: Sequence[int], arrays: Sequence[Array]) -> Iterator[tuple
     in its view. A block has at most `BLOCK_ELEMENTS` elements of `shape`.
     """
     sizes, views = _coalesced(shape, arrays)
-    for index in _cuts(sizes):
+    for index in cuts(sizes):
         yield tuple(view[_where(view, sizes, index)] for view in views)
 
 
@@ -134,7 +135,7 @@ def _coalesced(shape: Sequence[int], arrays: Sequence[Array]) -> tuple[tuple[int
     return tuple(math.prod(shape[axis] for axis in group) for group in groups), views
 
 
-def _cuts(sizes: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+def cuts(sizes: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     """Slices that cut `sizes` into blocks: single steps of the outer axes, pieces of one, all of the rest."""
     whole, split = 1, len(sizes)
     while split and whole * sizes[split - 1] <= BLOCK_ELEMENTS:

@@ -73,7 +73,7 @@ def elementwise(forward: Maker, derivative: Maker) -> Kernels:
 def _operator(call: Call) -> Elementwise:
     operator = lookup(call.node.operation.type)
     if not isinstance(operator, Elementwise):
-        raise InternalError(f"Operator {operator.name!r} is no function of one operand.")
+        raise InternalError(f"Operator {operator.name!r} is not a function of one operand.")
     return operator
 
 

@@ -62,7 +62,7 @@ def _elementwise_loss(losses: _Maker, by_prediction: _Maker, by_target: _Maker) 
 def _operator(call: Call) -> ElementwiseLoss:
     operator = lookup(call.node.operation.type)
     if not isinstance(operator, ElementwiseLoss):
-        raise InternalError(f"Operator {operator.name!r} is no loss of one element at a time.")
+        raise InternalError(f"Operator {operator.name!r} is not a loss of one element at a time.")
     return operator
 
 

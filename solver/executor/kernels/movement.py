@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all, sum_steps, with_small_buffers
+from solver.executor.kernels._blocks import (
+    Step,
+    bound,
+    cuts,
+    present,
+    run_all,
+    sum_into,
+    sum_steps,
+    with_small_buffers,
+)
 from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.movement import padding
 from solver.graph.types import Array
@@ -34,11 +45,18 @@ def _transpose_backward(call: Call) -> Step:
     return bound(np.copyto, dx.transpose(call.attributes["perm"]), dy)
 
 
+def _part(array: Array, index: Iterable[slice]) -> Array:
+    """A view; of a scalar, too, where indexing with nothing makes a number."""
+    whole: tuple[Any, ...] = (*index, ...)
+    found: Array = array[whole]
+    return found
+
+
 def _inside(call: Call, padded: Array) -> Array:
     """The part of a padded array that holds the input."""
     sizes = call.node.input(0).shape
     pairs = zip(sizes, padding(call.node), strict=True)
-    return padded[tuple(slice(before, before + size) for size, (before, _) in pairs)]
+    return _part(padded, (slice(before, before + size) for size, (before, _) in pairs))
 
 
 def _borders(call: Call, padded: Array) -> list[Array]:
@@ -52,8 +70,34 @@ def _borders(call: Call, padded: Array) -> list[Array]:
     return views
 
 
+def _repeats(mode: str, size: int, before: int, after: int) -> list[tuple[slice, slice]]:
+    """(place in Y, what of X stands there) along an axis: what is inside first, then each border."""
+    behind = before + size
+    if mode == "edge":
+        sources = (slice(0, 1), slice(size - 1, size))
+    elif mode == "reflect":
+        stop = size - 2 - after
+        sources = (slice(before, 0, -1), slice(size - 2, stop if stop >= 0 else None, -1))
+    else:
+        sources = (slice(size - before, size), slice(0, after))
+    borders = zip((slice(0, before), slice(behind, behind + after)), sources, strict=True)
+    return [(slice(before, behind), slice(0, size)), *(b for b in borders if b[0].stop > b[0].start)]
+
+
+def _regions(call: Call, padded: Array, data: Array) -> Iterator[tuple[Array, Array]]:
+    """Disjoint views that cover a padded array, each with the view of the data that it repeats.
+
+    The first is the data itself; along an edge the view of the data has a single element.
+    """
+    pairs = zip(call.node.input(0).shape, padding(call.node), strict=True)
+    for parts in product(*(_repeats(call.attributes["mode"], size, *pads) for size, pads in pairs)):
+        yield _part(padded, (place for place, _ in parts)), _part(data, (source for _, source in parts))
+
+
 def _pad_forward(call: Call) -> Step:
     x, y = present(call.x[0], call.y[0])
+    if call.attributes["mode"] != "constant":
+        return run_all([bound(np.copyto, place, source) for place, source in _regions(call, y, x)])
     given = call.x[2] if len(call.x) > 2 else None
     value = (call.attributes["constant_value"] or 0.0) if given is None else given.reshape(())
     inside, borders = _inside(call, y), _borders(call, y)
@@ -68,7 +112,17 @@ def _pad_forward(call: Call) -> Step:
 
 def _pad_backward(call: Call) -> Step:
     dy, dx = present(call.dy[0], call.dx[0])
-    return bound(np.copyto, dx, _inside(call, dy))
+    if call.attributes["mode"] == "constant":
+        return bound(np.copyto, dx, _inside(call, dy))
+    (inside, _), *borders = _regions(call, dy, dx)
+    steps = [bound(np.copyto, dx, inside)]
+    for border, target in borders:
+        for index in cuts(target.shape):
+            part = border[
+                tuple(slice(None) if size == 1 else i for size, i in zip(target.shape, index, strict=True))
+            ]
+            steps.append(sum_into(part, target[index], call.scratch.get("partial"), first=False))
+    return with_small_buffers(run_all(steps))
 
 
 def _expand_forward(call: Call) -> Step:

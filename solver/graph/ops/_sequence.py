@@ -41,9 +41,9 @@ class _Sizes:
 
 class RecurrentSequence(Signature):
     """Inputs X, W, R, B, sequence_lens, initial states, peepholes; outputs Y, Y_h and Y_c, or "" for each
-    that nobody needs.
+    that is not needed.
 
-    What is no part of the cells is refused: other activations than theirs, clipping, and sequences
+    What is not part of the cells is refused: other activations than theirs, clipping, and sequences
     of different lengths.
     """
 

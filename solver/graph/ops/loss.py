@@ -1,7 +1,7 @@
 """Losses: ordinary operations whose output is what training minimises.
 
 `reduction` is "mean", "sum" (a scalar of shape ()) or "none", which leaves a value for each element,
-or each example (CategoricalCrossEntropy, KLDivergence), and so is no loss to train on by itself.
+or each example (CategoricalCrossEntropy, KLDivergence), and so is not a loss to train on by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Movement: operators that copy elements, one by one, elsewhere. Their backward pass reads dY alone."""
+"""Movement: operators that copy elements elsewhere. Their backward pass reads dY alone."""
 
 from __future__ import annotations
 
@@ -122,28 +122,51 @@ def padding(node: Node) -> tuple[tuple[int, int], ...]:
 
 
 class _Pad(_Movement):
-    """Constant padding; `pads` (input 1) and `axes` (input 3) are constants.
+    """X inside a border; `pads` (input 1) and `axes` (input 3) are constants.
 
-    The value is input 2, read by the kernel and never differentiated, or the attribute `constant_value`.
+        constant   v v | a b c | v v        reflect   c b | a b c | b a
+        edge       a a | a b c | c c        wrap      b c | a b c | a b
+
+    The value v is input 2, read by the kernel and never differentiated, or the attribute `constant_value`; 0
+    without either. A mirrored border is at most one element shorter than its axis, a wrapped one as long.
     """
 
     name = "Pad"
     arity = (2, 4)
     attributes: ClassVar[Mapping[str, Attribute]] = {
-        "mode": Attribute("string", default="constant", choices=("constant",)),
+        "mode": Attribute("string", default="constant", choices=("constant", "reflect", "edge", "wrap")),
         "constant_value": Attribute("float"),
     }
     constant_inputs = frozenset({1, 3})
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        data = node.input(0)
+        data, mode = node.input(0), node.attributes["mode"]
+        if node.attributes["constant_value"] is not None and mode != "constant":
+            raise bad_attribute(node, "constant_value", f"has no meaning in mode {mode!r}")
         if node.has_input(2):
             if node.attributes["constant_value"] is not None:
                 raise bad_attribute(node, "constant_value", "is also given as input 2; give it once")
             if node.input(2).elements != 1 or node.input(2).dtype is not data.dtype:
                 raise node.mismatch("expected the value (input 2) to be a scalar of the input's element type")
-        pairs = zip(data.shape, padding(node), strict=True)
-        return (TensorType(tuple(size + before + after for size, (before, after) in pairs), data.dtype),)
+        pads = padding(node)
+        for axis, (size, pair) in enumerate(zip(data.shape, pads, strict=True)):
+            longest = {"reflect": size - 1, "wrap": size}.get(mode)
+            if longest is not None and max(pair) > longest:
+                raise node.mismatch(
+                    f"in mode {mode!r} the pads of axis {axis} must be at most {longest}, not {max(pair)}"
+                )
+        shape = (size + sum(pair) for size, pair in zip(data.shape, pads, strict=True))
+        return (TensorType(tuple(shape), data.dtype),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        """An element of an edge collects the sum of what it was copied to."""
+        data = node.input(0)
+        if node.attributes["mode"] != "edge" or data == node.outputs[0]:
+            return BackwardNeeds()
+        return BackwardNeeds(scratch=(block("partial", data.elements, data.dtype),))
+
+    def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
+        return frozenset({"x2"} if forward and node.attributes["mode"] != "constant" else ())
 
 
 class _Squeeze(_Unmoved):

@@ -33,7 +33,7 @@ class ResizedAxis:
 
 
 def resized_axes(node: Node) -> tuple[ResizedAxis, ...]:
-    """The axes that are interpolated, in order; one that stays as it is is none of them.
+    """The axes that are interpolated, in order; an axis that keeps its size is not among them.
 
     Raises ShapeMismatchError and AttributeRuleError.
     """

@@ -6,6 +6,7 @@ settled before they get here.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -210,7 +211,8 @@ def refine(
     """Improve on the incumbent until optimal, below `enough` bytes, or until work or wall time is spent.
 
     CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
-    does not at once: loading it hears of nothing. `held`: see `_Model`.
+    does not at once: loading it hears of nothing. Without OR-Tools the incumbent is the answer, and the log
+    says so. `held`: see `_Model`.
     """
     if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak, held):
         return Refinement(incumbent, 0, cut=deadline.expired)
@@ -223,6 +225,9 @@ def refine(
             answer.set_result(model.solve(work, seed, line))
         except TimeoutError:
             answer.set_result(Refinement(incumbent, 0, cut=True))
+        except ImportError as error:
+            logging.getLogger(__name__).warning("Layouts are made without CP-SAT: %s", error)
+            answer.set_result(Refinement(incumbent, 0, cut=False))
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
             answer.set_exception(error)
 

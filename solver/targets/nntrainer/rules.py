@@ -74,7 +74,7 @@ def helpers(node: Node) -> tuple[Helper, ...]:
 
 
 def trained_weights(graph: Graph, operation: Operation) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(operation.inputs) if name in graph.trainable)
+    return tuple(name for name in dict.fromkeys(operation.inputs) if name in graph.trained)
 
 
 def merged_activation(graph: Graph) -> Operation | None:

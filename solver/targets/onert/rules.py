@@ -154,6 +154,8 @@ def _reasons(node: Node) -> Iterator[str]:
         yield f"with the activation {node.attributes['activation']}"
     elif node.operation.type == "Conv":
         yield from _convolution_reasons(node)
+    elif node.operation.type == "Pad" and node.attributes["mode"] != "constant":
+        yield f"in mode {node.attributes['mode']!r}"
     elif node.attributes.get("sparse"):
         yield "with sparse labels"
     elif node.attributes.get("reduction") == "none":

@@ -17,7 +17,7 @@ from tests.unit.clients.test_client import CAPACITY, PLAN, problem
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
     path = tmp_path / "graph.json"
-    path.write_text("{}")
+    path.write_text("{}", encoding="utf-8")
     return path
 
 
@@ -68,12 +68,15 @@ def test_no_such_file(
 
 
 def test_sizes() -> None:
-    assert [build_pipeline.size(text) for text in ("7", "2KiB", "3MiB", "1GiB")] == [
-        7,
-        2048,
-        3 * 2**20,
-        2**30,
-    ]
+    texts = ("7", "2KiB", "3MiB", "1GiB", "1.5GB")
+    assert [build_pipeline.size(text) for text in texts] == [7, 2048, 3 * 2**20, 2**30, 1_500_000_000]
+
+
+def test_what_is_not_a_size(capsys: pytest.CaptureFixture[str], graph: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        build_pipeline.main(["--capacity", "20,971,520", str(graph)])
+    assert caught.value.code == 2
+    assert "invalid size value: '20,971,520'" in capsys.readouterr().err
 
 
 def test_the_request_carries_the_capacity(monkeypatch: pytest.MonkeyPatch, graph: Path) -> None:

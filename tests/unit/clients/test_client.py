@@ -250,7 +250,33 @@ async def test_capacity_exceeded(call: Call) -> None:
     assert (error.required, error.available, error.excess) == (120, 100, 20)
     assert error.live_at_peak == (("w", 80),)
     assert error.status == 409
+    assert error.proved is False
     assert str(error) == "/options/capacity: Too large. Give more."
+    with pytest.raises(CapacityExceeded) as proved:
+        await call(Service(problem({**CAPACITY, "proved": True})), "plan", GRAPH)
+    assert proved.value.proved is True
+
+
+@pytest.mark.parametrize(
+    "changed", [{"required": None}, {"live_at_peak": None}, {"live_at_peak": [{"operand": "w"}]}]
+)
+@pytest.mark.parametrize("missing", [(), ("required",), ("available", "excess", "live_at_peak")])
+async def test_a_capacity_error_without_its_figures(
+    call: Call, missing: tuple[str, ...], changed: dict[str, Any]
+) -> None:
+    """From another version, or something in between: still a problem, with what it says."""
+    document = {name: value for name, value in {**CAPACITY, **changed}.items() if name not in missing}
+    with pytest.raises(ProblemError, match="Too large") as caught:
+        await call(Service(problem(document)), "plan", GRAPH)
+    assert not isinstance(caught.value, CapacityExceeded)
+    assert (caught.value.status, caught.value.type) == (409, "/problems/capacity-exceeded")
+
+
+async def test_a_problem_whose_status_is_not_a_number(call: Call) -> None:
+    reply = httpx.Response(409, json={"type": "/problems/x", "title": "Odd", "status": None})
+    with pytest.raises(ProblemError, match="Odd") as caught:
+        await call(Service(reply), "plan", GRAPH)
+    assert caught.value.status == 0
 
 
 async def test_problem(call: Call) -> None:

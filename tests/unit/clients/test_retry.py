@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients import Retry
+from clients import AsyncClient, Client, ProblemError, Retry
 
 FULL = Retry(attempts=10, base=1.0, longest=8.0, chance=lambda: 1.0)
 
@@ -98,3 +98,78 @@ def test_tries_end() -> None:
 
 def test_no_retries() -> None:
     assert Retry(attempts=1).after_answer(1, answer(503)) is None
+
+
+# ------------------------------------------------------------------------------- without any choice
+
+#: Everything that httpx may raise for a request that was sent; a new kind needs a decision here.
+RETRIED = {httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.RemoteProtocolError}
+FINAL = {
+    httpx.CloseError, httpx.LocalProtocolError, httpx.PoolTimeout, httpx.ProxyError, httpx.ReadTimeout,
+    httpx.UnsupportedProtocol, httpx.WriteError, httpx.WriteTimeout,
+}  # fmt: skip
+
+
+def kinds_of(base: type[Exception]) -> set[type[Exception]]:
+    """All classes below `base` that have none below them."""
+    below = base.__subclasses__()
+    return set().union(*map(kinds_of, below)) if below else {base}
+
+
+def test_defaults_of_time() -> None:
+    """Four tries; a quarter of a second at first, doubling, at most half a minute; half of it is chance."""
+    retry = Retry()
+    assert (retry.attempts, retry.base, retry.longest) == (4, 0.25, 30.0)
+    for attempt, longest in ((1, 0.25), (2, 0.5), (3, 1.0)):
+        pauses = [retry.after_answer(attempt, answer(503)) for _ in range(200)]
+        assert all(pause is not None and longest / 2 <= pause <= longest for pause in pauses)
+        assert len(set(pauses)) > 1
+    assert retry.after_answer(4, answer(503)) is None
+    assert retry.after_error(4, httpx.ConnectError("refused")) is None
+    assert retry.after_answer(1, answer(503, "30")) == 30.0
+    assert retry.after_answer(1, answer(503, "31")) is None
+
+
+def test_defaults_of_statuses() -> None:
+    retried = {status for status in range(100, 600) if Retry().after_answer(1, answer(status)) is not None}
+    assert retried == {502, 503, 504}
+
+
+def test_defaults_of_errors() -> None:
+    assert kinds_of(httpx.TransportError) == RETRIED | FINAL
+    for kind in kinds_of(httpx.TransportError):
+        error = kind("failed")
+        assert isinstance(error, httpx.TransportError)
+        assert (Retry().after_error(1, error) is not None) == (kind in RETRIED)
+
+
+class Busy:
+    """A service that is always busy; counts requests and pauses."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.pauses: list[float] = []
+        self.transport = httpx.MockTransport(self.refuse)
+
+    def refuse(self, _request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        return httpx.Response(503, json={"type": "/problems/overloaded", "status": 503})
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def test_a_client_tries_four_times_by_itself() -> None:
+    busy = Busy()
+    client = Client("http://test", transport=busy.transport, sleep=busy.pauses.append)
+    with pytest.raises(ProblemError):
+        client.plan({})
+    assert (busy.asked, len(busy.pauses)) == (4, 3)
+
+
+async def test_an_asynchronous_client_tries_four_times_by_itself() -> None:
+    busy = Busy()
+    client = AsyncClient("http://test", transport=busy.transport, sleep=busy.pause)
+    with pytest.raises(ProblemError):
+        await client.plan({})
+    assert (busy.asked, len(busy.pauses)) == (4, 3)

@@ -12,7 +12,8 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import DType, Graph, Operation
 from solver.graph.types import Array
 from solver.pipeline import plan
-from solver.training import OperandKind, Phase, derive
+from solver.program import Kind, Phase
+from solver.training import derive
 from tests.support.graphs import Sketch
 from tests.support.sequence_graphs import GATES, classifier
 
@@ -55,16 +56,20 @@ def test_training_in_the_arena_is_bit_identical(type_: str, direction: str) -> N
 def test_nothing_is_computed_for_a_state_that_is_given() -> None:
     """Initial states that are constant, and frozen layers, cost no derivative."""
     program = derive(classifier("LSTM", trainable=1))
-    steps = {str(step.index) for step in program.steps if step.index.phase is not Phase.FORWARD}
+    steps = {
+        label
+        for label, step in zip(program.step_labels, program.steps, strict=True)
+        if step.phase is not Phase.FORWARD
+    }
     assert not {step for step in steps if step.startswith("one.")}
     whole = derive(classifier("LSTM"))
-    assert "start@grad" not in {str(index) for index in whole.operands}
+    assert "start@grad" not in whole.by_label
 
 
 def test_gradients_of_shared_weights_are_accumulated_step_by_step() -> None:
     """One partial at a time, however long the sequence is."""
     program = derive(classifier("RNN", steps=5))
-    partials = [o for o in program.operands.values() if o.kind is OperandKind.PARTIAL and o.origin == "w1"]
+    partials = [v for v in program.values if v.kind is Kind.PARTIAL and v.origin == "w1"]
     assert len(partials) == 4
 
 

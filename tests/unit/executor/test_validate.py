@@ -13,14 +13,15 @@ import pytest
 
 from solver.errors import PlanError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.executor.memory import in_arenas, on_their_own
+from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
-from solver.executor.trainer import feed, program_of
+from solver.executor.trainer import feed
 from solver.graph import Array, DType, Graph
 from solver.pipeline import plan
-from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
+from solver.plan import Plan, PlannedBuffer, PlanOptions
 from tests.support.graphs import batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
+from tests.support.proofs import moved, offset_of, violations
 
 GRAPHS = {
     "chain-sgd": chain(),
@@ -39,14 +40,6 @@ GRAPHS = {
     "batch-frozen": batch_normalised(mode=0),
     "normalised-nhwc": convolved("NHWC", DType.FLOAT32, optimizer="Adagrad", learning_rate_decay=0.1),
 }
-
-
-def moved(plan: Plan, name: str, offset: int) -> Plan:
-    """`plan` with one buffer elsewhere; the arena grows if it has to."""
-    arena = plan.arenas[0]
-    buffers = tuple(replace(b, offset=offset) if b.id == name else b for b in arena.buffers)
-    size = max(arena.size, max(b.end for b in buffers))
-    return replace(plan, arenas=(replace(arena, buffers=buffers, size=size),))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -92,7 +85,7 @@ def test_progress_is_reported_step_by_step() -> None:
 def test_an_overlapping_plan_is_named_and_not_run() -> None:
     graph = residual()
     good = plan(graph)
-    report = validate(graph, moved(good, "h1", next(b.offset for _, b in good.buffers() if b.id == "w1")))
+    report = validate(graph, moved(good, "h1", offset_of(good, "w1")))
     assert not report.identical
     assert not report.steps
     assert {"h1", "w1"} in [set(v.buffers) for v in report.violations if v.rule == "overlap"]
@@ -101,23 +94,19 @@ def test_an_overlapping_plan_is_named_and_not_run() -> None:
 def test_an_overlap_that_matters_makes_the_run_differ() -> None:
     graph = residual()
     good = plan(graph)
-    weight = next(b.offset for _, b in good.buffers() if b.id == "w1")
-    report = validate(graph, moved(good, "h1", weight), steps=1, run_wrong_plans=True)
+    wrong = moved(good, "h1", offset_of(good, "w1"))
+    report = validate(graph, wrong, steps=1, run_wrong_plans=True)
     assert not report.identical
     assert "w1" in report.steps[0].differing
 
 
-def test_a_lifespan_cut_short_is_poisoned_and_noticed() -> None:
-    """The memory is right; only the plan's idea of time is wrong, and the run still shows it."""
+def test_bytes_that_are_reused_too_early_are_named_and_noticed() -> None:
+    """What fc2 reads again in the backward pass is overwritten by its own result."""
     graph = chain((6, 6, 6))
-    good = plan(graph)
-    program = program_of(graph, good)
-    runner = Runner(graph, program, in_arenas(good.arenas), scratch_budget=1 << 20, poison=True)
-    t = next(t for t, s in enumerate(program.steps) if str(s.index) == "fc2:forward")
-    runner._expired.setdefault(t, []).append(runner._memory.raw("h1"))  # ends two readers too early
-    feed(runner, synthetic_batch(graph, 0, 1))
-    runner.run()
-    assert np.isnan(runner.value("w2")).any()
+    wrong = moved(plan(graph), "h2", offset_of(plan(graph), "h1"))
+    assert violations(graph, wrong)
+    report = validate(graph, wrong, steps=1, run_wrong_plans=True)
+    assert "w2" in report.steps[0].differing
 
 
 def conflicting_moves(found: Plan, count: int, seed: int) -> list[tuple[str, int]]:
@@ -144,12 +133,11 @@ def _meets(buffer: PlannedBuffer, offset: int, other: PlannedBuffer) -> bool:
 
 @pytest.mark.parametrize("name", ["residual-adam", "convolutional"])
 def test_every_one_of_a_thousand_corruptions_is_named(name: str) -> None:
-    good = plan(GRAPHS[name])
+    """Each move lets a buffer meet one that lives at the same time."""
+    graph = GRAPHS[name]
+    good = plan(graph)
     for buffer, offset in conflicting_moves(good, 500, seed=7):
-        named = [
-            v for v in verify(moved(good, buffer, offset)) if v.rule == "overlap" and buffer in v.buffers
-        ]
-        assert named, f"{buffer} at {offset} was missed"
+        assert violations(graph, moved(good, buffer, offset)), f"{buffer} at {offset} was missed"
 
 
 def test_most_corruptions_also_change_the_run() -> None:
@@ -191,34 +179,33 @@ def test_a_step_allocates_nothing_of_tensor_size(graph: Graph) -> None:
 
 def test_the_reference_run_keeps_addresses_modulo_64() -> None:
     found = plan(residual(), PlanOptions(alignment=16))
-    planned, alone = in_arenas(found.arenas), on_their_own(b for _, b in found.buffers())
-    for _, buffer in found.buffers():
-        addresses = [memory.raw(buffer.id).ctypes.data % 64 for memory in (planned, alone)]
-        assert addresses[0] == addresses[1] == buffer.offset % 64
+    planned = in_spaces(found)
+    alone = on_their_own(found.program, [offset % 64 for offset in found.offsets])
+    for value, offset in enumerate(found.offsets):
+        addresses = [memory.raw(value).ctypes.data % 64 for memory in (planned, alone)]
+        assert addresses[0] == addresses[1] == offset % 64
 
 
 def test_the_reference_run_shares_no_bytes() -> None:
     found = plan(residual())
-    memory = on_their_own(b for _, b in found.buffers())
-    ranges = sorted(
-        (memory.raw(b.id).ctypes.data, memory.raw(b.id).ctypes.data + b.nbytes) for _, b in found.buffers()
-    )
+    count = len(found.program.values)
+    memory = on_their_own(found.program, [0] * count)
+    starts = [memory.raw(value).ctypes.data for value in range(count)]
+    ranges = sorted((start, start + memory.raw(value).nbytes) for value, start in enumerate(starts))
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
 
 
 def test_the_arena_begins_as_poison() -> None:
     found = plan(chain())
-    memory = in_arenas(found.arenas)
-    assert all((memory.raw(b.id) == 0xFF).all() for _, b in found.buffers())
+    memory = in_spaces(found)
+    assert all((memory.raw(value) == 0xFF).all() for value in range(len(found.offsets)))
 
 
 def test_nothing_stale_survives_a_step() -> None:
     graph = chain()
     found = plan(graph)
-    runner = Runner(
-        graph, program_of(graph, found), in_arenas(found.arenas), scratch_budget=1 << 20, poison=True
-    )
-    feed(runner, synthetic_batch(graph, 0, 1))
+    runner = Runner(found.program, in_spaces(found), {}, poison=True)
+    feed(graph, runner, synthetic_batch(graph, 0, 1))
     runner.run()
     for name in ("x", "h1", "h2"):
         assert np.isnan(runner.value(name)).all()

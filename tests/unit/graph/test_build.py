@@ -1,6 +1,8 @@
-"""The one door to a graph: what it accepts, infers, orders and refuses."""
+"""The entry point to a graph: what it accepts, infers, orders and refuses."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -364,3 +366,12 @@ def test_with_batch_points_at_the_dimension(shape: list[int | str], batch: int |
     with pytest.raises(errors.BatchError) as caught:
         with_batch(shape, batch, ("operands", 4, "shape"))
     assert caught.value.path == ("operands", 4, "shape", axis)
+
+
+def test_the_trained_parameters_are_known_as_a_set_too() -> None:
+    """Also of a graph that is a changed copy of another one."""
+    s = two_layers()
+    made = s.graph(trainable=["w2", "w1"])
+    assert made.trainable == ("w1", "w2")
+    assert made.trained == {"w1", "w2"}
+    assert replace(made, trainable=("b1",)).trained == {"b1"}

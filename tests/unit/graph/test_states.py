@@ -87,7 +87,7 @@ def test_one_state_cannot_be_two_inputs() -> None:
         s.graph()
 
 
-def test_a_state_that_nobody_updates_has_any_number_of_readers() -> None:
+def test_a_state_that_is_not_updated_has_any_number_of_readers() -> None:
     s = sketch(training=0)
     s.operations.pop()
     normalise(s, "y", "z", training=0)

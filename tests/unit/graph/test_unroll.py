@@ -119,7 +119,7 @@ def sketch(*outputs: str, steps: int = T, weights: tuple[int, ...] = (H, D)) -> 
     return s
 
 
-def test_an_output_that_nobody_needs_has_no_name() -> None:
+def test_an_output_that_is_not_needed_has_no_name() -> None:
     graph = sketch("", "last").graph()
     assert "" not in graph.operands
     assert not [o for o in graph.operations if o.type in ("Concat", "Unsqueeze")]

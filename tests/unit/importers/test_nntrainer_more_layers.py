@@ -12,7 +12,7 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import DType, Graph, Operand, Operation, Role
 from solver.importers.nntrainer_ini import load_nntrainer_ini
 from solver.pipeline import plan
-from solver.plan import PlanOptions, verify
+from solver.plan import PlanOptions
 
 MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\nType = sgd\n"
 IMAGE = "[in]\nType = input\nInput_Shape = 3:8:8\n"

@@ -114,5 +114,6 @@ def test_capacity() -> None:
         "required": 12,
         "available": 10,
         "excess": 2,
+        "proved": False,
         "live_at_peak": [{"operand": "w", "bytes": 8}, {"operand": "x", "bytes": 4}],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service import serving
+from service.cli import serving
 from service.settings import Settings
 
 
@@ -68,6 +68,13 @@ def test_checked_at_start(
         serving.settings({})
     assert caught.value.code == 2
     assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["body_limit_bytes", "validate_max_bytes", "cache_bytes"])
+@pytest.mark.parametrize(("text", "size"), [("64MiB", 2**26), ("1.5GB", 1_500_000_000), ("65536", 65536)])
+def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch, name: str, text: str, size: int) -> None:
+    monkeypatch.setenv(f"ARENAPLAN_{name.upper()}", text)
+    assert getattr(Settings(), name) == size
 
 
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:

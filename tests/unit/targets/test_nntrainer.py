@@ -10,11 +10,11 @@ from solver.errors import OptionsError
 from solver.graph import DType, Graph, TrainingRules
 from solver.layout import Lifespan
 from solver.pipeline import plan
-from solver.plan import PlanOptions, verify
+from solver.plan import PlanOptions
 from solver.targets import TargetBuffer
 from solver.targets.nntrainer import nntrainer_orders, nntrainer_target
 from solver.targets.nntrainer.layers import InPlace, Layer, LayerKind, layers_of
-from solver.training import CLIP, Lifetime, OperandKind
+from solver.program import CLIP, Kind, Lifetime
 from tests.support.graphs import Sketch, chain
 from tests.support.sequence_graphs import classifier as classifier_of_sequences
 
@@ -199,7 +199,7 @@ def test_max_pooling_keeps_positions_for_the_whole_iteration() -> None:
     graph = finish(s, x, 2, 4, 4, 4)
     helper = tensors(graph)["pool@helper"]
     assert (helper.kind, helper.type.dtype, helper.type.shape) == (
-        OperandKind.SAVED,
+        Kind.SAVED,
         DType.INT32,
         (2, 4, 4, 4),
     )
@@ -218,13 +218,13 @@ def test_what_a_normalisation_reads_and_keeps() -> None:
     kept = tensors(normalised())
     assert (kept["bn@deviation"].type.shape, kept["bn@full"].type.shape) == ((2, 4, 8, 8),) * 2
     assert kept["bn@variance"].type.shape == (4,)
-    assert kept["bn@full"].kind is OperandKind.SCRATCH
+    assert kept["bn@full"].kind is Kind.SCRATCH
 
 
 def test_running_statistics_lie_with_the_weights_and_have_no_gradient() -> None:
     graph = normalised()
     assert list(weights(graph)) == ["k", "mean", "variance", "gamma", "beta"]
-    assert weights(graph)["mean"].kind is OperandKind.STATE
+    assert weights(graph)["mean"].kind is Kind.STATE
     assert not {"mean@grad", "variance@grad"} & set(tensors(graph))
     frozen = nntrainer_orders(normalised(frozen=True))
     assert "gamma@grad" not in frozen

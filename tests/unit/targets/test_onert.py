@@ -16,7 +16,7 @@ from solver.targets.onert import (
     onert_pools,
     onert_target,
 )
-from solver.training import Lifetime, OperandKind
+from solver.program import Kind, Lifetime
 from tests.support.graphs import Sketch, chain, convolutional
 
 
@@ -114,7 +114,7 @@ def test_arg_max_is_kept_from_forward_to_backward() -> None:
     steps = [step.id for step in onert_target(graph).steps]
     arg_max = buffers(graph, "extra")["pool1@backward.arg_max"]
     assert arg_max.lifespan == Lifespan(steps.index("pool1:forward"), steps.index("pool1:backward") + 1)
-    assert arg_max.kind is OperandKind.SAVED
+    assert arg_max.kind is Kind.SAVED
 
 
 @pytest.mark.parametrize("management", Management)
@@ -164,7 +164,7 @@ def test_loss_has_one_element_for_each_example() -> None:
 def test_branch_has_one_disposable_buffer_for_each_def() -> None:
     found = buffers(branching(), "disposable")
     assert sorted(found) == ["h@grad.fc2", "h@grad.join"]
-    assert {b.kind for b in found.values()} == {OperandKind.PARTIAL}
+    assert {b.kind for b in found.values()} == {Kind.PARTIAL}
     assert all(b.lifespan.end - b.lifespan.start == 1 for b in found.values())
 
 

@@ -144,6 +144,14 @@ def test_refuses_double_precision() -> None:
     assert "float64" in refusal(s.graph())
 
 
+def test_refuses_to_pad_with_anything_but_a_constant() -> None:
+    s = Sketch()
+    h = s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h", "fc", transB=1)
+    h = s.op("Pad", [h, s.integers("pads", 0, 1, 0, 1)], "p", "pad", mode="reflect")
+    s.op("MeanSquaredError", [h, s.label("t", 4, 8)], "loss")
+    assert "operation 'pad' (Pad) in mode 'reflect'" in refusal(s.graph())
+
+
 def test_refuses_sparse_labels() -> None:
     s = Sketch()
     h = s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h", "fc", transB=1)

@@ -7,19 +7,24 @@ import pytest
 from solver.errors import OptionsError
 from solver.graph import Graph
 from solver.pipeline import plan
-from solver.plan import Plan, PlannedStep, PlanOptions, verify
-from solver.schedule import singa_program
-from solver.targets.singa import Sharing, unfused
+from solver.plan import Plan, PlannedStep, PlanOptions
+from solver.program import Access, Phase
+from solver.targets.singa import Sharing, singa_program, unfused
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
+from tests.support.proofs import violations
 
 SINGA = PlanOptions(target="singa")
 
 
 def steps(graph: Graph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS) -> dict[str, tuple[set[str], set[str]]]:
     """What each step reads and writes."""
-    found = singa_program(graph, level).steps
-    return {str(s.index): (set(map(str, s.uses)), set(map(str, s.defs))) for s in found}
+    program = singa_program(graph, level)
+    label = [value.label for value in program.values]
+    return {
+        name: ({label[v] for v in reads}, {label[v] for v in writes})
+        for name, (reads, writes) in zip(program.step_labels, program.touches(), strict=True)
+    }
 
 
 def small(*, skip: bool = False) -> Graph:
@@ -74,12 +79,13 @@ def test_derivatives_come_before_gradients_and_updates_follow_at_once() -> None:
 
 def test_no_operation_has_scratch() -> None:
     for graph in (small(), convolutional(), attention(), elementwise(), recurrent(), convolved()):
-        assert not any(step.scratch for step in singa_program(graph).steps)
+        steps = singa_program(graph).steps
+        assert not any(b.access is Access.SCRATCH for step in steps for b in step.bindings)
 
 
 def shared(made: Plan) -> dict[str, str]:
-    """By operand: the buffer that holds it, where several share one."""
-    return {tenant.id: buffer.id for _, buffer in made.buffers() for tenant in buffer.tenants[1:]}
+    """By value: the buffer that holds it, where several share one."""
+    return {alias.id: buffer.id for _, buffer in made.buffers() for alias in buffer.aliases[1:]}
 
 
 def test_a_sum_hands_its_derivative_on() -> None:
@@ -96,8 +102,9 @@ def test_a_derivative_that_grows_while_the_other_is_read_is_a_copy() -> None:
 
 
 def test_in_place_relu_takes_its_inputs_place_and_nothing_else_does() -> None:
-    found = singa_program(small(), Sharing.RELU).shares
-    assert {str(i): str(share.source) for i, share in found.items()} == {"c": "b"}
+    found = singa_program(small(), Sharing.RELU)
+    aliases = {found.values[a.value].label: found.values[a.source].label for a in found.aliases}
+    assert aliases == {"c": "b"}
 
 
 def test_in_place_everything() -> None:
@@ -142,7 +149,7 @@ def test_every_activation_can_stand_alone(activation: str) -> None:
 )
 def test_any_graph_is_planned_and_verified(graph: Graph, in_place: bool) -> None:
     made = plan(graph, PlanOptions(target="singa", in_place=in_place))
-    assert verify(made) == ()
+    assert violations(graph, made) == ()
     assert made.arenas[0].name == "arena"
     assert all(buffer.alignment == 4 for _, buffer in made.buffers())
 
@@ -155,11 +162,12 @@ def test_the_alignment_may_be_chosen() -> None:
 def test_a_frozen_graph_has_no_backward_pass() -> None:
     s = Sketch("frozen")
     s.op("MeanSquaredError", [s.op("Relu", [s.input("x", 3, 4)], "y"), s.label("t", 3, 4)], "loss")
-    assert [step.index.is_forward for step in singa_program(s.graph(trainable=())).steps] == [True, True]
+    steps = singa_program(s.graph(trainable=())).steps
+    assert [step.phase for step in steps] == [Phase.FORWARD, Phase.FORWARD]
 
 
-def test_it_runs_on_one_worker() -> None:
-    with pytest.raises(OptionsError, match="workers"):
+def test_it_runs_one_step_at_a_time() -> None:
+    with pytest.raises(OptionsError, match="one step at a time"):
         plan(small(), PlanOptions(target="singa", parallelism=2))
 
 

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import Graph
-from solver.liveness import verify_program
+from solver.graph import Graph, Initializer
+from solver.graph.nodes import graph_nodes
 from solver.pipeline import plan
-from solver.training import (
+from solver.program import (
     ACCUMULATE,
     UPDATE,
-    Lifetime,
-    OperandKind,
+    Access,
+    EntryKind,
+    Initial,
+    Kind,
     Phase,
-    TrainingOperandIndex,
-    TrainingProgram,
-    TrainingStep,
-    derive,
+    Program,
+    check_program,
 )
+from solver.training import derive
+from tests.support.derived import entries, exits, of_kind, reads, slots, step, writes
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 
 
-def ids(program: TrainingProgram) -> list[str]:
-    return [str(step.index) for step in program.steps]
+def ids(program: Program) -> list[str]:
+    return list(program.step_labels)
 
 
-def step(program: TrainingProgram, name: str) -> TrainingStep:
-    return next(s for s in program.steps if str(s.index) == name)
+def writers(program: Program, label: str) -> list[str]:
+    """The steps that define a value, in order."""
+    return [
+        name
+        for name, found in zip(program.step_labels, program.steps, strict=True)
+        if label in writes(program, found)
+    ]
 
 
-def kinds(program: TrainingProgram, kind: OperandKind) -> set[str]:
-    return {o.id for o in program.operands.values() if o.kind is kind}
+def operation(program: Program, name: str) -> str:
+    """The operation that a step belongs to."""
+    return program.operations[step(program, name).operation].operation.id
 
 
 def test_the_three_way_order_of_a_chain_and_its_updates() -> None:
@@ -45,61 +54,63 @@ def test_the_three_way_order_of_a_chain_and_its_updates() -> None:
         "fc2:calc_gradient", "fc2:calc_derivative", "fc1:calc_gradient",
         "w1:apply_gradient", "b1:apply_gradient", "w2:apply_gradient", "b2:apply_gradient",
     ]  # fmt: skip
-    verify_program(program)
+    check_program(program)
 
 
 def test_backward_steps_read_only_what_the_operators_say() -> None:
     program = derive(chain())
     gradient, derivative = step(program, "fc2:calc_gradient"), step(program, "fc2:calc_derivative")
-    assert set(map(str, gradient.uses)) == {"h1", "h2@grad"}
-    assert set(map(str, gradient.defs)) == {"w2@grad", "b2@grad"}
-    assert set(map(str, derivative.uses)) == {"w2", "h2@grad"}
-    assert set(map(str, derivative.defs)) == {"h1@grad"}
+    assert set(reads(program, gradient)) == {"h1", "h2@grad"}
+    assert set(writes(program, gradient)) == {"w2@grad", "b2@grad"}
+    assert set(reads(program, derivative)) == {"w2", "h2@grad"}
+    assert set(writes(program, derivative)) == {"h1@grad"}
 
 
 def test_a_fused_activation_makes_the_backward_read_its_output() -> None:
-    assert "h1" in set(map(str, step(derive(chain()), "fc1:calc_gradient").uses))
+    program = derive(chain())
+    assert "h1" in reads(program, step(program, "fc1:calc_gradient"))
 
 
 def test_no_derivative_of_inputs_and_labels() -> None:
     program = derive(chain())
-    assert TrainingOperandIndex("x", is_forward=False) not in program.operands
-    assert TrainingOperandIndex("t", is_forward=False) not in program.operands
+    assert {"x@grad", "t@grad"}.isdisjoint(program.by_label)
 
 
 def test_a_branch_gets_one_def_and_explicit_accumulates() -> None:
     program = derive(residual())
-    defs = [str(s.index) for s in program.steps if "h1@grad" in map(str, s.defs)]
-    assert defs == ["join:calc_derivative", "fc2:calc_derivative.accumulate0"]
+    assert writers(program, "h1@grad") == ["join:calc_derivative", "fc2:calc_derivative.accumulate0"]
     partial = step(program, "fc2:calc_derivative")
-    assert [str(d) for d in partial.defs] == ["h1@fc2.0@grad"]
+    assert writes(program, partial) == ["h1@fc2.0@grad"]
     accumulate = step(program, "fc2:calc_derivative.accumulate0")
-    assert accumulate.kernel == ACCUMULATE
-    assert set(map(str, accumulate.uses)) == {"h1@grad", "h1@fc2.0@grad"}
+    assert program.kernel(accumulate) == ACCUMULATE
+    assert set(reads(program, accumulate)) == {"h1@grad", "h1@fc2.0@grad"}
 
 
 def test_an_operand_read_twice_by_one_operation_gets_both_derivatives() -> None:
     program = derive(residual())
-    assert [str(d) for d in step(program, "square:calc_derivative").defs] == ["h4@grad", "h4@square.1@grad"]
+    assert writes(program, step(program, "square:calc_derivative")) == ["h4@grad", "h4@square.1@grad"]
 
 
 def test_tied_weights_stay_tied() -> None:
     program = derive(residual())
-    assert [str(s.index) for s in program.steps if s.kernel == UPDATE and s.index.operation == "w2"] == [
-        "w2:apply_gradient"
+    updates = [
+        name
+        for name, found in zip(program.step_labels, program.steps, strict=True)
+        if program.kernel(found) == UPDATE and operation(program, name) == "w2"
     ]
-    gradient_defs = [str(s.index) for s in program.steps if "w2@grad" in map(str, s.defs)]
-    assert gradient_defs == ["fc2b:calc_gradient", "fc2:calc_gradient.accumulate1"]
+    assert updates == ["w2:apply_gradient"]
+    assert writers(program, "w2@grad") == ["fc2b:calc_gradient", "fc2:calc_gradient.accumulate1"]
 
 
 def test_frozen_parameters_have_no_gradient_no_state_and_no_needless_steps() -> None:
     program = derive(chain((6, 5, 4, 3), trainable=["w3", "b3"], optimizer="Adam"))
-    assert kinds(program, OperandKind.GRADIENT) == {"w3@grad", "b3@grad"}
-    assert kinds(program, OperandKind.OPTIMIZER_VARIABLE) == {
+    assert of_kind(program, Kind.GRADIENT) == {"w3@grad", "b3@grad"}
+    assert of_kind(program, Kind.OPTIMIZER_VARIABLE) == {
         f"{w}@{v}" for w in ("w3", "b3") for v in ("first_moment", "second_moment")
     }
-    backward = [s for s in program.steps if s.index.phase in (Phase.CALC_GRADIENT, Phase.CALC_DERIVATIVE)]
-    assert {s.index.operation for s in backward} == {"loss", "mse", "fc3"}
+    phases = (Phase.CALC_GRADIENT, Phase.CALC_DERIVATIVE)
+    backward = [name for name in ids(program) if step(program, name).phase in phases]
+    assert {operation(program, name) for name in backward} == {"loss", "mse", "fc3"}
     assert "fc3:calc_derivative" not in ids(program)
 
 
@@ -111,13 +122,13 @@ def test_a_frozen_layer_in_the_middle_passes_derivatives_on() -> None:
 
 def test_nothing_trainable_means_forward_only() -> None:
     program = derive(chain(trainable=0))
-    assert all(s.index.phase is Phase.FORWARD for s in program.steps)
+    assert all(s.phase is Phase.FORWARD for s in program.steps)
 
 
 @pytest.mark.parametrize(("count", "trained"), [(0, set()), (1, {"w3", "b3"}), (2, {"w2", "b2", "w3", "b3"})])
 def test_the_trainable_set_counted_from_the_back(count: int, trained: set[str]) -> None:
     program = derive(chain((6, 5, 4, 3), trainable=count))
-    assert kinds(program, OperandKind.GRADIENT) == {f"{name}@grad" for name in trained}
+    assert of_kind(program, Kind.GRADIENT) == {f"{name}@grad" for name in trained}
 
 
 def test_all_is_minus_one() -> None:
@@ -131,8 +142,7 @@ def test_shape_operands_take_no_memory() -> None:
     y = s.op("Gemm", [h, w], "y", transB=1)
     s.op("MeanSquaredError", [y, s.label("t", 2, 4)], "loss")
     program = derive(s.graph())
-    assert TrainingOperandIndex("shape") not in program.operands
-    assert TrainingOperandIndex("h", is_forward=False) not in program.operands
+    assert {"shape", "h@grad"}.isdisjoint(program.by_label)
 
 
 def test_a_side_branch_that_does_not_reach_the_loss_has_no_backward() -> None:
@@ -152,32 +162,35 @@ def test_several_losses_added_up_share_one_seed() -> None:
     b = s.op("MeanSquaredError", [h, s.label("u", 2, 4)], "b")
     s.op("Add", [a, b], "loss", "sum")
     program = derive(s.graph())
-    verify_program(program)
-    assert sum(s.index.part == "seed" for s in program.steps) == 1
-    assert "h@a.op.0@grad" in {o.id for o in program.operands.values()}
+    check_program(program)
+    assert sum(s.part == "seed" for s in program.steps) == 1
+    assert "h@a.op.0@grad" in program.by_label
 
 
-def test_what_an_operation_updates_stands_in_reads_and_writes() -> None:
+def test_what_an_operation_updates_is_one_binding() -> None:
     program = derive(batch_normalised())
     forward = step(program, "norm:forward")
-    for group in (forward.reads, forward.writes):
-        assert {b.slot: str(b.operand) for b in group if b.slot in ("x3", "x4")} == {
-            "x3": "mean",
-            "x4": "variance",
-        }
+    updated = {b.slot: program.values[b.value].label for b in forward.bindings if b.access is Access.UPDATE}
+    assert updated == {"x3": "mean", "x4": "variance"}
     for name in ("mean", "variance"):
-        operand = program.operands[TrainingOperandIndex(name)]
-        assert (operand.kind, operand.lifetime) == (OperandKind.STATE, Lifetime.MAX)
-        assert operand.is_defined_by_caller
-        assert [str(s.index) for s in program.steps if operand.index in s.touched()] == ["norm:forward"]
-    verify_program(program)
+        assert program.values[program.by_label[name]].kind is Kind.STATE
+        assert entries(program)[name] is EntryKind.CARRIED
+        assert name in exits(program)
+        touching = [
+            label
+            for label, found in zip(ids(program), program.steps, strict=True)
+            if program.by_label[name] in {b.value for b in found.bindings}
+        ]
+        assert touching == ["norm:forward"]
+    check_program(program)
 
 
 def test_a_frozen_normalisation_reads_its_states_on_both_passes() -> None:
     program = derive(batch_normalised(mode=0))
-    assert not {"mean", "variance"} & {str(i) for s in program.steps for i in s.defs}
-    assert {"mean", "variance"} <= set(map(str, step(program, "norm:calc_gradient").uses))
-    assert "variance" in set(map(str, step(program, "norm:calc_derivative").uses))
+    assert not {"mean", "variance"} & {name for s in program.steps for name in writes(program, s)}
+    assert {"mean", "variance"} <= set(reads(program, step(program, "norm:calc_gradient")))
+    assert "variance" in reads(program, step(program, "norm:calc_derivative"))
+    assert {entries(program)[name] for name in ("mean", "variance")} == {EntryKind.CONSTANT}
 
 
 def pooled(**hyper: Any) -> Graph:
@@ -191,11 +204,11 @@ def pooled(**hyper: Any) -> Graph:
 
 
 def test_what_no_backward_step_reads_is_not_saved() -> None:
-    assert kinds(derive(pooled()), OperandKind.SAVED) == {"pool@saved.arg_max"}
+    assert of_kind(derive(pooled()), Kind.SAVED) == {"pool@saved.arg_max"}
     frozen = derive(pooled(trainable=["w"]))
-    assert kinds(frozen, OperandKind.SAVED) == set()
-    assert [b.slot for b in step(frozen, "pool:forward").writes] == ["y0"]
-    verify_program(frozen)
+    assert of_kind(frozen, Kind.SAVED) == set()
+    assert slots(step(frozen, "pool:forward"), Access.WRITE) == ["y0"]
+    check_program(frozen)
 
 
 def test_pooling_finds_the_same_without_saving_where() -> None:
@@ -218,6 +231,88 @@ def test_pooling_finds_the_same_without_saving_where() -> None:
 def test_every_derivative_that_is_computed_is_read(graph: Graph) -> None:
     """No dead derivatives: each leads on to the gradient of a trained parameter, and that to an update."""
     program = derive(graph)
-    backward = (OperandKind.DERIVATIVE, OperandKind.PARTIAL, OperandKind.GRADIENT)
-    read = {operand for s in program.steps for operand in s.uses}
-    assert {index for index, o in program.operands.items() if o.kind in backward} <= read
+    backward = (Kind.DERIVATIVE, Kind.PARTIAL, Kind.GRADIENT)
+    read = {name for s in program.steps for name in reads(program, s)}
+    assert {value.label for value in program.values if value.kind in backward} <= read
+
+
+# ------------------------------------------------------------------------------- entry, exit, reference
+
+
+def test_what_holds_values_at_the_start_and_what_is_there_at_the_end() -> None:
+    program = derive(chain((6, 5, 4), trainable=["w2"], optimizer="Adam", outputs=("h2",)))
+    fed, constant, carried = EntryKind.FED, EntryKind.CONSTANT, EntryKind.CARRIED
+    assert entries(program) == {
+        "x": fed, "t": fed,
+        "w1": constant, "b1": constant, "b2": constant,
+        "w2": carried, "w2@first_moment": carried, "w2@second_moment": carried,
+    }  # fmt: skip
+    assert exits(program) == {"loss", "h2", "w2", "w2@first_moment", "w2@second_moment"}
+    assert all(entry.value == entry.reference for entry in program.entry)
+    assert all(exit_.value == exit_.reference for exit_ in program.exit)
+
+
+def test_carried_and_constant_values_say_what_they_begin_with() -> None:
+    s = Sketch()
+    values = Initializer("values", bytes(48))
+    h = s.op("Gemm", [s.input("x", 2, 3), s.parameter("w", 3, 4, initializer=values)], "h", "fc")
+    h = s.op("Add", [h, s.parameter("b", 4, initializer=Initializer("constant", value=0.5))], "y")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 4)], "loss", "mse")
+    program = derive(s.graph(optimizer="Adam"))
+    initial = {program.values[number].label: given for number, given in program.initial.items()}
+    assert set(initial) == {"w", "b"}, "optimizer variables begin with zeros"
+    assert initial["w"].scheme == "values"
+    assert initial["w"].source == "w"
+    assert len(initial["w"].sha256) == 64
+    assert initial["b"] == Initial("constant", value=0.5)
+
+
+@pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), batch_normalised()])
+def test_a_derived_program_is_its_own_reference(graph: Graph) -> None:
+    program = derive(graph)
+    positions = list(range(len(program.steps)))
+    assert [s.reference for s in program.steps] == positions
+    assert [(s.level, s.until) for s in program.steps] == [(t, t) for t in positions]
+    assert program.period == 1
+    assert not program.aliases
+    assert not any(s.due for s in program.steps)
+
+
+def test_values_are_numbered_as_they_are_declared_and_all_are_touched() -> None:
+    program = derive(residual())
+    first = list(dict.fromkeys(b.value for s in program.steps for b in s.bindings))
+    assert sorted(first) == list(range(len(program.values)))
+    forward = [b.value for s in program.steps if s.phase is Phase.FORWARD for b in s.bindings]
+    new = list(dict.fromkeys(forward))
+    assert all(a < b for a, b in pairwise(new))
+
+
+def test_operations_are_known_by_slots_alone() -> None:
+    """The same network under other names has the same kernels: nothing is decided by a name."""
+    program = derive(chain())
+    for node in program.operations:
+        assert all(name[:1] in ("", "x") for name in node.operation.inputs)
+        assert all(name[:1] == "y" for name in node.operation.outputs)
+
+
+def test_the_attributes_of_the_programs_own_steps_say_all_that_they_do() -> None:
+    program = derive(chain(optimizer="SGD", momentum=0.9, learning_rate=0.25))
+    update = program.operations[step(program, "w1:apply_gradient").operation]
+    assert update.attributes["optimizer"] == "SGD"
+    assert update.attributes["momentum"] == 0.9
+    assert update.attributes["learning_rate"] == 0.25
+    other = derive(chain(optimizer="SGD", momentum=0.9, learning_rate=0.5))
+    assert update != other.operations[step(other, "w1:apply_gradient").operation]
+    seed = program.operations[step(program, "loss:calc_derivative.seed").operation]
+    assert seed.attributes["value"] == 1.0
+
+
+def test_the_scratch_budget_of_the_nodes_decides_the_size_of_scratch() -> None:
+    graph = convolutional()
+    sizes = []
+    for budget in (1, 1 << 20):
+        program = derive(graph, graph_nodes(graph, budget))
+        sizes.append(sum(v.type.nbytes for v in program.values if v.kind is Kind.SCRATCH))
+    assert sizes[0] < sizes[1]
+    small = derive(graph, graph_nodes(graph, 1))
+    assert small.operations != derive(graph).operations, "the budget is part of the kernel"

@@ -1,4 +1,4 @@
-"""What training rules make of a program: steps, operands, lifetimes, and orders that are refused."""
+"""What training rules make of a program: steps, values, entry and exit, and orders that are refused."""
 
 from __future__ import annotations
 
@@ -8,42 +8,45 @@ import pytest
 
 from solver.errors import UseBeforeDefError
 from solver.graph import DType, Graph, TrainingRules
-from solver.liveness import lifespans, verify_program
+from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.schedule import training_program
-from solver.training import (
+from solver.program import (
     ACCUMULATE,
     CLIP,
     SEED,
     UPDATE,
-    Lifetime,
-    OperandKind,
-    TrainingOperandIndex,
-    TrainingProgram,
-    TrainingStep,
-    derive,
+    Access,
+    EntryKind,
+    Kind,
+    Program,
+    Step,
+    check_program,
+    lives,
 )
+from solver.training import derive
+from tests.support.derived import at, entries, exits, reads, slots, with_steps, writes
 from tests.support.graphs import chain, residual
 
 CLIPPED = TrainingRules(clip_global_norm=1.0)
 IN_THREE = TrainingRules(accumulate=3)
 
 
-def ordered(graph: Graph, update: str = "immediate") -> TrainingProgram:
-    return training_program(graph, scratch_budget=1 << 20, update=update)
+def ordered(graph: Graph, update: str = "immediate") -> Program:
+    return Order(update).run(derive(graph))
 
 
-def kernels(program: TrainingProgram) -> list[str]:
-    return [step.kernel for step in program.steps]
+def kernels(program: Program) -> list[str]:
+    return [program.kernel(step) for step in program.steps]
 
 
-def updates(program: TrainingProgram) -> list[TrainingStep]:
-    return [step for step in program.steps if step.kernel == UPDATE]
+def updates(program: Program) -> list[Step]:
+    return [step for step in program.steps if program.kernel(step) == UPDATE]
 
 
-def gradient(weight: str) -> TrainingOperandIndex:
-    return TrainingOperandIndex(weight, is_forward=False)
+def clipping(program: Program) -> Step:
+    (found,) = [step for step in program.steps if program.kernel(step) == CLIP]
+    return found
 
 
 # ------------------------------------------------------------------------------------------- clipping
@@ -52,14 +55,14 @@ def gradient(weight: str) -> TrainingOperandIndex:
 def test_one_step_reads_all_gradients_and_every_update_reads_what_it_defines() -> None:
     graph = residual(training=CLIPPED)
     program = derive(graph)
-    (clip,) = [step for step in program.steps if step.kernel == CLIP]
-    assert str(clip.index) == "loss:apply_gradient.clip"
-    assert [str(i) for i in clip.uses] == [f"{weight}@grad" for weight in graph.trainable]
-    assert [str(i) for i in clip.defs] == ["loss@factor"]
-    assert program.operands[clip.defs[0]].type.nbytes == 8
+    clip = clipping(program)
+    assert program.step_labels[program.steps.index(clip)] == "loss:apply_gradient.clip"
+    assert reads(program, clip) == [f"{weight}@grad" for weight in graph.trainable]
+    assert writes(program, clip) == ["loss@factor"]
+    assert program.values[program.by_label["loss@factor"]].type.nbytes == 8
     for step in updates(program):
-        assert clip.defs[0] in step.uses
-    verify_program(program)
+        assert "loss@factor" in reads(program, step)
+    check_program(program)
 
 
 @pytest.mark.parametrize("graph", [chain((6, 5, 4, 3), training=CLIPPED), residual(training=CLIPPED)])
@@ -72,9 +75,10 @@ def test_updates_stay_behind_the_clipping_in_every_mode(graph: Graph) -> None:
 
 def test_gradients_live_until_their_update() -> None:
     program = ordered(chain((6, 5, 4, 3), training=CLIPPED))
-    spans, position = lifespans(program), {str(s.index): t for t, s in enumerate(program.steps)}
+    spans = lives(program)
     for weight in ("w1", "w3", "b2"):
-        assert spans[gradient(weight)].end == position[f"{weight}:apply_gradient"] + 1
+        update = at(program, f"{weight}:apply_gradient")
+        assert spans[program.by_label[f"{weight}@grad"]].end == update + 1
 
 
 def test_an_update_before_the_clipping_is_refused() -> None:
@@ -83,7 +87,7 @@ def test_an_update_before_the_clipping_is_refused() -> None:
     steps = list(program.steps)
     steps[clip], steps[clip + 1] = steps[clip + 1], steps[clip]
     with pytest.raises(UseBeforeDefError, match="'loss@factor' before any step defines it"):
-        verify_program(replace(program, steps=tuple(steps)))
+        check_program(with_steps(program, steps))
 
 
 def test_clipping_costs_memory() -> None:
@@ -99,8 +103,8 @@ def test_clipping_costs_memory() -> None:
 def test_loss_scaling_adds_no_step_but_a_block_of_scratch() -> None:
     plain, scaled = derive(chain()), derive(chain(training=TrainingRules(loss_scale=1024.0)))
     assert kernels(plain) == kernels(scaled)
-    slots = [[b.slot for b in updates(program)[0].scratch] for program in (plain, scaled)]
-    assert set(slots[1]) - set(slots[0]) == {"scaled_gradient"}
+    blocks = [set(slots(updates(program)[0], Access.SCRATCH)) for program in (plain, scaled)]
+    assert blocks[1] - blocks[0] == {"scaled_gradient"}
 
 
 def test_rules_that_say_nothing_change_nothing() -> None:
@@ -112,35 +116,52 @@ def test_rules_that_say_nothing_change_nothing() -> None:
 
 def test_gradients_carry_over_and_every_definition_of_one_is_added() -> None:
     program = ordered(residual(training=IN_THREE))
-    verify_program(program)
+    check_program(program)
     for weight in residual().trainable:
-        operand = program.operands[gradient(weight)]
-        assert (operand.kind, operand.lifetime) == (OperandKind.GRADIENT, Lifetime.MAX)
-        assert operand.is_defined_by_caller
-        writers = [step.kernel for step in program.steps if operand.index in step.defs]
+        label = f"{weight}@grad"
+        assert program.values[program.by_label[label]].kind is Kind.GRADIENT
+        assert entries(program)[label] is EntryKind.CARRIED
+        assert label in exits(program)
+        assert program.by_label[label] not in program.initial, "it begins with zeros"
+        writers = [program.kernel(step) for step in program.steps if label in writes(program, step)]
         assert set(writers) == {ACCUMULATE, UPDATE}
         assert writers[-1] == UPDATE
 
 
 def test_tied_weights_have_a_partial_for_each_reader() -> None:
     program = derive(residual(training=IN_THREE))
-    partials = [o.id for o in program.operands.values() if o.kind is OperandKind.PARTIAL and o.origin == "w2"]
+    partials = [v.label for v in program.values if v.kind is Kind.PARTIAL and v.origin == "w2"]
     assert partials == ["w2@fc2b.1@grad", "w2@fc2.1@grad"]
 
 
 def test_partials_live_over_two_neighbouring_steps() -> None:
     program = ordered(chain((6, 5, 4, 3), training=IN_THREE))
-    spans = lifespans(program)
-    partials = [i for i, o in program.operands.items() if o.kind is OperandKind.PARTIAL]
+    spans = lives(program)
+    partials = [i for i, value in enumerate(program.values) if value.kind is Kind.PARTIAL]
     assert len(partials) == 6
     assert max(spans[i].end - spans[i].start for i in partials) <= 3, "weight and bias come from one step"
 
 
 def test_accumulated_gradients_are_held_throughout() -> None:
     made = plan(chain(training=IN_THREE), PlanOptions(update="end"))
-    found = [b for _, b in made.buffers() if b.kind is OperandKind.GRADIENT]
+    found = [b for _, b in made.buffers() if b.kind is Kind.GRADIENT]
     assert len(found) == 4
     assert {(b.lifespan.start, b.lifespan.end) for b in found} == {(0, len(made.steps))}
+
+
+def test_with_micro_batches_the_updates_alone_are_due_in_the_last_one() -> None:
+    for rules in (IN_THREE, replace(IN_THREE, clip_global_norm=1.0)):
+        program = derive(residual(training=rules))
+        assert program.period == 3
+        for step in program.steps:
+            assert step.due == (program.kernel(step) in (CLIP, UPDATE))
+        for update in updates(program):
+            assert slots(update, Access.UPDATE)[:2] == ["x0", "dx0"], "the update clears what was added up"
+
+
+def test_without_micro_batches_an_update_only_reads_its_gradient() -> None:
+    for update in updates(derive(residual())):
+        assert "dx0" in slots(update, Access.READ)
 
 
 # ---------------------------------------------------------------------------------------------- skipping
@@ -148,12 +169,16 @@ def test_accumulated_gradients_are_held_throughout() -> None:
 
 def test_where_updates_may_be_left_out_they_are_counted_in_memory() -> None:
     program = derive(chain(training=TrainingRules(skip_non_finite=True)))
-    counter = program.operands[TrainingOperandIndex("loss@updates")]
-    assert (counter.type.dtype, counter.type.shape, counter.lifetime) == (DType.INT64, (), Lifetime.MAX)
-    (clip,) = [step for step in program.steps if step.kernel == CLIP]
-    assert counter.index in clip.uses
-    assert counter.index in clip.defs
-    assert all(counter.index in step.uses and counter.index not in step.defs for step in updates(program))
+    counter = "loss@updates"
+    type_ = program.values[program.by_label[counter]].type
+    assert (type_.dtype, type_.shape) == (DType.INT64, ())
+    assert entries(program)[counter] is EntryKind.CARRIED
+    clip = clipping(program)
+    assert counter in reads(program, clip)
+    assert counter in writes(program, clip)
+    for step in updates(program):
+        assert counter in reads(program, step)
+        assert counter not in writes(program, step)
 
 
 def test_without_trainables_there_are_no_gradients_to_speak_of() -> None:

@@ -90,7 +90,7 @@ def test_the_derivative_at_a_bound_is_zero() -> None:
 
 
 def test_a_bound_that_float32_rounds_still_cuts() -> None:
-    """0.1 is no float32: Y holds the rounded bound, and the derivative must compare with that."""
+    """0.1 is not a float32: Y holds the rounded bound, and the derivative must compare with that."""
     x = np.array([0.0, 0.2], np.float32)
     assert OneOperation("Clip", [x], min=0.1).backward(np.ones(2, np.float32), 0)[0].tolist() == [0, 1]
 

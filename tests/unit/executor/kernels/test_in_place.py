@@ -38,6 +38,18 @@ def test_one_memory_or_two_make_no_difference(type_: str) -> None:
             assert found[promise.target] == step.reads[promise.source].tobytes(), f"{case} {step}: {promise}"
 
 
+@pytest.mark.parametrize("type_", ["Add", "Sub", "Mul", "Div"])
+def test_an_operand_that_is_given_twice_may_be_overwritten_too(type_: str) -> None:
+    """Both of its slots are promised: what is read twice is one memory, and Y is in it."""
+    steps = [next(steps_of(case)) for case in CASES if case.type == type_]
+    whole = [step for step in steps if step.reads["x0"].shape == step.reads["x1"].shape]
+    assert whole
+    for step in whole:
+        twice = {"x1": step.reads["x0"]}
+        found = step.run(changed=twice, shared={"x1": "x0", "y0": "x0"})
+        assert found == step.run(changed=twice), str(step.node.attributes)
+
+
 @pytest.mark.parametrize("type_", OPERATOR_NAMES)
 def test_every_promise_is_put_to_the_test(type_: str) -> None:
     """With a fused activation and without, and with every set of derivatives beside it."""

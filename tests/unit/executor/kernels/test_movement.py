@@ -26,6 +26,15 @@ CASES: list[tuple[str, list[Array | None], dict[str, Any]]] = [
     ("Pad", [np.array([0, 0, 0, 0, 0, 0])], {}),
     ("Pad", [np.array([1, 2]), None, np.array([1])], {}),
     ("Pad", [np.array([1, 2, 3, 4]), np.asarray(1.5), np.array([-1, 0])], {}),
+    *(
+        ("Pad", list[Array | None]([np.array(pads)]), {"mode": mode})
+        for mode in ("reflect", "edge", "wrap")
+        for pads in ([1, 2, 3, 1, 2, 3], [0, 0, 2, 0, 1, 0], [1, 0, 0, 0, 0, 1], [0] * 6)
+    ),
+    ("Pad", [np.array([5, 0, 7, 3, 9, 0])], {"mode": "edge"}),
+    ("Pad", [np.array([2, 4]), None, np.array([2])], {"mode": "edge"}),
+    ("Pad", [np.array([2, 3]), None, np.array([-1])], {"mode": "wrap"}),
+    ("Pad", [np.array([2, 1, 3, 0]), np.asarray(7.0), np.array([-1, 0])], {"mode": "reflect"}),
     ("Unsqueeze", [np.array([0])], {}),
     ("Unsqueeze", [np.array([-1, 1, 0])], {}),
     ("Expand", [np.array([2, 3, 4])], {}),
@@ -47,7 +56,7 @@ def normal(*shape: int, dtype: str = "float64") -> Array:
 def test_forward_is_onnx(type_: str, more: list[Array | None], attributes: dict[str, Any]) -> None:
     values = [normal(2, 3, 4), *more]
     found = OneOperation(type_, values, **attributes).forward()
-    expected = onnx_reference(type_, values, attributes)
+    expected = onnx_reference(type_, values, attributes, opset=19)
     assert found.shape == expected.shape
     np.testing.assert_array_equal(found, expected)
 
@@ -64,12 +73,57 @@ def test_backward_reads_nothing_but_the_derivative(
 ) -> None:
     needs = OneOperation(type_, [normal(2, 3, 4), *more], **attributes).needs(0)
     assert replace(needs, scratch=()) == BackwardNeeds()
-    assert not needs.scratch or type_ == "Expand"
+    assert not needs.scratch or type_ == "Expand" or attributes["mode"] == "edge"
 
 
 def test_pad_by_attribute_value() -> None:
     found = OneOperation("Pad", [np.ones(2, np.float32), np.array([1, 2])], constant_value=7.0).forward()
     assert found.tolist() == [7, 1, 1, 7, 7]
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_a_scalar_has_no_axis_to_pad(mode: str) -> None:
+    operation = OneOperation("Pad", [np.asarray(3.0), np.array([], np.int64)], mode=mode)
+    assert operation.forward().item() == 3.0
+    assert operation.backward(np.asarray(2.0), 0)[0].item() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("mode", "padded"),
+    [
+        ("reflect", [3, 2, 1, 2, 3, 4, 3, 2]),
+        ("edge", [1, 1, 1, 2, 3, 4, 4, 4]),
+        ("wrap", [3, 4, 1, 2, 3, 4, 1, 2]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
+def test_borders_of_any_element_type(mode: str, padded: list[int], dtype: str) -> None:
+    found = OneOperation("Pad", [np.array([1, 2, 3, 4], dtype), np.array([2, 2])], mode=mode).forward()
+    assert found.tolist() == padded
+
+
+def test_each_element_collects_the_derivatives_of_its_copies() -> None:
+    """Powers of two show which of them were added."""
+    dy = 2.0 ** np.arange(8)
+    expected = {"reflect": [4, 8 + 2 + 128, 16 + 1 + 64, 32], "edge": [7, 8, 16, 224]}
+    expected["wrap"] = [4 + 64, 8 + 128, 16 + 1, 32 + 2]
+    for mode, collected in expected.items():
+        operation = OneOperation("Pad", [np.zeros(4), np.array([2, 2])], mode=mode)
+        assert operation.backward(dy, 0)[0].tolist() == collected
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+@pytest.mark.parametrize("shape", [(2, 3, 7, 9), (1, 40, 60, 70)])
+def test_borders_like_those_of_pytorch(mode: str, shape: tuple[int, ...]) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    x = torch.tensor(normal(*shape), requires_grad=True)
+    name = {"edge": "replicate", "wrap": "circular"}.get(mode, mode)
+    y = torch.nn.functional.pad(x, (3, 2, 1, 4), mode=name)
+    operation = OneOperation("Pad", [normal(*shape), np.array([0, 0, 1, 3, 0, 0, 4, 2])], mode=mode)
+    np.testing.assert_array_equal(operation.forward(), y.detach().numpy())
+    dy = normal(*y.shape)
+    y.backward(torch.tensor(dy))
+    np.testing.assert_allclose(operation.backward(dy, 0)[0], x.grad.numpy(), rtol=1e-12, atol=1e-12)
 
 
 def test_a_scalar_becomes_a_vector_and_back() -> None:
@@ -85,6 +139,7 @@ def test_a_scalar_becomes_a_vector_and_back() -> None:
         ("Flatten", [], {}),
         ("Transpose", [], {"perm": (2, 0, 1)}),
         ("Pad", [np.array([0, 1, 2, 0, 1, 2])], {}),
+        *(("Pad", [np.array([9, 8, 7, 6, 5, 4])], {"mode": mode}) for mode in ("reflect", "edge", "wrap")),
         ("Unsqueeze", [np.array([0])], {}),
         ("Expand", [np.array([3, 1, 1, 1])], {}),
         ("Cast", [], {"to": 11}),

@@ -45,9 +45,12 @@ def test_a_step_writes_every_byte_and_reads_no_byte_that_it_was_not_given(type_:
 @pytest.mark.parametrize("type_", OPERATOR_NAMES)
 def test_what_a_result_ignores_has_no_influence_on_it(type_: str) -> None:
     for case, step in steps(type_):
-        expected = step.run()
-        for slot in step.writes:
-            for ignored in step.kind.ignores(step.node, step.forward, slot) & step.reads.keys():
+        facts = {
+            slot: step.kind.ignores(step.node, step.forward, slot) & step.reads.keys() for slot in step.writes
+        }
+        expected = step.run() if any(facts.values()) else {}
+        for slot, names in facts.items():
+            for ignored in names:
                 for value in other_values(step.reads[ignored]):
                     found = step.run(changed={ignored: value.astype(step.reads[ignored].dtype)})
                     assert found[slot] == expected[slot], f"{case} {step}: {ignored} changes {slot}"
@@ -76,6 +79,8 @@ def test_copies_are_copies_in_memory_of_their_own_and_all_in_one(type_: str) -> 
             for c in step.kind.copies(step.node, step.forward)
             if c.target in step.writes and c.source in step.reads
         }
+        if not copies:
+            continue
         found = step.run()
         for target, source in copies.items():
             assert found[target] == step.reads[source].tobytes(), f"{case} {step}: {target}"

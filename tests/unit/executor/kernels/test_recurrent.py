@@ -108,7 +108,7 @@ def test_rnn(biases: int, states: str, nonlinearity: str) -> None:
 
 @pytest.mark.parametrize("present", [0, 1])
 def test_an_lstm_of_which_one_state_goes_on(present: int) -> None:
-    """The last cell state of a sequence is often read by nobody."""
+    """The last cell state of a sequence is often not read."""
     operation = OneOperation("LSTMCell", operands("LSTMCell", peepholes=True))
     dy: list[Array | None] = [None, None]
     dy[present] = normal(B, H)

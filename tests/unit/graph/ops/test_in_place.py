@@ -27,7 +27,7 @@ def promises(type_: str, *inputs: Input, **attributes: Any) -> set[str]:
      "Softmax", "LogSoftmax", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Dropout"],
 )  # fmt: skip
 def test_functions_of_one_operand(type_: str) -> None:
-    """That Gelu reads X backward is no matter of the kernel: the program shows that X is read."""
+    """That Gelu reads X backward does not concern the kernel: the program shows that X is read."""
     assert promises(type_, MATRIX) == {"x0->y0", "dy0->dx0"}
 
 
@@ -94,7 +94,7 @@ def test_views_are_copies_of_the_direction_that_is_asked_for() -> None:
 
 
 def test_what_is_broadcast_is_not_copied() -> None:
-    """Its derivative is a sum. An axis of size 1 more or less is no broadcast."""
+    """Its derivative is a sum. An axis of size 1 more or less does not broadcast."""
     assert copies("Add", MATRIX, MATRIX) == {"dy0=dx0", "dy0=dx1"}
     assert copies("Add", MATRIX, (4,)) == {"dy0=dx0"}
     assert copies("Add", (3, 1), (1, 4)) == set()

@@ -1,0 +1,290 @@
+"""The command line. Heavy imports wait inside the commands, so that help and errors are quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.console import Exit, print_json, read_document, reporting, write_document
+
+if TYPE_CHECKING:
+    from solver.plan import PlanOptions
+
+__all__ = ["app"]
+
+_EXIT_CODES = """
+Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 bad usage or input;
+3 the arena does not fit the capacity; 4 a bug of ours; 130 interrupted.
+"""
+
+app = typer.Typer(
+    name="arenaplan",
+    help="Plan the memory of neural-network training, prove the plan, train inside it.\n\n" + _EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _bytes(text: str) -> int:
+    """``4096``, ``24MiB``, ``1.5GB``; whole bytes only."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    from solver.documents import read_size
+
+    try:
+        return read_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+def _fraction(text: str) -> float:
+    """``0.5%`` or ``0.005``."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter("give a share of the lower bound, as 0.5% or 0.005.")
+    return value
+
+
+Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input; or nntrainer's .ini.")]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="Graph document, program document (explicit operations), or nntrainer's model file (.ini); "
+        "- for a document on standard input.",
+    ),
+]
+PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
+ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from solver.version import version
+
+        typer.echo(f"arenaplan {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=_EXIT_CODES)
+def plan(
+    model: Model,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
+    ] = Path("-"),
+    target: Annotated[
+        str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer or singa.")
+    ] = "reference",
+    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
+    batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None,
+    alignment: Annotated[int | None, typer.Option(help="Bytes; a power of two.")] = None,
+    capacity: Annotated[
+        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Fail when the arena is larger.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
+    ] = None,
+    scratch_budget: Annotated[
+        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Scratch of one kernel.")
+    ] = None,
+    update: Annotated[str, typer.Option(help="When gradients are applied: immediate or end.")] = "immediate",
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
+    ] = False,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="Steps that may run at the same time, in waves; 1 to 64."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Plan the arena of a training graph, or of a program of explicit operations."""
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli.planning import make_plan, print_summary
+
+        given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
+        given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
+        given |= {"rewrite": rewrite}
+        given["workers"] = workers
+        made = make_plan(read_document(model), _options(given, scratch_budget), model)
+        from solver import documents
+
+        write_document(output, documents.dump_plan(made, indent=2) + b"\n")
+        print_summary(made, as_json=as_json, beside=str(output) == "-")
+
+
+def _options(given: dict[str, Any], scratch_budget: int | None) -> PlanOptions:
+    """Checked as in a document, so that every entry point has the same rules and messages."""
+    from solver import documents
+
+    if scratch_budget is not None:
+        given["scratch_budget"] = scratch_budget
+    return documents.load_options({name: value for name, value in given.items() if value is not None})
+
+
+@app.command(epilog=_EXIT_CODES)
+def validate(
+    graph: Graph,
+    plan: PlanFile,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import training
+
+        made = training.read_plan(plan)
+    with reporting(as_json=as_json, document=str(graph)):
+        network = training.read_graph(graph, made)
+    with reporting(as_json=as_json, document=str(plan)):
+        right = training.run(network, made, steps=steps, seed=seed, as_json=as_json)
+    if not right:
+        raise typer.Exit(Exit.WRONG)
+
+
+@app.command(epilog=_EXIT_CODES)
+def rewritten(
+    graph: Graph,
+    plan: PlanFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the graph goes; - is standard output.")
+    ] = Path("-"),
+    as_json: Json = False,
+) -> None:
+    """Write the graph that a plan made with --rewrite is for, as a runtime elsewhere needs it."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import training
+        from solver import documents, executor
+
+        made = training.read_plan(plan)
+    with reporting(as_json=as_json, document=str(graph)):
+        network = training.read_graph(graph, made)
+    with reporting(as_json=as_json, document=str(plan)):
+        found = executor.rewritten(network, made)
+        write_document(output, documents.dump_graph(found, indent=2) + b"\n")
+
+
+@app.command(epilog=_EXIT_CODES)
+def show(
+    plan: PlanFile,
+    as_json: Json = False,
+    width: Annotated[
+        int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
+    ] = None,
+) -> None:
+    """Show a plan: bytes by kind, certificate, what lives at the peak, a map of the arena."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import show as tables
+        from solver import documents
+
+        made = documents.load_plan_tables(read_document(plan))
+        if as_json:
+            print_json(tables.facts(made))
+        else:
+            tables.render(made, width)
+
+
+@app.command(epilog=_EXIT_CODES)
+def solve(
+    problem: ProblemFile,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="Where the layout goes, .csv or .json; - is standard output."),
+    ] = Path("-"),
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=_bytes, metavar="SIZE", help="What the peak must fit; without it, minimise."),
+    ] = None,
+    alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
+    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
+    ] = None,
+    work: Annotated[
+        int | None, typer.Option(help="Search no further than this many buffers and sections looked at.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    threads: Annotated[int, typer.Option(help="Change the time, never the answer.")] = 2,
+    race: Annotated[bool, typer.Option("--race", help="Take the first answer of any thread.")] = False,
+    target_gap: Annotated[
+        float | None,
+        typer.Option(parser=_fraction, metavar="GAP", help="Stop this near to the bound: 0.5% or 0.005."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="Leave out a rule of the search; repeatable.")
+    ] = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
+    with reporting(as_json=as_json, document=str(problem)):
+        from service.cli import layouts
+        from solver.layout import LayoutOptions
+
+        rules = layouts.rules_without(without or ())
+        options = LayoutOptions(
+            solver, capacity, alignment, deadline, work, seed, threads, race, target_gap or 0.0, rules
+        )
+        layouts.run(problem, options, output, plot, as_json=as_json)
+
+
+@app.command(epilog=_EXIT_CODES)
+def compare(
+    problem: ProblemFile,
+    solver: Annotated[
+        list[str] | None, typer.Option(help="A solver to take part; may be given again. All, if left out.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="Time of each solver.")] = 10.0,
+    alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Let every layout solver pack the same buffers and rank what they make of it."""
+    with reporting(as_json=as_json, document=str(problem)):
+        from rich.console import Console
+
+        from service.cli import comparing
+
+        made = comparing.run(problem, solver or (), deadline, alignment, plot, Console(stderr=True))
+        if as_json:
+            print_json(comparing.facts(made))
+        else:
+            Console().print(comparing.table(made))
+
+
+@app.command(epilog=_EXIT_CODES)
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free port.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
+) -> None:
+    """Serve the same over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
+    given = {"host": host, "port": port, "workers": workers, "log_format": "json" if as_json else log_format}
+    with reporting(as_json=as_json):
+        from service.cli import serving
+
+        serving.run(serving.settings({name: value for name, value in given.items() if value is not None}))

@@ -1,0 +1,197 @@
+"""The terminal side of the command line: reading, writing, and one clear line for each error.
+
+Needs no library: `service.cli.fast_path` cannot wait for one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NoReturn, TextIO
+
+from service.problems import problem_from
+from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
+
+__all__ = [
+    "Exit",
+    "degrade_output",
+    "fail",
+    "fail_with_bug",
+    "print_json",
+    "print_line",
+    "read_document",
+    "reporting",
+    "write_document",
+]
+
+
+#: Operands in a message about one line long.
+MOST_NAMED: Final = 3
+
+
+class Exit(IntEnum):
+    """What the exit code of every command means."""
+
+    OK = 0
+    WRONG = 1
+    USAGE = 2
+    TOO_LARGE = 3
+    BUG = 4
+    INTERRUPTED = 130
+
+
+#: One ASCII character for each of those that tables and maps are made of, so that columns stay straight.
+_ASCII: Final = str.maketrans("…·×–—→▁▂▃▄▅▆▇█", "~.x-->.:-=+*#@")
+
+
+def degrade_output() -> None:
+    """Write in ASCII what standard output and standard error cannot encode, rather than fail.
+
+    An error handler that the user has chosen (``PYTHONIOENCODING=latin-1:replace``) stays.
+    """
+    codecs.register_error("arenaplan", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="arenaplan")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Names keep apart: their characters become escapes, as ``\\u4e2d``."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def _json_text(value: Mapping[str, Any], stream: TextIO, indent: int | None = None) -> str:
+    """JSON has escapes of its own for what the stream cannot encode."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    ascii_only = not encoding.lower().startswith("utf")
+    return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+
+
+def print_line(line: str, *, to_errors: bool = False) -> None:
+    """On standard output, or standard error; seen at once."""
+    stream = sys.stderr if to_errors else sys.stdout
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    print_line(_json_text(value, sys.stdout, indent=2))
+
+
+def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> NoReturn:
+    """End with one line on standard error, or one JSON object for scripts."""
+    if as_json:
+        line = _json_text({"error": message, "exit": int(code), **facts}, sys.stderr)
+    else:
+        line = f"arenaplan: {' '.join(message.split())}"
+    print_line(line, to_errors=True)
+    raise SystemExit(int(code))
+
+
+def _exit_of(error: ArenaplanError) -> Exit:
+    if isinstance(error, CapacityError):
+        return Exit.TOO_LARGE
+    return Exit.BUG if isinstance(error, InternalError) else Exit.USAGE
+
+
+@contextlib.contextmanager
+def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
+    """Turn the errors of the core and of the file system into messages with an exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except ArenaplanError as error:
+        problem = problem_from(error)
+        message = f"{_place(error, document)}{problem.detail}{_largest(error)} {problem.remedy}".rstrip()
+        facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
+        fail(message, _exit_of(error), as_json=as_json, **facts)
+    except KeyboardInterrupt:
+        raise SystemExit(int(Exit.INTERRUPTED)) from None
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered must not fail at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(int(Exit.OK)) from None
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - what is not foreseen is a bug, and must not look like a verdict
+        fail_with_bug(error, as_json=as_json)
+
+
+def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
+    """End with the traceback of an exception that nothing foresaw, and the exit code for bugs."""
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    message = f"This is a bug of arenaplan: {type(error).__name__}: {error}"
+    if as_json:
+        fail(message, Exit.BUG, as_json=True, traceback=trace)
+    print_line(trace.rstrip(), to_errors=True)
+    fail(f"{message} Please report it with the lines above.", Exit.BUG)
+
+
+def _largest(error: ArenaplanError) -> str:
+    """What to look at first when an arena does not fit."""
+    if not isinstance(error, CapacityError) or not error.live_at_peak:
+        return ""
+    named = ", ".join(f"{name} ({size:,})" for name, size in error.live_at_peak[:MOST_NAMED])
+    return f" Largest at the peak: {named}."
+
+
+def _place(error: ArenaplanError, document: str) -> str:
+    """Where the culprit is: an option of the command line, or a place in a document."""
+    if isinstance(error, OptionsError | CapacityError):
+        name = str(error.path[0]).removesuffix("_seconds").replace("_", "-") if error.path else ""
+        return f"--{name}: " if name else ""
+    if not document:
+        return ""
+    return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "
+
+
+def read_document(path: Path) -> bytes:
+    """The bytes of a file, of standard input for ``-``."""
+    return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+
+
+def write_document(path: Path, data: bytes) -> None:
+    """Write all or nothing: a failure leaves a file that was there as it was. ``-``: standard output."""
+    if str(path) == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)  # a device or pipe has nothing to lose
+        return
+    target = path.resolve()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(_mode(target))
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the file that is replaced, or those of a new one."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,81 @@
+"""A fast path for ``arenaplan solve`` as scripts call it, once a model.
+
+Loading the parser of the whole command line takes as long as the search does. So the usual form is read
+here: one file, one output, and options whose values are plain numbers. Help, mistakes, sizes with units and
+everything else are left to `service.cli.commands`, which knows what to say about them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["FastSolve", "read_fast"]
+
+_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+
+#: Options of `solve` and the fields of `LayoutOptions` that they set.
+_NUMBERS: Final[Mapping[str, str]] = {
+    "--capacity": "capacity",
+    "--alignment": "alignment",
+    "--deadline": "deadline_seconds",
+    "--work": "work",
+    "--seed": "seed",
+    "--threads": "threads",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FastSolve:
+    """`numbers` are fields of `LayoutOptions`."""
+
+    problem: Path
+    output: Path
+    numbers: Mapping[str, int | float]
+
+    def run(self) -> None:
+        """Solve, write, and end as `service.cli.commands` does."""
+        from service.cli.console import reporting
+
+        with reporting(as_json=False, document=str(self.problem)):
+            from service.cli import layouts
+            from solver.layout import LayoutOptions
+
+            options = LayoutOptions(**self.numbers)  # type: ignore[arg-type] # only the deadline is a float
+            layouts.run(self.problem, options, self.output, None, as_json=False)
+
+
+def read_fast(arguments: Sequence[str]) -> FastSolve | None:
+    """What the arguments ask for; None where they are more than the fast path reads."""
+    if not arguments or arguments[0] != "solve":
+        return None
+    files: list[str] = []
+    outputs: list[str] = []
+    numbers: dict[str, int | float] = {}
+    words = iter(arguments[1:])
+    for word in words:
+        if word in ("-o", "--output"):
+            outputs.append(next(words, ""))
+        elif word in _NUMBERS:
+            number = _number(_NUMBERS[word], next(words, ""))
+            if number is None or _NUMBERS[word] in numbers:
+                return None
+            numbers[_NUMBERS[word]] = number
+        else:
+            files.append(word)
+    simple = len(files) == 1 and len(outputs) <= 1 and all(map(_is_name, [*files, *outputs]))
+    return FastSolve(Path(files[0]), Path(*outputs or "-"), numbers) if simple else None
+
+
+def _number(field: str, text: str) -> int | float | None:
+    if field == "deadline_seconds":
+        return float(text) if _DECIMAL.fullmatch(text) else None
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _is_name(text: str) -> bool:
+    return text == "-" or (bool(text) and not text.startswith("-"))

@@ -1,0 +1,233 @@
+"""Bare buffers on the command line: a problem from a file, its layout into another, and as a picture.
+
+Scripts call this once a model, with CSV on both sides: what that needs not is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from service.cli.console import print_json, print_line, read_document, write_document
+from solver import exporters, importers
+from solver.errors import OptionsError
+from solver.layout import (
+    Certificate,
+    Layout,
+    LayoutOptions,
+    Outcome,
+    PlacedBuffers,
+    Problem,
+    Progress,
+    Rules,
+)
+from solver.placement import place
+
+if TYPE_CHECKING:
+    from solver.exporters.memory_map import Scene
+
+__all__ = [
+    "Painter",
+    "Source",
+    "described",
+    "interruptible",
+    "painter",
+    "progress_line",
+    "read_source",
+    "reporter",
+    "rules_without",
+    "run",
+    "summary",
+]
+
+_JSON: Final = ".json"
+_CSV: Final = ".csv"
+
+#: Seconds between two lines of progress; what comes sooner is shown in place.
+PAUSE: Final = 0.1
+
+#: Writes the picture of a layout: problem, layout, second line of the title, lower bound.
+Painter = Callable[[str, Problem, Layout, str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A problem from a file, the layout that its hints describe, and the kind of file it was."""
+
+    name: str
+    problem: Problem
+    hinted: Layout | None
+    kind: str
+
+
+def read_source(path: Path) -> Source:
+    """Buffers document or MiniMalloc's CSV; what the text begins with decides, not the name."""
+    data = read_document(path)
+    name = "standard input" if str(path) == "-" else path.name
+    if data.lstrip()[:1] in (b"{", b"[") or (not data.strip() and path.suffix.lower() == _JSON):
+        from solver import documents
+
+        return Source(name, documents.load_buffers(data), None, _JSON)
+    table = importers.load_minimalloc(data)
+    return Source(name, table.problem, table.incumbent(), _CSV)
+
+
+def painter(path: Path | None) -> Painter | None:
+    """How to write a memory map to `path`, by its suffix; fails now rather than after the search."""
+    if path is None:
+        return None
+    from solver.exporters import memory_map
+
+    formats = {".png": memory_map.to_png, ".svg": memory_map.to_svg}
+    encode = formats.get(path.suffix.lower())
+    if encode is None:
+        raise OptionsError(
+            f"{path.name!r} is not a file name of a picture.",
+            remedy="End it in .svg or .png.",
+            path=("plot",),
+        )
+    encode(memory_map.Scene(1, 1, ""))
+    return partial(_paint, path, encode)
+
+
+def _paint(
+    path: Path,
+    encode: Callable[[Scene], bytes],
+    name: str,
+    problem: Problem,
+    layout: Layout,
+    about: str,
+    lower_bound: int,
+) -> None:
+    from solver.exporters import memory_map
+
+    title = f"{name}: {len(problem.buffers):,} buffers"
+    scene = memory_map.draw(problem, layout, title=title, about=about, lower_bound=lower_bound)
+    write_document(path, encode(scene))
+
+
+def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, as_json: bool) -> None:
+    """Solve the problem of a file and write its layout, as CSV or JSON by the name of the output."""
+    paint = painter(plot)
+    source = read_source(path)
+    kind = _kind(output, source)
+    with interruptible() as cancel, reporter(source) as progress:
+        placed = place(source.problem, options, incumbent=source.hinted, progress=progress, cancel=cancel)
+    beside = str(output) == "-"
+    if kind == _JSON or (as_json and not beside):
+        from solver import documents
+
+        placed = documents.seal_layout(placed)
+    write_document(output, _solution(placed, kind))
+    if paint is not None:
+        about = described(placed.certificate)
+        paint(source.name, placed.problem, placed.layout, about, placed.certificate.lower_bound)
+    if as_json and not beside:
+        print_json(summary(placed))
+    elif not as_json and (not beside or sys.stderr.isatty()):
+        print_line(_sentence(source, placed), to_errors=beside)
+
+
+def rules_without(names: Sequence[str]) -> Rules:
+    """All rules but these. Raises OptionsError for a name that is none."""
+    known = [field.name for field in fields(Rules)]
+    for name in names:
+        if name not in known:
+            remedy = f"Choose from {', '.join(known)}."
+            raise OptionsError(f"There is no rule {name!r}.", remedy=remedy, path=("without",))
+    return replace(Rules(), **dict.fromkeys(names, False))
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Event]:
+    """An event that Ctrl-C sets: compiled code hears of nothing else. Ends in KeyboardInterrupt then."""
+    cancel = Event()
+    # In a thread: the handler may interrupt this one while it holds the lock of the event.
+    before = signal.signal(signal.SIGINT, lambda *_: Thread(target=cancel.set).start())
+    try:
+        yield cancel
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if cancel.is_set():
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def reporter(source: Source) -> Iterator[Callable[[Progress], None] | None]:
+    """Shows each better layout or bound on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    last = [-PAUSE]
+    with console.status(f"placing {len(source.problem.buffers):,} buffers of {source.name}") as status:
+
+        def show(news: Progress) -> None:
+            line = progress_line(news)
+            status.update(f"{source.name}: {line}")
+            if news.seconds - last[0] >= PAUSE:
+                last[0] = news.seconds
+                console.print(line)
+
+        yield show
+
+
+def progress_line(news: Progress) -> str:
+    """``   0.03 s  peak 1,018,880  bound 989,184  gap 3.00%  greedy``."""
+    figures = f"peak {news.incumbent:,}  bound {news.bound:,}  gap {news.gap:.2%}"
+    return f"{news.seconds:7.2f} s  {figures}  {news.stage}"
+
+
+def _kind(output: Path, source: Source) -> str:
+    suffix = output.suffix.lower()
+    return suffix if suffix in (_JSON, _CSV) else source.kind
+
+
+def _solution(placed: PlacedBuffers, kind: str) -> bytes:
+    if kind == _JSON:
+        from solver import documents
+
+        return documents.dump_layout(placed, indent=2) + b"\n"
+    return exporters.dump_minimalloc(placed.problem, placed.layout)
+
+
+def described(certificate: Certificate | Outcome) -> str:
+    """``optimal (max-load), solver greedy``."""
+    proof = f" ({certificate.proof.value})" if certificate.proof else ""
+    return f"{certificate.status.value}{proof}, solver {certificate.solver}"
+
+
+def summary(placed: PlacedBuffers) -> dict[str, Any]:
+    """The figures that scripts ask for; sizes are bytes."""
+    certificate = placed.certificate
+    return {
+        "digest": placed.digest,
+        "buffers": len(placed.problem.buffers),
+        "capacity": placed.problem.capacity,
+        "peak": placed.layout.peak,
+        "lower_bound": certificate.lower_bound,
+        "gap": placed.gap,
+        "status": certificate.status.value,
+        "proof": certificate.proof.value if certificate.proof else None,
+        "witness_step": certificate.witness_step,
+        "solver": certificate.solver,
+        "deterministic": placed.deterministic,
+    }
+
+
+def _sentence(source: Source, placed: PlacedBuffers) -> str:
+    """``A.csv: 154 buffers in 1,048,576 bytes, optimal (max-load), solver portfolio/greedy``."""
+    bound = placed.certificate.lower_bound
+    gap = "" if placed.layout.peak == bound else f"{placed.gap:.2%} above the lower bound {bound:,}, "
+    count = len(placed.problem.buffers)
+    size = f"{count:,} buffers in {placed.layout.peak:,} bytes"
+    return f"{source.name}: {size}, {gap}{described(placed.certificate)}"

@@ -1,0 +1,110 @@
+"""Planning for the command line: stages on the terminal while it runs, a summary when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from service.cli.console import print_json
+from service.cli.models import read_model
+from solver import pipeline
+from solver.plan import Plan, PlanOptions, PlanView, level_report
+
+__all__ = ["certificate_table", "make_plan", "print_levels", "print_summary", "summary"]
+
+
+def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
+    """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return _planner(document, options, path)[1]()
+    with console.status("reading the document") as status:
+        name, planner = _planner(document, options, path)
+        done = ["read"]
+
+        def observe(stage: str, seconds: float) -> None:
+            done.append(f"{stage} {seconds:.2f} s")
+            status.update(f"planning {name} ({', '.join(done)})")
+
+        status.update(f"planning {name}")
+        return planner(observe=observe)
+
+
+def _planner(document: bytes, options: PlanOptions, path: Path) -> tuple[str, Callable[..., Plan]]:
+    """What the model is called, and what plans it."""
+    model = read_model(document, path, options.batch)
+    if isinstance(model, pipeline.BlockProgram):
+        return model.name, partial(pipeline.plan_program, model, options)
+    return model.name, partial(pipeline.plan, model, options)
+
+
+def summary(plan: PlanView) -> dict[str, Any]:
+    """The figures that scripts ask for; sizes are bytes."""
+    return {
+        "graph": plan.graph,
+        "digest": plan.digest,
+        "target": plan.options.target,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound": plan.lower_bound,
+        "gap": plan.arena_bytes / plan.lower_bound - 1 if plan.lower_bound else 0.0,
+        "deterministic": plan.deterministic,
+        "steps": len(plan.steps),
+        "levels": None if plan.options.parallelism == 1 else asdict(level_report(plan)),
+        "arenas": [_arena(arena) for arena in plan.arenas],
+    }
+
+
+def _arena(arena: Any) -> dict[str, Any]:
+    certificate = arena.certificate
+    return {
+        "name": arena.name,
+        "bytes": arena.size,
+        "buffers": len(arena.buffers),
+        "lower_bound": certificate.lower_bound,
+        "status": certificate.status.value,
+        "proof": certificate.proof.value if certificate.proof else None,
+        "witness_step": certificate.witness_step,
+        "solver": certificate.solver,
+    }
+
+
+def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
+    """`beside`: standard output holds the plan already, so the table goes to a terminal's standard error."""
+    if as_json and not beside:
+        print_json(summary(plan))
+    elif not as_json:
+        console = Console(stderr=beside)
+        if not beside or console.is_terminal:
+            console.print(certificate_table(plan))
+            print_levels(console, plan)
+
+
+def print_levels(console: Console, plan: PlanView) -> None:
+    """One line for a plan with steps at the same time: on how many levels, and what that costs."""
+    if plan.options.parallelism > 1:
+        found = level_report(plan)
+        console.print(
+            f"parallelism {found.parallelism}: {found.steps} steps on {found.count} levels, at most"
+            f" {found.widest} at the same time; one after the other they would have"
+            f" {found.sequential_bytes:,} bytes live at once",
+            highlight=False,
+        )
+
+
+def certificate_table(plan: PlanView) -> Table:
+    """One line an arena: size, bound, and why nothing smaller exists."""
+    table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
+    for heading in ("arena", "bytes", "lower bound", "gap", "status", "proof", "solver"):
+        table.add_column(heading, justify="right" if heading in ("bytes", "lower bound", "gap") else "left")
+    table.columns[-1].overflow = "fold"
+    for arena in plan.arenas:
+        facts = _arena(arena)
+        figures = (f"{arena.size:,}", f"{facts['lower_bound']:,}", f"{arena.gap:.2%}")
+        table.add_row(arena.name, *figures, facts["status"], facts["proof"] or "-", facts["solver"])
+    return table

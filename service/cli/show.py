@@ -1,0 +1,228 @@
+"""A plan on the terminal: tables, the worst step, and a map of the arena in letters."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from service.cli.planning import certificate_table, print_levels, summary
+from solver.layout import Proof
+from solver.pipeline import PROGRAM
+from solver.plan import Arena, PlanView, Recycling, recycling
+from solver.plan.report import (
+    ArenaReport,
+    KindBytes,
+    MemoryMap,
+    PlanReport,
+    certificate_note,
+    gradient_notes,
+    memory_map,
+    report,
+    sharing,
+)
+
+__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render"]
+
+#: One letter for each kind of operand in the map.
+LETTERS: Final = {
+    "input": "i", "label": "l", "parameter": "W", "state": "s", "constant": "c", "activation": "A",
+    "loss": "L", "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O",
+    "saved": "S", "scratch": "x", "result": "R",
+}  # fmt: skip
+
+_FREE: Final = "."
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_ASCII_BARS: Final = " .:-=+*#@"
+#: Operands named at the worst step of each arena; --json has all of them.
+_MOST_NAMED: Final = 8
+#: Operations of a program, and replacements, that are listed one by one; --json has all of them.
+_MOST_STEPS: Final = 40
+#: Lines of the map of a single arena; several share the screen.
+_MAP_LINES: Final = 20
+
+
+def facts(plan: PlanView) -> dict[str, Any]:
+    """Everything `render` shows and more, for scripts; sizes are bytes."""
+    found = report(plan)
+    arenas = [_arena_facts(arena) for arena in found.arenas]
+    for one, certificate in zip(arenas, summary(plan)["arenas"], strict=True):
+        one |= certificate
+    kinds = [
+        {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
+        for row in found.kinds
+    ]
+    return {
+        **summary(plan),
+        "bytes_without_reuse": found.total,
+        "kinds": kinds,
+        "arenas": arenas,
+        "recycling": asdict(recycling(plan)),
+        "gradients": list(gradient_notes(plan)),
+        "in_place": asdict(sharing(plan)),
+        "replacements": [asdict(replacement) for replacement in plan.replacements],
+    }
+
+
+def _arena_facts(arena: ArenaReport) -> dict[str, Any]:
+    return {
+        "peak_step": arena.peak_step,
+        "peak_step_id": arena.peak_step_id,
+        "live_bytes": arena.live_bytes,
+        "utilisation": arena.utilisation,
+        "fragmentation": arena.fragmentation,
+        "live_at_peak": [{"operand": b.id, "kind": b.kind.value, "bytes": b.size} for b in arena.live],
+        "live_curve": list(arena.curve),
+    }
+
+
+def render(plan: PlanView, width: int | None) -> None:
+    """Print everything within `width` columns, the terminal's by default."""
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    console = Console(width=width)
+    found = report(plan)
+    console.print(certificate_table(plan))
+    print_levels(console, plan)
+    console.print(_kinds(plan, found))
+    for arena, about in zip(plan.arenas, found.arenas, strict=True):
+        if arena.size:
+            _render_arena(console, plan, arena, about)
+    for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
+        console.print(note)
+    if plan.options.target == PROGRAM:
+        console.print(_recycling(recycling(plan)))
+    if plan.replacements:
+        console.print(_replacements(plan))
+    digest = plan.digest if width >= 80 else f"{plan.digest[:16]}..."
+    console.print(f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic", highlight=False)
+
+
+def _uncheckable(plan: PlanView) -> Iterator[str]:
+    """What one has to trust somebody for."""
+    for arena in plan.arenas:
+        if arena.certificate.proof is Proof.SOLVER:
+            yield f"{arena.name}: {certificate_note(arena.certificate)}"
+
+
+def _in_place(plan: PlanView) -> Iterator[str]:
+    found = sharing(plan)
+    if found.values:
+        yield (
+            f"In place: {found.values:,} values, {found.views:,} of them views, are defined in"
+            f" the bytes of others, {found.size:,} bytes."
+        )
+
+
+def _replacements(plan: PlanView) -> Table:
+    """What was rewritten, with the lower bounds around each group that was taken together."""
+    first, last = plan.replacements[0], plan.replacements[-1]
+    title = f"Rewritten: bound {first.bytes_before:,} -> {last.bytes_after:,} bytes"
+    table = Table(title=title, title_justify="left")
+    for heading in ("rule", "operations", "now"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("bound after", justify="right")
+    for one in plan.replacements[:_MOST_STEPS]:
+        names = (_some(one.operations), _some(one.into) or "-")
+        table.add_row(one.rule, *names, f"{one.bytes_after:,}")
+    rest = len(plan.replacements) - _MOST_STEPS
+    if rest > 0:
+        table.add_row(f"{rest} more", "", "", "")
+    return table
+
+
+def _some(names: tuple[str, ...]) -> str:
+    rest = len(names) - _MOST_NAMED
+    return escape(", ".join((*names[:_MOST_NAMED], *([f"{rest} more"] if rest > 0 else []))))
+
+
+def _kinds(plan: PlanView, found: PlanReport) -> Table:
+    table = Table(title="By kind", title_justify="left", show_footer=True)
+    saved = 1 - plan.arena_bytes / found.total if found.total else 0.0
+    footer = ("", f"{sum(k.buffers for k in found.kinds):,}", f"{found.total:,}", f"{saved:.1%} saved")
+    headings = ("kind", "buffers", "without reuse", "own peak")
+    for heading, text in zip(headings, footer, strict=True):
+        table.add_column(heading, text, justify="left" if heading == "kind" else "right")
+    for row in found.kinds:
+        table.add_row(*_kind_row(row))
+    return table
+
+
+def _kind_row(row: KindBytes) -> tuple[str, ...]:
+    name = f"{LETTERS[row.kind.value]} {row.kind.value.replace('_', ' ')}"
+    return name, f"{row.buffers:,}", f"{row.total:,}", f"{row.peak:,}"
+
+
+def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaReport) -> None:
+    table = Table(title=_peak_title(about, _unit(plan)), title_justify="left")
+    table.add_column("live at the peak", overflow="fold")
+    for heading in ("bytes", "offset"):
+        table.add_column(heading, justify="right")
+    for buffer in about.live[:_MOST_NAMED]:
+        table.add_row(buffer.id, f"{buffer.size:,}", f"{buffer.offset:,}")
+    rest = about.live[_MOST_NAMED:]
+    if rest:
+        table.add_row(f"{len(rest)} more", f"{sum(b.size for b in rest):,}", "")
+    console.print(table)
+    lines = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
+    grid = memory_map(arena, plan.duration, columns=max(console.width - 2, 1), rows=lines)
+    bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
+    wide = max(1, (console.width - 2) // max(plan.duration, 1))
+    for line in (*map_lines(grid, wide, _unit(plan)), curve_line(about.curve, console.width - 2, bars, wide)):
+        console.print(line, markup=False, highlight=False, no_wrap=True)
+
+
+def _recycling(found: Recycling) -> Table:
+    """What each operation takes at its first touch, and what is given back after it."""
+    table = Table(title="Allocation and recycling", title_justify="left")
+    for heading in ("operation", "allocated", "freed after it"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("live bytes", justify="right")
+    table.add_row("(before)", " ".join(found.before), "", "")
+    for step in found.steps[:_MOST_STEPS]:
+        table.add_row(step.id, " ".join(step.allocated), " ".join(step.freed), f"{step.live_bytes:,}")
+    if len(found.steps) > _MOST_STEPS:
+        table.add_row(f"{len(found.steps) - _MOST_STEPS} more", "", "", "")
+    table.add_row("(kept)", " ".join(found.kept), "", "")
+    return table
+
+
+def _peak_title(about: ArenaReport, unit: str) -> str:
+    return (
+        f"{about.name}: {about.live_bytes:,} bytes live at {unit} {about.peak_step} ({about.peak_step_id}), "
+        f"{about.utilisation:.1%} of the arena"
+    )
+
+
+def _unit(plan: PlanView) -> str:
+    """What lifespans count."""
+    return "step" if plan.options.parallelism == 1 else "level"
+
+
+def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:
+    """The map with a frame: steps from left to right, each patch `wide` letters."""
+    columns = wide * len(grid.rows[0]) if grid.rows else 0
+    body = ["|" + "".join(wide * (LETTERS[k.value] if k else _FREE) for k in row) + "|" for row in grid.rows]
+    edge = "+" + "-" * columns + "+"
+    return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2, unit)]
+
+
+def _axis(steps: int, width: int, unit: str) -> str:
+    left, right = f"{unit} 0", str(steps)
+    return left + right.rjust(max(width - len(left), len(right) + 1))
+
+
+def curve_line(curve: tuple[int, ...], columns: int, bars: str = _BARS, wide: int = 1) -> str:
+    """Live bytes over the steps as one line, each character the highest of its steps."""
+    columns = min(columns, len(curve))
+    top = max(curve, default=0)
+    if not top:
+        return ""
+    levels = (
+        max(curve[x * len(curve) // columns : -(-(x + 1) * len(curve) // columns)]) for x in range(columns)
+    )
+    return " " + "".join(wide * bars[-(-level * (len(bars) - 1) // top)] for level in levels)

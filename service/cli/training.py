@@ -1,0 +1,82 @@
+"""Validation for the command line: progress while it trains, then losses side by side."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from service.cli import models
+from service.cli.console import read_document, write_document
+from solver import documents, executor
+from solver.executor import StepReport, ValidationReport
+from solver.pipeline import Graph
+from solver.plan import Plan
+
+__all__ = ["read_graph", "read_plan", "run"]
+
+
+def read_plan(path: Path) -> Plan:
+    return documents.load_plan(read_document(path))
+
+
+def read_graph(path: Path, plan: Plan) -> Graph:
+    """The graph, with the batch that the plan was made for."""
+    return models.read_graph(read_document(path), path, plan.options.batch)
+
+
+def run(graph: Graph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
+    """Train, print the report; true when nothing differed and no rule was broken."""
+    with _progress(steps) as on_step:
+        report = executor.validate(graph, plan, steps=steps, seed=seed, on_step=on_step)
+    if as_json:
+        write_document(Path("-"), documents.dump_report(report) + b"\n")
+    else:
+        _print(report)
+    return report.identical
+
+
+@contextlib.contextmanager
+def _progress(steps: int) -> Iterator[Callable[[StepReport], None]]:
+    """A bar on standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=steps)
+        yield lambda _step: bar.advance(task)
+
+
+def _print(report: ValidationReport) -> None:
+    console = Console()
+    for violation in report.violations:
+        console.print(f"[red]broken rule {violation.rule}[/red]: {violation.detail}", soft_wrap=True)
+    if report.steps:
+        console.print(_losses(report))
+    console.print(_verdict(report), soft_wrap=True, markup=False, highlight=False)
+
+
+def _losses(report: ValidationReport) -> Table:
+    table = Table()
+    for heading in ("step", "loss in the arena", "reference loss", "bits"):
+        table.add_column(heading, justify="left" if heading == "bits" else "right")
+    for step in report.steps:
+        bits = "identical" if step.identical else f"{len(step.differing)} differ"
+        table.add_row(str(step.step), f"{step.loss:.9g}", f"{step.reference_loss:.9g}", bits)
+    return table
+
+
+def _verdict(report: ValidationReport) -> str:
+    if report.violations:
+        return f"The plan is wrong: {len(report.violations)} broken rules; it was not run."
+    for step in report.steps:
+        if not step.identical:
+            named = step.differing[0] if step.differing else "the loss"
+            return f"Training differs: first at step {step.step}, in {named}."
+    return (
+        f"Identical: loss and {report.compared} tensors agree bit for bit after each of "
+        f"{len(report.steps)} steps in {report.arena_bytes:,} bytes."
+    )

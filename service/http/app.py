@@ -1,0 +1,65 @@
+"""The HTTP service. `create_app` is the one way to make it; importing this starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+
+from service.http import handlers, openapi
+from service.http.cache import PlanCache
+from service.http.middleware import RequestContext
+from service.http.routers import layout, meta, plan, validate
+from service.http.state import State
+from service.jobs.pool import WorkerPool
+from service.settings import Settings
+from solver.version import version
+
+__all__ = ["create_app"]
+
+_log = structlog.get_logger("service")
+
+_DESCRIPTION = """Plans the memory of neural-network training, proves how good the plan is, and
+proves that it is right by training in it. Every error is `application/problem+json`
+([all types](problems))."""
+
+
+def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.tasks") -> FastAPI:
+    """An application with a worker pool of its own; `tasks` names the module its workers serve.
+
+    Settings come from the environment unless given.
+    """
+    settings = settings or Settings()
+    pool = WorkerPool(
+        tasks, settings.workers, queue_limit=settings.queue_limit, queue_seconds=settings.queue_seconds
+    )
+    app = FastAPIOffline(
+        title="arenaplan",
+        version=version(),
+        description=_DESCRIPTION,
+        lifespan=_lifespan,
+        # The badge would ask a validator on the Internet.
+        swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
+    )
+    app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
+    for routes in (plan, layout, validate, meta):
+        app.include_router(routes.router)
+    handlers.install(app)
+    openapi.install(app)
+    app.add_middleware(RequestContext)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    pool: WorkerPool = app.state.arenaplan.pool
+    pool.start()
+    _log.info("service started", workers=pool.size)
+    try:
+        yield
+    finally:
+        await pool.close()
+        _log.info("service stopped")

@@ -1,0 +1,107 @@
+"""Content-addressed answers: computed once, kept under the digest of what they say, sent again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from fastapi import Request, Response
+
+from service.http.bodies import read_json_body
+from service.http.cache import CachedPlan
+from service.http.disconnect import GONE, unless_disconnected
+from service.http.middleware import note
+from service.http.responses import content_response
+from service.http.state import State, state_of
+from service.jobs.frames import Frame
+from service.jobs.protocol import Limits, run_task
+from service.problems import Problem
+
+__all__ = ["ContentAddressed"]
+
+#: Hashing less than this takes under a millisecond.
+INLINE_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class ContentAddressed:
+    """One kind of answer: the task that makes it, and the collection that serves it again.
+
+    All kinds share one cache, in which the collection is part of every answer's name, and the task of
+    every request's key: two tasks may fill one collection.
+    """
+
+    task: str
+    collection: str
+
+    async def answer(self, request: Request) -> Response:
+        """The kept answer to the same request, or a new one from a worker."""
+        state = state_of(request)
+        body = await read_json_body(request, state.settings.body_limit_bytes)
+        key = self._key(await _digest(body))
+        cached = state.cache.by_key(key)
+        if cached is not None:
+            return self._from_cache(request, cached)
+        answer = await unless_disconnected(request, self._solve(state, body))
+        if answer is None:
+            return Response(status_code=GONE)
+        if isinstance(answer, CachedPlan):
+            state.cache.put(answer.digest, answer.body, key)
+            return self._from_cache(request, answer)
+        return self._fresh(request, state, answer, key)
+
+    def stored(self, request: Request, digest: str) -> Response | None:
+        """The answer with this digest, if it is still kept."""
+        cached = state_of(request).cache.by_digest(self._name(digest))
+        return None if cached is None else self._from_cache(request, cached)
+
+    def missing(self, digest: str) -> Problem:
+        """The problem that no answer with this digest is kept."""
+        return Problem(
+            f"{self.task}-not-found",
+            f"No {self.task} {digest!r:.80} is kept here.",
+            remedy=f"Send the request to /v1/{self.task} again: the same request gets the same {self.task}.",
+        )
+
+    def _name(self, digest: str) -> str:
+        return f"{self.collection}/{digest}"
+
+    def _key(self, digest: str) -> str:
+        return f"{self.task}:{digest}"
+
+    async def _solve(self, state: State, body: bytes) -> Frame | CachedPlan:
+        """The worker's answer, or the one kept for a request that means the same."""
+        found: list[CachedPlan] = []
+
+        def known(key: str) -> bool:
+            cached = state.cache.by_key(self._key(key))
+            found.extend([cached] if cached else [])
+            return cached is not None
+
+        settings = state.settings
+        grace = settings.deadline_grace_seconds
+        limits = Limits(settings.deadline_max_seconds + grace, grace)
+        frame = await run_task(state.pool, self.task, state.limits, body, limits, known)
+        return found[-1] if found else frame
+
+    def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:
+        head = frame.head
+        name = self._name(head["digest"])
+        note(request.scope, digest=head["digest"], arena_bytes=head["arena_bytes"], claim=head["status"])
+        if head["deterministic"]:
+            state.cache.put(name, frame.body, raw_key, self._key(head["key"]))
+        kept = state.cache.by_digest(name) is not None
+        return content_response(request, name, frame.body, kept=kept)
+
+    def _from_cache(self, request: Request, cached: CachedPlan) -> Response:
+        note(request.scope, digest=cached.digest.rpartition("/")[2], cache="hit")
+        return content_response(request, cached.digest, cached.body, kept=True, hit=True)
+
+
+async def _digest(body: bytes) -> str:
+    """SHA-256; of a large body in a thread, so that other requests go on meanwhile."""
+    if len(body) < INLINE_BYTES:
+        return hashlib.sha256(body).hexdigest()
+    return (await asyncio.to_thread(hashlib.sha256, body)).hexdigest()

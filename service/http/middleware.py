@@ -1,0 +1,91 @@
+"""Around every request: an id, one access line, and an answer even to a bug."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any, Final
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.responses import problem_response
+from service.problems import Problem
+
+__all__ = ["RequestContext", "note"]
+
+_log = structlog.get_logger("service.access")
+
+_WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_QUIET: Final = frozenset({"/healthz", "/readyz"})
+
+
+def note(scope: Scope, **facts: Any) -> None:
+    """Add facts to the access line of this request."""
+    scope["state"]["facts"].update(facts)
+
+
+class RequestContext:
+    """Takes a well-formed X-Request-ID from the caller or makes one; logs; turns bugs into 500."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, send)
+        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
+            try:
+                await self._app(scope, receive, exchange.send)
+            except Exception:  # noqa: BLE001 - the last line of defence: log it, answer 500, stay up
+                _log.exception("request failed")
+                await exchange.fail(receive)
+            finally:
+                exchange.log()
+
+
+class _Exchange:
+    """One request and what was answered."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.request_id = _request_id(scope)
+        self._scope = scope
+        self._send = send
+        self._began = time.perf_counter()
+        self._status: int | None = None
+        scope.setdefault("state", {}).update(request_id=self.request_id, facts={})
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            extra = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
+            message = {**message, "headers": [*message["headers"], *extra]}
+        await self._send(message)
+
+    async def fail(self, receive: Receive) -> None:
+        if self._status is None:
+            bug = Problem("internal-error", "The request could not be handled; that is a bug in the service.")
+            await problem_response(bug, self.request_id)(self._scope, receive, self.send)
+
+    def log(self) -> None:
+        path = self._scope["path"].removeprefix(self._scope.get("root_path", ""))
+        level = _log.debug if path in _QUIET else _log.info
+        level(
+            "request",
+            method=self._scope["method"],
+            path=self._scope["path"],
+            status=self._status,
+            milliseconds=round((time.perf_counter() - self._began) * 1000, 1),
+            client=(self._scope.get("client") or ("",))[0],
+            **self._scope["state"]["facts"],
+        )
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _WELL_FORMED.fullmatch(value):
+            return str(value, "ascii")
+    return uuid.uuid4().hex

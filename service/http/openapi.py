@@ -1,0 +1,209 @@
+"""What the OpenAPI document says beyond the routes themselves: bodies, examples, problems."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+
+from service.http.schemas import LayoutRequest, PlanRequest, ProblemDocument, ProgramRequest, ValidateRequest
+from service.problems import CATALOGUE, MEDIA_TYPE
+from solver import documents, pipeline
+from solver.documents import LayoutDocument, PlanDocument, ReportDocument
+
+__all__ = [
+    "LAYOUT_ROUTE",
+    "PLAN_ROUTE",
+    "PROGRAM_ROUTE",
+    "STORED_LAYOUT_ROUTE",
+    "STORED_PLAN_ROUTE",
+    "VALIDATE_ROUTE",
+    "example",
+    "install",
+]
+
+_REFERENCES: Final = "#/components/schemas/{model}"
+_MODELS: Final = (
+    PlanRequest, ProgramRequest, LayoutRequest, ValidateRequest, PlanDocument, LayoutDocument, ReportDocument,
+    ProblemDocument,
+)  # fmt: skip
+
+
+@cache
+def example(name: str) -> Any:
+    """A request body that runs as it is; `name` is a file of `service/http/web/examples`."""
+    return json.loads(files("service.http.web").joinpath("examples", f"{name}.json").read_bytes())
+
+
+def _reference(model: str) -> dict[str, str]:
+    return {"$ref": _REFERENCES.format(model=model)}
+
+
+def _body(model: str, examples: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _reference(model), "examples": examples}},
+        }
+    }
+
+
+def _document(model: str, description: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": _reference(model)}}}
+
+
+def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(CATALOGUE[code].status, []).append(f"`{code}` {CATALOGUE[code].title}")
+    content = {MEDIA_TYPE: {"schema": _reference("ProblemDocument")}}
+    return {
+        status: {"description": "; ".join(lines) + ".", "content": content}
+        for status, lines in by_status.items()
+    }
+
+
+_ANY: Final = (
+    "invalid-json", "invalid-request", "invalid-document", "body-too-large", "unsupported-media-type",
+    "overloaded", "worker-lost", "time-limit",
+)  # fmt: skip
+_READING: Final = (
+    *_ANY, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",
+    "invalid-dimension", "invalid-batch", "cyclic-graph", "use-before-def", "duplicate-def",
+    "duplicate-name", "dangling-operand", "invalid-trainable", "invalid-loss", "invalid-state",
+    "too-many-operations",
+)  # fmt: skip
+
+_NOT_MODIFIED: Final = {"description": "What If-None-Match names is still the answer."}
+
+PLAN_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Plan a training graph",
+    "responses": {
+        200: _document("PlanDocument", "The plan; its digest is the entity tag."),
+        304: _NOT_MODIFIED,
+        **_problems(*_READING, "invalid-options", "invalid-problem", "capacity-exceeded"),
+    },
+    "openapi_extra": _body(
+        "PlanRequest",
+        {
+            "tiny": {"summary": "A two-layer perceptron", "value": example("tiny")},
+            "mnist": {"summary": "mnist: four convolutions, batch 32, Adam", "value": example("mnist")},
+        },
+    ),
+}
+
+PROGRAM_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Plan explicit operations",
+    "responses": {
+        200: _document("PlanDocument", "The plan; its digest is the entity tag."),
+        304: _NOT_MODIFIED,
+        **_problems(
+            *_ANY,
+            "invalid-graph",
+            "use-before-def",
+            "duplicate-name",
+            "dangling-operand",
+            "invalid-dimension",
+            "too-many-operations",
+            "invalid-options",
+            "invalid-problem",
+            "capacity-exceeded",
+        ),
+    },
+    "openapi_extra": _body(
+        "ProgramRequest",
+        {
+            "momentum": {
+                "summary": "A linear layer with momentum: two blocks carry over",
+                "value": example("momentum"),
+            },
+            "parallel": {
+                "summary": "Two independent pairs of operations on two workers",
+                "value": example("parallel"),
+            },
+        },
+    ),
+}
+
+STORED_PLAN_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A plan by its digest",
+    "responses": {
+        200: _document("PlanDocument", "The plan."),
+        304: _NOT_MODIFIED,
+        **_problems("plan-not-found"),
+    },
+}
+
+LAYOUT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Place buffers with known lifespans",
+    "responses": {
+        200: _document("LayoutDocument", "The layout; its digest is the entity tag."),
+        304: _NOT_MODIFIED,
+        **_problems(*_ANY, "invalid-options", "invalid-problem", "capacity-exceeded"),
+    },
+    "openapi_extra": _body(
+        "LayoutRequest",
+        {"buffers": {"summary": "Five buffers that just fit 12 bytes", "value": example("buffers")}},
+    ),
+}
+
+STORED_LAYOUT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A layout by its digest",
+    "responses": {
+        200: _document("LayoutDocument", "The layout."),
+        304: _NOT_MODIFIED,
+        **_problems("layout-not-found"),
+    },
+}
+
+VALIDATE_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Train in a plan and compare",
+    "responses": {
+        200: _document("ReportDocument", "What was compared, step by step."),
+        **_problems(*_READING, "invalid-plan", "validation-too-large"),
+    },
+    "openapi_extra": _body("ValidateRequest", {}),
+}
+
+
+def _validate_example() -> dict[str, Any]:
+    """The small graph with its plan, made here so that it is never out of date."""
+    graph = example("tiny")["graph"]
+    made = pipeline.plan(documents.load_graph(graph), documents.load_options({"solver": "greedy"}))
+    return {"graph": graph, "plan": json.loads(documents.dump_plan(made)), "steps": 5}
+
+
+def _drop_foreign_errors(document: dict[str, Any]) -> None:
+    """The framework describes validation errors in a form that this service never sends."""
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+
+
+def install(app: FastAPI) -> None:
+    """Make `app.openapi` include the models that the routes refer to."""
+    generate = app.openapi
+
+    def complete() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = generate()
+            _, definitions = models_json_schema(
+                [(model, "validation") for model in _MODELS], ref_template=_REFERENCES
+            )
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas.update(definitions["$defs"])
+            _drop_foreign_errors(document)
+            body = document["paths"]["/v1/validate"]["post"]["requestBody"]["content"]["application/json"]
+            body["examples"] = {
+                "tiny": {"summary": "The perceptron in its plan", "value": _validate_example()}
+            }
+        return app.openapi_schema or document
+
+    app.openapi = complete  # type: ignore[method-assign]  # FastAPI's documented way to extend it

@@ -1,0 +1,46 @@
+"""Responses: plans and layouts with their entity tags, and problems."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from fastapi import Request, Response
+
+from service.problems import MEDIA_TYPE, Problem
+
+__all__ = ["content_response", "instance_of", "problem_response"]
+
+#: Caches may keep a plan, yet must ask before they use it: the service may know it no longer.
+_CACHE_CONTROL: Final = "no-cache"
+
+
+def content_response(request: Request, name: str, body: bytes, *, kept: bool, hit: bool = False) -> Response:
+    """200 with the answer, or 304 when the caller names its digest in If-None-Match.
+
+    `name` is collection and digest, ``plans/1f0c…``; `kept` says that the answer can be fetched again
+    there, `hit` that it was not computed.
+    """
+    digest = name.rpartition("/")[2]
+    headers = {"ETag": f'"{digest}"', "Cache-Control": _CACHE_CONTROL, "X-Cache": "hit" if hit else "miss"}
+    if kept:
+        headers["Content-Location"] = f"{request.scope.get('root_path', '')}/v1/{name}"
+    if _matches(request.headers.get("if-none-match", ""), digest):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _matches(condition: str, digest: str) -> bool:
+    """RFC 9110, 13.1.2: weak comparison against a list of entity tags, or ``*``."""
+    tags = {tag.strip().removeprefix("W/") for tag in condition.split(",")}
+    return f'"{digest}"' in tags or "*" in tags
+
+
+def problem_response(problem: Problem, request_id: str) -> Response:
+    body = json.dumps(problem.document(f"urn:request:{request_id}"), ensure_ascii=False).encode()
+    return Response(body, problem.kind.status, {**problem.headers}, MEDIA_TYPE)
+
+
+def instance_of(request: Request) -> str:
+    """The id of the request, under which the log knows it."""
+    return str(request.scope["state"]["request_id"])

@@ -1,0 +1,85 @@
+"""Health, and the pages that documents and problems refer to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+
+from service.http.state import state_of
+from service.http.web.pages import problem_page, problems_page
+from service.problems import CATALOGUE, Problem, ProblemType
+from solver.documents import SCHEMAS
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/", include_in_schema=False)
+async def index(request: Request) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
+
+
+@router.head("/healthz", include_in_schema=False)
+@router.get("/healthz", summary="Is the process up?")
+async def healthz() -> dict[str, str]:
+    """200 as long as the service answers at all."""
+    return {"status": "ok"}
+
+
+@router.head("/readyz", include_in_schema=False)
+@router.get("/readyz", summary="Can it plan?")
+async def readyz(request: Request) -> JSONResponse:
+    """200 once a worker is there to plan, else 503; also tells how many of them live.
+
+    `compiled_search` and `cp_sat`, once a worker has tried, say whether that code loads; without it plans
+    take longer and may be larger.
+    """
+    pool = state_of(request).pool
+    ready = pool.alive > 0
+    facts = {"status": "ready" if ready else "starting", "workers": pool.alive, "wanted": pool.size}
+    optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
+    known = {part: loads for part, loads in optional.items() if loads is not None}
+    return JSONResponse({**facts, **known}, 200 if ready else 503)
+
+
+@router.get("/v1/schemas", summary="Names of the JSON Schemas")
+async def schemas() -> dict[str, list[str]]:
+    return {"schemas": sorted(SCHEMAS)}
+
+
+@router.get("/v1/schemas/{name}", summary="A JSON Schema")
+async def schema(name: str) -> JSONResponse:
+    """The JSON Schema of a document; `/v1/schemas` lists the names."""
+    if name not in SCHEMAS:
+        remedy = f"Choose one of {', '.join(sorted(SCHEMAS))}."
+        raise Problem("not-found", f"There is no schema {name!r:.80}.", remedy=remedy)
+    return JSONResponse(SCHEMAS[name], media_type="application/schema+json")
+
+
+@router.get("/problems", include_in_schema=False)
+async def problems(request: Request) -> Response:
+    if _wants_page(request):
+        return HTMLResponse(problems_page(request.scope.get("root_path", "")))
+    return JSONResponse([_facts(kind) for kind in CATALOGUE.values()])
+
+
+@router.get("/problems/{code}", summary="What a problem type means")
+async def problem(request: Request, code: str) -> Response:
+    """For people (HTML) and programs (JSON), by the Accept header."""
+    kind = CATALOGUE.get(code)
+    if kind is None:
+        raise Problem("not-found", f"There is no problem type {code!r:.80}.", remedy="See /problems.")
+    if _wants_page(request):
+        return HTMLResponse(problem_page(kind, request.scope.get("root_path", "")))
+    return JSONResponse(_facts(kind))
+
+
+def _wants_page(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _facts(kind: ProblemType) -> dict[str, Any]:
+    return {"type": kind.uri, "title": kind.title, "status": kind.status, "explanation": kind.explanation}

@@ -1,0 +1,40 @@
+"""What the routes of one application share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from service.http.cache import PlanCache
+from service.jobs.pool import WorkerPool
+from service.settings import Settings
+
+__all__ = ["State", "state_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    settings: Settings
+    pool: WorkerPool
+    cache: PlanCache
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """The settings that a worker has to obey."""
+        return self.settings.model_dump(
+            include={
+                "max_operations",
+                "deadline_default_seconds",
+                "deadline_max_seconds",
+                "validate_max_steps",
+                "validate_max_bytes",
+            }
+        )
+
+
+def state_of(request: Request) -> State:
+    state: State = request.app.state.arenaplan
+    return state

@@ -1,0 +1,98 @@
+"""The protocol of one task, as the service speaks it.
+
+    service ──► plan {limits} body ──► worker
+            ◄── offer {key}                        the worker tells which request this is
+            ──► go, or stop                        stop: the answer is at hand already
+            ◄── fallback {facts} body              only with a deadline: in case the search is killed
+            ◄── result {facts} body, or problem {facts}
+
+Frames of other kinds (``log``, ``warmed``) belong to no task; `service.jobs.pool` takes them out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from service.jobs.frames import Frame
+from service.jobs.pool import Worker, WorkerPool
+from service.problems import Problem
+
+__all__ = ["Limits", "run_task"]
+
+_log = structlog.get_logger("service.jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`total` seconds for any answer; once a fallback is there, `after_fallback` seconds for a better one."""
+
+    total: float
+    after_fallback: float = 0.0
+
+
+async def run_task(
+    pool: WorkerPool,
+    task: str,
+    head: Mapping[str, Any],
+    body: bytes,
+    limits: Limits,
+    known: Callable[[str], bool] = lambda _key: False,
+) -> Frame:
+    """Run one task in a worker; its result, or its fallback when time ran out.
+
+    `known` tells whether the answer to a request key is at hand already; the result is then
+    empty. Raises `Problem`; a worker that is late is killed.
+    """
+    async with pool.lease() as worker:
+        await worker.send(task, head, body)
+        return await _answer(worker, limits, known)
+
+
+async def _answer(worker: Worker, limits: Limits, known: Callable[[str], bool]) -> Frame:
+    fallback: Frame | None = None
+    try:
+        async with asyncio.timeout(limits.total) as clock:
+            while True:
+                frame = await worker.receive()
+                match frame.kind:
+                    case "offer":
+                        await worker.send("stop" if known(frame.head["key"]) else "go", {})
+                    case "fallback":
+                        fallback = frame
+                        clock.reschedule(_sooner(clock, frame.head["seconds"] + limits.after_fallback))
+                    case "problem":
+                        raise _problem(frame)
+                    case _:
+                        return frame
+    except TimeoutError:
+        if fallback is not None:
+            return fallback
+        raise _late(limits.total) from None
+
+
+def _sooner(clock: asyncio.Timeout, seconds: float) -> float:
+    """The earlier of the present end and `seconds` from now, as an instant of the loop's clock."""
+    end = clock.when()
+    then = asyncio.get_running_loop().time() + seconds
+    return then if end is None else min(end, then)
+
+
+def _late(seconds: float) -> Problem:
+    return Problem(
+        "time-limit",
+        f"There was no answer within {seconds:g} s.",
+        remedy='Ask for the "greedy" solver, name a deadline, or take a smaller graph.',
+    )
+
+
+def _problem(frame: Frame) -> Problem:
+    facts = dict(frame.head)
+    trace = facts.pop("traceback", None)
+    if trace is not None:
+        _log.error("task failed", traceback=trace)
+    return Problem(**facts)

@@ -1,0 +1,439 @@
+"""The symbolic proof against its oracle: right plans, thousands of random edits, and named mistakes.
+
+The oracle (`tests.support.term_oracle`) was written from the obligations alone. Behind every edit the two
+must say the same, right or wrong; which rule is named is for people.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.graph import Graph, TrainingRules
+from solver.layout import Certificate, Proof, Status
+from solver.plan import Plan
+from solver.program import (
+    Access,
+    Alias,
+    Binding,
+    Phase,
+    Program,
+    Space,
+    Step,
+)
+from solver.training import derive
+from solver.verify import prove
+from tests.support.graphs import Sketch
+from tests.support.plan_edits import EDITS, edited
+from tests.support.random_graphs import random_graphs
+from tests.support.small_plans import Case, cases, paged, placed, prepared, repeated, resident
+from tests.support.term_oracle import TermOracle, certified
+
+FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
+
+#: Edits of the long run: ten for each fuzz example.
+LONG = 10 * FUZZ or 300
+
+CASES = {case.name: case for case in cases()}
+
+
+@cache
+def oracle(name: str) -> TermOracle:
+    return TermOracle(CASES[name].reference)
+
+
+def verdicts(judge: TermOracle, reference: Program, plan: Plan) -> tuple[str, str]:
+    """What oracle and proof object to; empty for what they accept."""
+    broken, found = judge.judge(plan), prove(reference, plan)
+    return (
+        f"{broken.obligation}: {broken.detail}" if broken else "",
+        f"{found[0].rule}: {found[0].detail}" if found else "",
+    )
+
+
+# --------------------------------------------------------------------------------------- right plans
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_right_plan_is_accepted_by_both(name: str) -> None:
+    assert verdicts(oracle(name), CASES[name].reference, CASES[name].plan) == ("", "")
+
+
+def test_the_plans_have_what_may_go_wrong() -> None:
+    programs = [case.plan.program for case in CASES.values()]
+    steps = [(program, step) for program in programs for step in program.steps]
+    assert any(alias.view for program in programs for alias in program.aliases)
+    assert any(not alias.view for program in programs for alias in program.aliases)
+    assert any(step.until > step.level for _, step in steps)
+    assert any(step.due for _, step in steps)
+    assert any(step.phase is Phase.EXPLICIT for _, step in steps)
+    for program in programs:
+        assert all(value.type.nbytes <= 256 for value in program.values), program.name
+    repeats = [Counter(step.reference for step in program.steps) for program in programs]
+    assert sum(max(count.values()) > 1 for count in repeats) > 20
+
+
+# ------------------------------------------------------------------------------------- random edits
+
+
+def disagreements(seeds: range) -> tuple[list[str], Counter[str]]:
+    """Edits of which oracle and proof think differently, and how many of each kind were accepted."""
+    found, accepted, names = [], Counter[str](), [*CASES]
+    for seed in seeds:
+        rng = random.Random(seed)
+        case = CASES[rng.choice(names)]
+        edit, plan = edited(case.plan, rng)
+        ours, theirs = verdicts(oracle(case.name), case.reference, plan)
+        if bool(ours) != bool(theirs):
+            found.append(f"seed {seed}, {case.name}, {edit}: oracle {ours!r}, proof {theirs!r}")
+        accepted[edit if not ours else "rejected"] += 1
+    return found, accepted
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_oracle_and_proof_agree_on_random_edits(part: int) -> None:
+    found, accepted = disagreements(range(100 * part, 100 * part + 100))
+    assert not found
+    assert 50 <= accepted["rejected"] <= 95
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("part", range(10))
+def test_oracle_and_proof_agree_on_many_random_edits(part: int) -> None:
+    count = LONG // 10
+    found, accepted = disagreements(range(10**6 + part * count, 10**6 + part * count + count))
+    assert not found
+    assert accepted["rejected"] < count
+
+
+@pytest.mark.fuzz
+@given(random_graphs(4), st.integers(0, 2**32), st.sampled_from([1, 2]), st.booleans())
+def test_oracle_and_proof_agree_on_random_graphs(
+    graph: Graph, seed: int, parallelism: int, in_place: bool
+) -> None:
+    reference = derive(graph)
+    plan = placed(prepared(reference, parallelism=parallelism, in_place=in_place))
+    judge, rng = TermOracle(reference), random.Random(seed)
+    assert verdicts(judge, reference, plan) == ("", "")
+    for _ in range(5):
+        edit, changed = edited(plan, rng)
+        ours, theirs = verdicts(judge, reference, changed)
+        assert bool(ours) == bool(theirs), (edit, ours, theirs)
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_every_kind_of_edit_is_judged_alike(kind: str) -> None:
+    judged = 0
+    for seed in range(12):
+        rng = random.Random(f"{kind} {seed}")
+        case = CASES[rng.choice([*CASES])]
+        plan = EDITS[kind](case.plan, rng)
+        if plan is not None:
+            ours, theirs = verdicts(oracle(case.name), case.reference, plan)
+            assert bool(ours) == bool(theirs), (case.name, seed, ours, theirs)
+            judged += 1
+    assert judged >= 4
+
+
+# ----------------------------------------------------------------------------------- named mistakes
+
+
+def rejected(reference: Program, plan: Plan) -> tuple[str, str]:
+    """The obligation of the oracle and the rule of the proof that the plan breaks; both must object."""
+    broken, found = TermOracle(reference).judge(plan), prove(reference, plan)
+    assert broken is not None
+    assert found
+    return broken.obligation, found[0].rule
+
+
+def line(**hyper: Any) -> Program:
+    """fc1, relu, fc2, mean squared error, two weights; addresses are multiples of 64."""
+    s = Sketch("line")
+    h = s.op("Gemm", [s.input("x", 1, 2), s.parameter("w1", 2, 2)], "a", "fc1")
+    h = s.op("Gelu", [h], "b", "act")
+    h = s.op("Gemm", [h, s.parameter("w2", 2, 2)], "c", "fc2")
+    s.op("MeanSquaredError", [h, s.label("t", 1, 2)], "loss", "mse")
+    return derive(s.graph(**hyper))
+
+
+def position(program: Program, label: str) -> int:
+    return program.step_labels.index(label)
+
+
+def normalised() -> Program:
+    return CASES["batch normalised, step 1 again, in place: False"].reference
+
+
+def with_step(program: Program, t: int, step: Step) -> Program:
+    return replace(program, steps=(*program.steps[:t], step, *program.steps[t + 1 :]))
+
+
+def rebound(program: Program, t: int, slot: str, value: int, access: Access | None = None) -> Program:
+    step = program.steps[t]
+    bindings = tuple(Binding(slot, value, access or b.access) if b.slot == slot else b for b in step.bindings)
+    return with_step(program, t, replace(step, bindings=bindings))
+
+
+def moved(program: Program, t: int, to: int) -> Program:
+    order = [*range(len(program.steps))]
+    order.insert(to, order.pop(t))
+    return program.reordered(order)
+
+
+def test_a_repetition_before_its_input_is_made_again() -> None:
+    reference = line()
+    back = position(reference, "act:calc_derivative")
+    program = repeated(repeated(reference, 1, back), 0, back)
+    # Now fc1 runs again, then act, which should read the new a; in the wrong order a@again is not there yet.
+    first, second = back, back + 1
+    again = next(b.value for b in program.steps[first].bindings if b.slot == "y0")
+    right = rebound(program, second, "x0", again)
+    assert prove(reference, placed(right)) == ()
+    assert TermOracle(reference).judge(placed(right)) is None
+    assert rejected(reference, placed(moved(right, second, first))) == ("5", "undefined")
+
+
+def test_a_repetition_behind_the_update_of_its_weight() -> None:
+    reference = line(optimizer="SGD")
+    late = prepared(reference)
+    update = position(late, "w2:apply_gradient")
+    forward = position(late, "fc2:forward")
+    program = repeated(late, forward, update + 1)
+    # Nothing reads the result of fc2 any more but the loss, which the caller asks for again.
+    mse = position(late, "mse:forward")
+    program = repeated(program, mse, update + 2)
+    c_again = next(b.value for b in program.steps[update + 1].bindings if b.slot == "y0")
+    program = rebound(program, update + 2, "x0", c_again)
+    assert rejected(reference, placed(program)) == ("6", "value")
+
+
+def test_running_statistics_move_once() -> None:
+    reference = normalised()
+    norm, backward = position(reference, "norm:forward"), position(reference, "norm:calc_gradient")
+    program = repeated(reference, norm, backward)
+    assert prove(reference, placed(program)) == ()
+    for slot in ("x3", "x4"):
+        given = next(b.value for b in reference.steps[norm].bindings if b.slot == slot)
+        twice = rebound(program, backward, slot, given, Access.UPDATE)
+        assert rejected(reference, placed(twice))[0] == "6"
+
+
+def test_a_repetition_writes_over_a_result_of_the_first_run_that_is_still_read() -> None:
+    reference = normalised()
+    norm, backward = position(reference, "norm:forward"), position(reference, "norm:calc_gradient")
+    plan = placed(repeated(reference, norm, backward))
+    program = plan.program
+    again = {b.slot: b.value for b in program.steps[backward].bindings}
+    read_later = next(
+        b.value for step in program.steps[backward + 1 :] for b in step.bindings if b.access is Access.READ
+    )
+    plan = certified(replace(plan, offsets=put(plan.offsets, again["y0"], plan.offsets[read_later])))
+    assert rejected(reference, plan)[0] in ("3", "5", "6")
+
+
+def put(offsets: tuple[int, ...], value: int, offset: int) -> tuple[int, ...]:
+    return (*offsets[:value], offset, *offsets[value + 1 :])
+
+
+def test_a_reader_of_an_instance_that_has_ended() -> None:
+    reference = line()
+    back = position(reference, "act:calc_derivative")
+    plan = placed(repeated(reference, 0, back))
+    # The bytes of the first instance go to the derivative that is read beside the second one.
+    first = next(b.value for b in plan.program.steps[0].bindings if b.slot == "y0")
+    derivative = next(b.value for b in plan.program.steps[back + 1].bindings if b.slot == "dy0")
+    offsets = put(put(plan.offsets, first, plan.sizes[0]), derivative, plan.sizes[0])
+    plan = certified(replace(plan, offsets=offsets))
+    assert prove(reference, plan) == ()
+    assert TermOracle(reference).judge(plan) is None
+    late = replace(plan, program=rebound(plan.program, back + 1, "x0", first))
+    assert rejected(reference, certified(late)) == ("6", "value")
+
+
+def test_a_budget_that_the_spaces_exceed() -> None:
+    reference = line()
+    plan = placed(reference)
+    for capacity, right in ((plan.arena_bytes, True), (plan.arena_bytes - 1, False)):
+        changed = replace(plan, options=replace(plan.options, capacity=capacity))
+        assert (TermOracle(reference).judge(changed) is None) is right
+        assert (prove(reference, changed) == ()) is right
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: replace(plan, sizes=(plan.sizes[0] + 64,)),
+        lambda plan: claims(plan, lower_bound=plan.sizes[0] + 64),
+        lambda plan: claims(plan, lower_bound=64),
+        lambda plan: claims(plan, status=Status.FEASIBLE),
+        lambda plan: claims(plan, proof=None),
+        lambda plan: claims(plan, witness_step=0),
+        lambda plan: claims(plan, witness_step=10**6),
+        lambda plan: claims(plan, status=Status.UNKNOWN, proof=None),
+    ],
+)
+def test_figures_that_the_buffers_do_not_add_up_to(change: Callable[[Plan], Plan]) -> None:
+    reference = line()
+    plan = placed(reference)
+    assert plan.certificates[0].proof is Proof.MAX_LOAD
+    assert rejected(reference, change(plan))[0] in ("bound", "proof")
+
+
+def claims(plan: Plan, **changes: Any) -> Plan:
+    certificate: Certificate = replace(plan.certificates[0], **changes)
+    return replace(plan, certificates=(certificate,))
+
+
+def test_dropout_of_another_operation_is_another_mask() -> None:
+    case = CASES["dropout, plain"]
+    program = case.plan.program
+    t = position(program, "drop:forward")
+    node = program.operations[program.steps[t].operation]
+    other = replace(node, operation=replace(node.operation, id="drop2"))
+    changed = replace(program, operations=(*program.operations, other))
+    step = replace(program.steps[t], operation=len(program.operations))
+    assert rejected(case.reference, replace(case.plan, program=with_step(changed, t, step)))[0] == "2"
+
+
+def test_a_repetition_at_another_address_modulo_64() -> None:
+    reference = line()
+    back = position(reference, "act:calc_derivative")
+    program = repeated(reference, 0, back)
+    program = replace(program, spaces=(replace(program.spaces[0], alignment=8),))
+    plan = placed(program)
+    again = next(b.value for b in program.steps[back].bindings if b.slot == "y0")
+    top = -(-plan.sizes[0] // 64) * 64
+    first = next(b.value for b in program.steps[0].bindings if b.slot == "y0")
+    for shift, right in ((0, True), (8, False)):
+        offset = top + plan.offsets[first] % 64 + shift
+        changed = certified(replace(plan, offsets=put(plan.offsets, again, offset)))
+        assert (TermOracle(reference).judge(changed) is None) is right
+        assert (prove(reference, changed) == ()) is right
+
+
+@pytest.mark.parametrize(("alignment", "right"), [(64, True), (8, False)])
+def test_a_repetition_in_another_space_whose_base_is_known_modulo_its_alignment(
+    alignment: int, right: bool
+) -> None:
+    reference = line()
+    back = position(reference, "act:calc_derivative")
+    program = repeated(reference, 0, back)
+    again = next(b.value for b in program.steps[back].bindings if b.slot == "y0")
+    values = [*program.values]
+    values[again] = replace(values[again], space=1)
+    program = replace(program, values=tuple(values), spaces=(*program.spaces, Space("more", alignment)))
+    plan = placed(program)
+    first = next(b.value for b in program.steps[0].bindings if b.slot == "y0")
+    plan = certified(replace(plan, offsets=put(plan.offsets, again, plan.offsets[first] % 64)))
+    assert (TermOracle(reference).judge(plan) is None) is right
+    assert (prove(reference, plan) == ()) is right
+
+
+def difference() -> Program:
+    """A difference: the derivative of A is a copy, that of B is not."""
+    s = Sketch("difference")
+    a = s.op("Gemm", [s.input("x", 1, 2), s.parameter("w1", 2, 2)], "a", "fc1")
+    b = s.op("Gemm", [s.input("z", 1, 2), s.parameter("w2", 2, 2)], "b", "fc2")
+    h = s.op("Sub", [a, b], "c", "minus")
+    s.op("MeanSquaredError", [h, s.label("t", 1, 2)], "loss", "mse")
+    return derive(s.graph())
+
+
+def test_a_value_that_one_step_defines_twice_is_not_a_view() -> None:
+    reference = difference()
+    t = position(reference, "minus:calc_derivative")
+    value = {b.slot: b.value for b in reference.steps[t].bindings}
+    program = rebound(reference, t, "dx1", value["dx0"])
+    program = replace(program, aliases=(Alias(value["dx0"], value["dy0"], t, view=True),))
+    assert rejected(reference, placed(program)) == ("3", "overlap")
+
+
+def test_a_promise_of_a_kernel_that_writes_nothing_else_is_not_for_one_that_writes_scratch() -> None:
+    s = Sketch("product")
+    a = s.op("Gemm", [s.input("x", 1, 2), s.parameter("w1", 2, 2)], "a", "fc1")
+    b = s.op("Gemm", [s.input("z", 1, 2), s.parameter("w2", 2, 2)], "b", "fc2")
+    h = s.op("Mul", [a, b], "c", "times")
+    s.op("MeanSquaredError", [h, s.label("t", 1, 2)], "loss", "mse")
+    reference = derive(s.graph())
+    t = position(reference, "times:calc_derivative")
+    program = repeated(reference, t, t + 1)
+    value = {b.slot: b.value for b in program.steps[t + 1].bindings}
+    program = rebound(program, t + 1, "dx1", value["dx1"], Access.SCRATCH)
+    original = next(b.value for b in reference.steps[t].bindings if b.slot == "dx1")
+    for u in range(t + 2, len(program.steps)):
+        for binding in program.steps[u].bindings:
+            if binding.value == value["dx1"]:
+                program = rebound(program, u, binding.slot, original)
+    assert prove(reference, placed(program)) == ()
+    assert TermOracle(reference).judge(placed(program)) is None
+    alone = replace(program, aliases=(Alias(value["dx0"], value["dy0"], t + 1, view=False),))
+    assert rejected(reference, placed(alone)) == ("3", "alias")
+
+
+def test_a_copy_is_not_read_before_it_has_come() -> None:
+    case = CASES["paged, 2 ahead"]
+    program = case.plan.program
+    back = next(t for t in reversed(range(len(program.steps))) if program.steps[t].reference is None)
+    step = program.steps[back]
+    late = with_step(program, back, replace(step, until=step.until + 1))
+    assert rejected(case.reference, certified(replace(case.plan, program=late))) == ("4", "level")
+
+
+def test_a_kernel_in_a_space_for_copies() -> None:
+    case = CASES["weight in flash"]
+    spaces = tuple(replace(space, addressable=False) for space in case.plan.program.spaces)
+    program = replace(case.plan.program, spaces=spaces)
+    assert rejected(case.reference, replace(case.plan, program=program)) == ("1", "place")
+
+
+def test_a_carried_value_that_does_not_go_back() -> None:
+    case = CASES["weight in flash"]
+    program = case.plan.program
+    steps = program.steps[:-1]
+    assert rejected(case.reference, certified(replace(case.plan, program=replace(program, steps=steps)))) == (
+        "6",
+        "value",
+    )
+
+
+def test_what_is_kept_with_the_due_steps_only() -> None:
+    """A weight changes in the last micro-batch alone, and may go back then; its gradient changes in each."""
+    reference = line(training=TrainingRules(accumulate=2))
+    for label, right in (("w1", True), ("w1@grad", False)):
+        program = resident(reference, reference.by_label[label])
+        last = len(program.steps) - 1
+        plan = placed(with_step(program, last, replace(program.steps[last], due=True)))
+        assert (TermOracle(reference).judge(plan) is None) is right, label
+        assert (prove(reference, plan) == ()) is right, label
+        assert prove(reference, placed(program)) == ()
+
+
+def test_another_condition_or_period() -> None:
+    case = CASES["micro-batches, plain"]
+    program = case.plan.program
+    always = replace(program, steps=tuple(replace(step, due=False) for step in program.steps))
+    assert rejected(case.reference, replace(case.plan, program=always)) == ("2", "step")
+    once = replace(program, period=1)
+    assert rejected(case.reference, replace(case.plan, program=once)) == ("7", "period")
+
+
+def test_a_page_that_comes_in_before_it_has_gone_out() -> None:
+    reference = line()
+    program = paged(reference, reference.by_label["a"], 1, position(reference, "act:calc_derivative"))
+    assert prove(reference, placed(program)) == ()
+    out, back = (t for t, step in enumerate(program.steps) if step.reference is None)
+    assert rejected(reference, placed(moved(program, back, out))) == ("5", "undefined")
+
+
+def test_cases_have_names_of_their_own() -> None:
+    found: list[Case] = [*cases()]
+    assert len(found) == len(CASES)

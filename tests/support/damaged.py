@@ -1,0 +1,150 @@
+"""Plans by hand and plans damaged on purpose, for what must be named by a proof.
+
+`settled` makes sizes and certificates those of the buffers as they lie, so that what a proof names is the
+damage and not a sum that no longer fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from solver.graph import Graph
+from solver.layout import Certificate, Lifespan, Status
+from solver.pipeline import plan, reference_of
+from solver.plan import Plan, PlanOptions
+from solver.program import Program, Step, loads, regions
+from solver.training import BlockProgram
+from solver.verify import Violation, prove
+from tests.support.derived import at, with_step
+
+__all__ = [
+    "Subject",
+    "by_hand",
+    "moved",
+    "offset_of",
+    "planned",
+    "settled",
+    "with_alias",
+    "with_options",
+    "with_order",
+    "with_step_changed",
+    "with_values",
+]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A right plan and the reference that it has to agree with."""
+
+    reference: Program
+    plan: Plan
+
+    def violations(self, damaged: Plan) -> tuple[Violation, ...]:
+        return prove(self.reference, damaged)
+
+    def rules(self, damaged: Plan) -> set[str]:
+        return {violation.rule for violation in prove(self.reference, damaged)}
+
+    def said(self, damaged: Plan, rule: str) -> str:
+        """All that is said, which must be under one rule alone."""
+        found = prove(self.reference, damaged)
+        assert {violation.rule for violation in found} == {rule}, found
+        return " | ".join(violation.detail for violation in found)
+
+    def named(self, damaged: Plan, rule: str) -> set[tuple[str, ...]]:
+        """The buffers that are named, all under one rule."""
+        found = prove(self.reference, damaged)
+        assert {violation.rule for violation in found} == {rule}, found
+        return {violation.buffers for violation in found}
+
+
+def planned(graph: Graph, options: PlanOptions | None = None) -> Subject:
+    made = plan(graph, options)
+    return Subject(reference_of(graph, made.options), made)
+
+
+def by_hand(
+    subject: Program | BlockProgram,
+    offsets: Mapping[str, int],
+    *,
+    alignment: int = 1,
+    parallelism: int = 1,
+    holds: Mapping[int, Lifespan] | None = None,
+) -> Subject:
+    """The program in its own order with its values at these offsets, by label."""
+    options = PlanOptions(target="program", alignment=alignment, parallelism=parallelism)
+    reference = subject if isinstance(subject, Program) else reference_of(subject, options)
+    made = Plan(
+        graph=reference.name,
+        graph_digest="",
+        reference_digest="",
+        options=options,
+        program=reference,
+        offsets=tuple(offsets[value.label] for value in reference.values),
+        sizes=(0,) * len(reference.spaces),
+        certificates=(),
+        deterministic=True,
+        holds=holds or {},
+    )
+    return Subject(reference, settled(made))
+
+
+def settled(made: Plan) -> Plan:
+    """The plan with the sizes that its buffers take, and certificates that claim no more than the load."""
+    placed = regions(made.program, made.holds)
+    curves = loads(made.program, found=placed)
+    tops = [
+        max((made.offsets[r.members[0]] + r.size for r in placed if r.space == space), default=0)
+        for space in range(len(made.program.spaces))
+    ]
+    certificates = tuple(
+        Certificate(Status.FEASIBLE, None, max(curve, default=0), None, "hand") for curve in curves
+    )
+    return replace(made, sizes=tuple(tops), certificates=certificates)
+
+
+def offset_of(made: Plan, label: str) -> int:
+    return made.offsets[made.program.by_label[label]]
+
+
+def moved(made: Plan, label: str, offset: int) -> Plan:
+    """The plan with one value elsewhere, and figures that fit."""
+    number = made.program.by_label[label]
+    offsets = tuple(offset if k == number else old for k, old in enumerate(made.offsets))
+    return settled(replace(made, offsets=offsets))
+
+
+def with_step_changed(made: Plan, label: str, change: Callable[[Step], Step]) -> Plan:
+    return settled(replace(made, program=with_step(made.program, label, change)))
+
+
+def with_order(made: Plan, label: str, position: int) -> Plan:
+    """The plan with one step at another position, all steps one after the other."""
+    order = list(range(len(made.program.steps)))
+    order.insert(position, order.pop(at(made.program, label)))
+    return settled(replace(made, program=made.program.reordered(order)))
+
+
+def with_alias(made: Plan, label: str, **changes: object) -> Plan:
+    """The plan with the alias of one value changed."""
+    number = made.program.by_label[label]
+    aliases = tuple(
+        replace(alias, **changes) if alias.value == number else alias  # type: ignore[arg-type]  # any field
+        for alias in made.program.aliases
+    )
+    return replace(made, program=replace(made.program, aliases=aliases))
+
+
+def with_values(made: Plan, label: str, **changes: object) -> Plan:
+    """The plan with one value declared otherwise."""
+    number = made.program.by_label[label]
+    values = tuple(
+        replace(value, **changes) if k == number else value  # type: ignore[arg-type]  # any field
+        for k, value in enumerate(made.program.values)
+    )
+    return settled(replace(made, program=replace(made.program, values=values)))
+
+
+def with_options(made: Plan, **changes: object) -> Plan:
+    return replace(made, options=replace(made.options, **changes))  # type: ignore[arg-type]  # any field

@@ -1,0 +1,290 @@
+"""Which values are defined in the bytes of others, and which never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from solver.graph import Graph, TrainingRules
+from solver.passes import Aliases, Levels, Order
+from solver.passes.aliases import define_in_place
+from solver.program import Program, alias_sets, check_program
+from solver.training import derive, explicit_program
+from tests.support.derived import reads, step
+from tests.support.graphs import Sketch, batch_normalised, convolutional, residual
+from tests.support.programs import AUTO_RECYCLE
+from tests.support.programs import program as explicit
+
+Pairs = dict[str, tuple[str, bool]]
+
+
+def program(graph: Graph, *, parallelism: int = 1, in_place: bool = True) -> Program:
+    ordered = Levels(parallelism).run(Order().run(derive(graph)))
+    return Aliases(in_place).run(ordered)
+
+
+def pairs(found: Program) -> Pairs:
+    """By value: whose bytes it takes, and whether it is a view."""
+    label = [value.label for value in found.values]
+    return {label[alias.value]: (label[alias.source], alias.view) for alias in found.aliases}
+
+
+def aliases(graph: Graph, parallelism: int = 1) -> Pairs:
+    return pairs(program(graph, parallelism=parallelism))
+
+
+def hidden(types: Sequence[str], *, trained_in_front: bool = True, readers: int = 1) -> Graph:
+    """x -> Gemm (z) -> `types` one after the other (y0, y1, ...) -> Gemm -> loss. z has `readers`."""
+    s = Sketch("hidden")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    h = z
+    for k, type_ in enumerate(types):
+        inputs = [h, s.integers(f"shape{k}", -1, 4)] if type_ == "Reshape" else [h]
+        h = s.op(type_, inputs, f"y{k}")
+    h = s.op("Gemm", [h, s.parameter("v", 4, 4)], "out")
+    for k in range(1, readers):
+        h = s.op("Add", [h, z], f"skip{k}")
+    s.op("MeanSquaredError", [h, s.label("t", 3, 4)], "loss")
+    return s.graph(trainable="all" if trained_in_front else ("v",))
+
+
+def test_nothing_is_shared_unless_it_is_asked_for() -> None:
+    assert not program(hidden(["Relu"]), in_place=False).aliases
+
+
+def test_an_activation_overwrites_its_input_and_its_derivative() -> None:
+    assert aliases(hidden(["Relu"])) == {"y0": ("z", False), "z@grad": ("y0@grad", False)}
+
+
+def test_a_chain_stays_in_one_place() -> None:
+    found = aliases(hidden(["Relu", "Reshape", "Flatten"]))
+    assert [found[name] for name in ("y0", "y1", "y2")] == [("z", False), ("y0", True), ("y1", True)]
+    assert found["y0@grad"] == ("y1@grad", True)
+    assert found["z@grad"] == ("y0@grad", False)
+
+
+def test_two_that_read_their_output_cannot_follow_each_other_in_one_place() -> None:
+    """The derivative of Relu reads y0, which Tanh would have overwritten."""
+    found = aliases(hidden(["Relu", "Tanh"]))
+    assert found["y0"] == ("z", False)
+    assert "y1" not in found
+
+
+GATED = ["Gelu", "Swish", "HardSwish"]
+
+
+@pytest.mark.parametrize("type_", GATED)
+def test_the_trap_an_activation_whose_derivative_reads_its_input_does_not_overwrite_it(type_: str) -> None:
+    graph = hidden([type_])
+    found = aliases(graph)
+    assert "y0" not in found
+    made = program(graph)
+    assert "z" in reads(made, step(made, "y0.op:calc_derivative"))
+
+
+@pytest.mark.parametrize("type_", GATED)
+def test_the_trap_is_none_where_no_derivative_is_computed(type_: str) -> None:
+    assert aliases(hidden([type_], trained_in_front=False))["y0"] == ("z", False)
+
+
+@pytest.mark.parametrize("type_", ["LeakyRelu", "Elu"])
+def test_a_slope_that_is_no_function_of_the_output_keeps_the_input(type_: str) -> None:
+    s = Sketch("slope")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    s.op(type_, [z], "y", alpha=-0.5)
+    s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
+    assert "y" not in aliases(s.graph())
+
+
+def test_an_operand_that_someone_else_reads_later_is_kept() -> None:
+    assert "y0" not in aliases(hidden(["Relu"], readers=2))
+
+
+def test_an_operand_read_earlier_by_someone_else_may_be_overwritten() -> None:
+    s = Sketch("earlier")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    other = s.op("Gemm", [s.op("Neg", [z], "n"), s.parameter("v", 4, 4)], "other")
+    s.op("Add", [other, s.op("Relu", [z], "y")], "sum")
+    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
+    found = aliases(s.graph())
+    assert "n" not in found
+    assert found["y"] == ("z", False)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_sum_takes_the_memory_of_the_operand_that_nobody_needs(position: int) -> None:
+    """The other operand is read again; the sum of a block and its shortcut is that case."""
+    s = Sketch("sum")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", [a, s.parameter("v", 4, 4)], "b")
+    s.op("Add", [b, a] if position == 0 else [a, b], "sum")
+    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
+    found = aliases(s.graph())
+    assert found["sum"] == ("b", False)
+    assert found["b@grad"] == ("sum@grad", True)
+    assert found["a@grad"] == ("sum@grad", True), "a's derivative grows only after b's was read"
+
+
+def test_a_sum_that_is_broadcast_does_not_take_the_smaller_memory() -> None:
+    s = Sketch("broadcast")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 1)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 5)], "b")
+    s.op("Add", [a, b], "sum")
+    s.op("MeanSquaredError", ["sum", s.label("t", 3, 5)], "loss")
+    found = aliases(s.graph())
+    assert found["sum"] == ("b", False)
+    assert "a@grad" not in found
+
+
+def test_derivatives_that_both_grow_do_not_share() -> None:
+    """a and b are read twice each: both derivatives are accumulated into, so one of them is a copy."""
+    s = Sketch("grow")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
+    p = s.op("MatMul", [a, s.parameter("k", 4, 4)], "p")
+    q = s.op("MatMul", [b, s.parameter("l", 4, 4)], "q")
+    s.op("Add", [s.op("Add", [a, b], "sum"), s.op("Add", [p, q], "other")], "total")
+    s.op("MeanSquaredError", ["total", s.label("t", 3, 4)], "loss")
+    found = aliases(s.graph())
+    assert len({"a@grad", "b@grad"} & found.keys()) <= 1
+
+
+def test_the_same_operand_twice_is_not_overwritten() -> None:
+    s = Sketch("twice")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    s.op("Add", [z, z], "sum")
+    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
+    assert "sum" not in aliases(s.graph())
+
+
+def test_a_product_keeps_the_derivative_that_its_second_operand_needs() -> None:
+    """dA is written before dY is read for dB, so that only dB may take dY's memory."""
+    s = Sketch("product")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
+    s.op("Mul", [a, b], "product")
+    s.op("MeanSquaredError", ["product", s.label("t", 3, 4)], "loss")
+    found = aliases(s.graph())
+    assert "a@grad" not in found
+    assert found["b@grad"] == ("product@grad", False)
+
+
+def test_what_is_the_callers_is_never_overwritten() -> None:
+    s = Sketch("callers")
+    x = s.op("Relu", [s.input("x", 3, 4)], "r")
+    w = s.op("Relu", [s.parameter("w", 4, 4)], "rw")
+    s.op("MeanSquaredError", [s.op("Gemm", [x, w], "y"), s.op("Relu", [s.label("t", 3, 4)], "rt")], "loss")
+    assert aliases(s.graph()).keys() == {"w@grad"}
+
+
+def test_a_view_of_the_input_or_of_a_weight_overwrites_nothing() -> None:
+    s = Sketch("views")
+    x = s.op("Flatten", [s.input("x", 3, 2, 2)], "flat")
+    w = s.op("Reshape", [s.parameter("w", 16), s.integers("square", 4, 4)], "matrix")
+    s.op("MeanSquaredError", [s.op("Gemm", [x, w], "y"), s.label("t", 3, 4)], "loss")
+    found = aliases(s.graph())
+    assert found == {"flat": ("x", True), "matrix": ("w", True), "w@grad": ("matrix@grad", True)}
+
+
+def test_results_are_kept() -> None:
+    s = Sketch("results")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    s.op("Relu", [z], "y")
+    s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
+    assert "y" in aliases(s.graph())
+    assert aliases(s.graph(outputs=("y",)))["y"] == ("z", False), "a result may take another one's place"
+    assert "y" not in aliases(s.graph(outputs=("z",)))
+
+
+def test_a_result_that_is_a_view_keeps_what_it_views() -> None:
+    s = Sketch("results")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    flat = s.op("Reshape", [z, s.integers("shape", 2, 6)], "flat")
+    s.op("Tanh", [z], "y")
+    s.op("MeanSquaredError", ["y", s.label("t", 3, 4)], "loss")
+    found = aliases(s.graph(outputs=(flat,)))
+    assert found["flat"] == ("z", True)
+    assert "y" not in found
+
+
+def test_the_loss_is_not_overwritten() -> None:
+    s = Sketch("loss")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    s.op("MeanSquaredError", [z, s.label("t", 3, 4)], "first")
+    s.op("Neg", ["first"], "loss")
+    s.op("Neg", ["loss"], "after")
+    found = aliases(s.graph(outputs=("after",)))
+    assert found["loss"] == ("first", False)
+    assert "after" not in found
+
+
+def test_what_steps_of_one_level_read_is_not_overwritten_by_one_of_them() -> None:
+    s = Sketch("level")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    other = s.op("ReduceMean", [z], "mean", axes=(1,))
+    s.op("Add", [s.op("Relu", [z], "y"), other], "sum")
+    s.op("MeanSquaredError", ["sum", s.label("t", 3, 4)], "loss")
+    graph = s.graph()
+    assert "y" in aliases(graph)
+    together = program(graph, parallelism=4)
+    assert step(together, "mean.op:forward").level == step(together, "y.op:forward").level
+    assert "y" not in pairs(together)
+
+
+def test_only_what_is_allowed_is_used() -> None:
+    plain = program(hidden(["Relu", "Flatten"]), in_place=False)
+    found = define_in_place(plain, lambda program, step, promise: promise.view)
+    assert found.aliases
+    assert all(alias.view for alias in found.aliases)
+    assert not define_in_place(plain, lambda program, step, promise: False).aliases
+
+
+def test_alias_sets_list_all_that_share_in_order() -> None:
+    made = program(hidden(["Relu", "Reshape"]))
+    sets = [[(made.values[v].label, offset) for v, offset in members] for members in alias_sets(made).values()]
+    assert sets == [
+        [("z", 0), ("y0", 0), ("y1", 0)],
+        [("y1@grad", 0), ("y0@grad", 0), ("z@grad", 0)],
+    ]
+
+
+def test_everything_else_of_the_program_stays_as_it_is() -> None:
+    graph = residual()
+    shared, alone = program(graph), program(graph, in_place=False)
+    assert shared.steps == alone.steps
+    assert shared.values == alone.values
+    assert (shared.entry, shared.exit) == (alone.entry, alone.exit)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("graph", [residual(), convolutional(), batch_normalised()], ids=lambda g: g.name)
+def test_each_alias_stands_in_the_step_that_defines_it_from_its_source(graph: Graph, parallelism: int) -> None:
+    made = program(graph, parallelism=parallelism)
+    assert made.aliases
+    assert len({alias.value for alias in made.aliases}) == len(made.aliases)
+    for alias in made.aliases:
+        accesses = {b.value: b.access.value for b in made.steps[alias.step].bindings}
+        assert (accesses[alias.source], accesses[alias.value]) == ("read", "write")
+        assert alias.offset == 0
+
+
+def test_accumulated_gradients_take_nobodys_bytes() -> None:
+    """They carry over, so nothing may lie in their bytes before they are defined."""
+    graph = residual(training=TrainingRules(accumulate=2))
+    gradients = {f"{weight}@grad" for weight in graph.trainable}
+    found = aliases(graph)
+    assert gradients.isdisjoint(found)
+    assert gradients.isdisjoint(source for source, view in found.values() if not view)
+
+
+def test_steps_of_which_nothing_is_known_promise_nothing() -> None:
+    made = explicit_program(explicit(AUTO_RECYCLE))
+    assert not define_in_place(made).aliases
+
+
+def test_the_facts_count_views_and_what_is_overwritten() -> None:
+    plain = program(hidden(["Relu", "Reshape"]), in_place=False)
+    found = Aliases(in_place=True).run(plain)
+    check_program(found)
+    assert Aliases(in_place=True).facts(plain, found) == {"views": 2, "overwritten": 2}

@@ -1,0 +1,120 @@
+"""Alias sets, and the bytes that their values share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from solver.graph import DType, TensorType
+from solver.graph.ops.base import Node
+from solver.graph.types import Operation
+from solver.layout import Lifespan
+from solver.program import (
+    Access,
+    Alias,
+    Binding,
+    Builder,
+    Entry,
+    EntryKind,
+    Kind,
+    Phase,
+    Program,
+    Region,
+    Space,
+    alias_sets,
+    regions,
+)
+
+A, B, C, D = range(4)
+
+
+def made(aliases: Sequence[Alias] = (), *, space_of_d: int = 0) -> Program:
+    """Step t touches those of a, b, c, d, of 15 floats each, that live then:
+
+    a [0, 3)   b [1, 4)   c [2, 6)   d [5, 7)
+    """
+    builder = Builder("regions", [Space("arena", 64), Space("other", 16)])
+    type_ = TensorType((3, 5), DType.FLOAT32)
+    for name in "abcd":
+        builder.value(name, type_, Kind.ACTIVATION, name, space_of_d if name == "d" else 0)
+    spans = (Lifespan(0, 3), Lifespan(1, 4), Lifespan(2, 6), Lifespan(5, 7))
+    for t in range(7):
+        node = Node(Operation(f"op{t}", "", (), ()), (), (), (), {})
+        builder.step(
+            builder.operation(node),
+            Phase.EXPLICIT,
+            [
+                Binding("abcd"[value], value, Access.WRITE if span.start == t else Access.READ)
+                for value, span in enumerate(spans)
+                if span.start <= t < span.end
+            ],
+        )
+    return builder.finish(aliases=aliases)
+
+
+def alone(value: int, start: int, end: int) -> Region:
+    return Region((value,), (0,), 0, 60, 64, Lifespan(start, end))
+
+
+def test_without_aliases_each_value_has_a_region() -> None:
+    assert alias_sets(made()) == {}
+    assert regions(made()) == (alone(A, 0, 3), alone(B, 1, 4), alone(C, 2, 6), alone(D, 5, 7))
+
+
+def test_a_chain_is_one_region_in_the_place_of_its_first_value() -> None:
+    program = made([Alias(B, A, 1, view=True), Alias(D, B, 5, view=False)])
+    assert alias_sets(program) == {A: [(A, 0), (B, 0), (D, 0)]}
+    assert regions(program) == (
+        Region((A, B, D), (0, 0, 0), 0, 60, 64, Lifespan(0, 7)),
+        alone(C, 2, 6),
+    )
+
+
+def test_several_alias_sets() -> None:
+    found = regions(made([Alias(B, A, 1, view=False), Alias(D, C, 5, view=False)]))
+    assert [(region.members, region.lifespan) for region in found] == [
+        ((A, B), Lifespan(0, 4)),
+        ((C, D), Lifespan(2, 7)),
+    ]
+
+
+def test_views_of_a_part_of_a_value() -> None:
+    """Offsets add up along a chain; the region ends with whatever reaches furthest."""
+    program = made([Alias(B, A, 1, view=True, offset=64), Alias(D, B, 5, view=True, offset=128)])
+    assert alias_sets(program) == {A: [(A, 0), (B, 64), (D, 192)]}
+    first, _ = regions(program)
+    assert (first.offsets, first.nbytes, first.size) == ((0, 64, 192), 252, 256)
+
+
+@pytest.mark.parametrize("kind", EntryKind)
+@pytest.mark.parametrize("value", [A, B])
+def test_a_region_lives_as_long_as_its_most_lasting_value(kind: EntryKind, value: int) -> None:
+    program = replace(made([Alias(B, A, 1, view=True)]), entry=(Entry(value, kind, value),))
+    end = 4 if kind is EntryKind.FED else 7
+    assert regions(program)[0].lifespan == Lifespan(0, end)
+
+
+@pytest.mark.parametrize(("alignment", "size"), [(1, 60), (4, 60), (16, 64), (256, 256)])
+def test_sizes_are_rounded_up_to_the_alignment_of_the_space(alignment: int, size: int) -> None:
+    program = replace(made(), spaces=(Space("arena", alignment),))
+    assert {(region.nbytes, region.size) for region in regions(program)} == {(60, size)}
+
+
+def test_each_region_lies_in_the_space_of_its_values() -> None:
+    found = regions(made(space_of_d=1))
+    assert [region.space for region in found] == [0, 0, 0, 1]
+    assert found[D].size == 64
+
+
+def test_what_is_held_lengthens_its_region() -> None:
+    program = made([Alias(B, A, 1, view=True)])
+    found = regions(program, {B: Lifespan(0, 6)})
+    assert found[0].lifespan == Lifespan(0, 6)
+
+
+def test_every_value_that_is_touched_is_in_one_region() -> None:
+    program = made([Alias(B, A, 1, view=True), Alias(D, B, 5, view=False)])
+    members = [member for region in regions(program) for member in region.members]
+    assert sorted(members) == [A, B, C, D]

@@ -1,0 +1,143 @@
+"""Reading and writing all or nothing; errors as one line with an exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from service.cli.console import Exit, fail, read_document, reporting, write_document
+from solver.errors import ArenaplanError, CapacityError, InternalError, LossError, OptionsError
+
+
+def test_write_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    write_document(path, b"{}")
+    assert read_document(path) == b"{}"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_permissions_of_a_new_file(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_document(tmp_path / "new", b"")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+
+
+def test_permissions_of_a_replaced_file(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    write_document(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_failed_write_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(b"precious")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_document(path, b"new")
+    assert path.read_bytes() == b"precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_document(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_devices_are_written_to() -> None:
+    write_document(Path("/dev/null"), b"gone")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_standard_streams(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"in"), encoding="utf-8"))
+    assert read_document(Path("-")) == b"in"
+
+
+CASES = [
+    (LossError("No loss.", remedy="Name one.", path=("loss",)), Exit.USAGE),
+    (CapacityError("Too large.", required=2, available=1, live_at_peak=[("w", 2)]), Exit.TOO_LARGE),
+    (InternalError("Impossible."), Exit.BUG),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CASES)
+def test_one_line(capsys: pytest.CaptureFixture[str], error: ArenaplanError, code: Exit) -> None:
+    with pytest.raises(SystemExit) as caught, reporting(as_json=False, document="g.json"):
+        raise error
+    assert caught.value.code == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert error.message in lines[0]
+    assert error.remedy in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (LossError("No loss.", path=("loss",)), "g.json#/loss: No loss."),
+        (LossError("No loss."), "g.json: No loss."),
+        (OptionsError("Bad.", path=("deadline_seconds",)), "--deadline: Bad."),
+        (OptionsError("Bad.", path=("scratch_budget",)), "--scratch-budget: Bad."),
+        (CapacityError("Too large.", required=2, available=1, live_at_peak=[]), "Too large."),
+        (
+            CapacityError("Too large.", required=9, available=1, live_at_peak=[(n, 4000) for n in "abcd"]),
+            "Too large. Largest at the peak: a (4,000), b (4,000), c (4,000).",
+        ),
+    ],
+)
+def test_the_place_of_the_culprit(
+    capsys: pytest.CaptureFixture[str], error: ArenaplanError, place: str
+) -> None:
+    with pytest.raises(SystemExit), reporting(as_json=False, document="g.json"):
+        raise error
+    assert capsys.readouterr().err == f"arenaplan: {place}\n"
+
+
+def test_interrupted() -> None:
+    with pytest.raises(SystemExit) as caught, reporting(as_json=False):
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+
+
+@pytest.mark.parametrize(("error", "code"), CASES)
+def test_json(capsys: pytest.CaptureFixture[str], error: ArenaplanError, code: Exit) -> None:
+    with pytest.raises(SystemExit), reporting(as_json=True, document="g.json"):
+        raise error
+    facts = json.loads(capsys.readouterr().err)
+    assert facts["exit"] == code
+    assert facts["type"] == f"/problems/{error.code}"
+    assert facts["detail"] == error.message
+    if isinstance(error, CapacityError):
+        assert facts["excess"] == 1
+
+
+def test_missing_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught, reporting(as_json=False, document="x"):
+        read_document(tmp_path / "missing.json")
+    assert caught.value.code == Exit.USAGE
+    assert capsys.readouterr().err == f"arenaplan: {tmp_path}/missing.json: No such file or directory.\n"
+
+
+def test_messages_of_many_lines_become_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fail("two\nlines", Exit.USAGE)
+    assert capsys.readouterr().err == "arenaplan: two lines\n"

@@ -1,0 +1,141 @@
+"""The fast path reads the usual form of `solve` as the whole command line does, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from service.cli import layouts
+from service.cli.commands import app
+from service.cli.fast_path import FastSolve, read_fast
+from service.cli.main import main
+from solver.layout import LayoutOptions
+
+ROOT = Path(__file__).resolve().parents[4]
+PATIENCE = 120
+
+WORDS = st.sampled_from([
+    "-", "--", "a.csv", "b.csv", "-o", "--output", "out.csv", "out.json", "", "--capacity", "--deadline",
+    "--seed", "--work", "--threads", "--alignment", "0", "7", "1048576", "1MiB", "0.5", "1.", "-1", "--json",
+    "--race", "-h", "--solver", "greedy", "--capacity=5", "--without", "fill", "٣",
+])  # fmt: skip
+
+
+def slowly(arguments: list[str]) -> list[tuple[Any, ...]]:
+    """How `service.cli.commands` calls `layouts.run`."""
+    calls: list[tuple[Any, ...]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layouts, "run", lambda *a, **k: calls.append((*a, k)))
+        CliRunner().invoke(app, arguments)
+    return calls
+
+
+@given(st.lists(WORDS, max_size=7))
+def test_what_the_fast_path_takes_the_whole_command_line_reads_alike(words: list[str]) -> None:
+    arguments = ["solve", *words]
+    fast = read_fast(arguments)
+    if fast is not None:
+        options = LayoutOptions(**fast.numbers)  # type: ignore[arg-type] # only the deadline is a float
+        assert slowly(arguments) == [(fast.problem, options, fast.output, None, {"as_json": False})]
+
+
+def test_the_usual_form() -> None:
+    arguments = ["solve", "a.csv", "--capacity", "1048576", "-o", "b.csv", "--deadline", "0.5", "--seed", "3"]
+    numbers = {"capacity": 1048576, "deadline_seconds": 0.5, "seed": 3}
+    assert read_fast(arguments) == FastSolve(Path("a.csv"), Path("b.csv"), numbers)
+    assert read_fast(["solve", "-"]) == FastSolve(Path("-"), Path("-"), {})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "plan a.json",
+        "solve",
+        "solve a.csv b.csv",
+        "solve a.csv -o",
+        "solve a.csv -o b.csv -o c.csv",
+        "solve a.csv --capacity",
+        "solve a.csv --capacity 1MiB",
+        "solve a.csv --capacity 1 --capacity 2",
+        "solve a.csv --capacity=1",
+        "solve a.csv --json",
+        "solve a.csv --plot map.svg",
+        "solve --help",
+        "--version",
+    ],
+)
+def test_all_else_is_left_to_the_whole_command_line(arguments: str) -> None:
+    assert read_fast(arguments.split()) is None
+
+
+def test_other_commands_reach_the_whole_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["arenaplan", "--version"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("arenaplan ")
+
+
+def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = "import sys\nfrom service.cli.main import main\ntry: main()\nfinally: print(*sys.modules)"
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=PATIENCE,
+    )
+
+
+def test_the_fast_path_loads_what_it_needs(tmp_path: Path) -> None:
+    """Where greedy placement meets the bound, nothing compiled; never a graph, a document or a terminal."""
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,4\nb,1,3,4\n", encoding="utf-8")
+    ran = run(tmp_path, "solve", "p.csv", "-o", "q.csv")
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "q.csv").read_text(encoding="utf-8").startswith("id,lower,upper,size,offset\n")
+    said, _, loaded = ran.stdout.partition("\n")
+    assert said == "p.csv: 2 buffers in 8 bytes, optimal (max-load), solver portfolio/greedy"
+    unwanted = {
+        "typer",
+        "pydantic",
+        "rich",
+        "numba",
+        "ortools",
+        "solver.graph",
+        "solver.training",
+        "service.cli.commands",
+    }
+    assert unwanted & set(loaded.split()) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("solve p.csv --capacity 3", 3, "the capacity is 3"),
+        ("solve missing.csv", 2, "missing.csv: No such file or directory."),
+        ("solve bad.csv", 2, "Line 2: "),
+        ("solve p.csv --alignment 3", 2, "--alignment: Alignment 3 is no power of two."),
+    ],
+)
+def test_errors_have_their_exit_codes_and_one_line(
+    tmp_path: Path, arguments: str, code: int, words: str
+) -> None:
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,2,4\n", encoding="utf-8")
+    (tmp_path / "bad.csv").write_text("id,lower,upper,size\na,0,0,4\n", encoding="utf-8")
+    ran = run(tmp_path, *arguments.split())
+    assert (ran.returncode, ran.stderr.count("\n")) == (code, 1), ran.stderr
+    assert words in ran.stderr

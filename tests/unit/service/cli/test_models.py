@@ -1,0 +1,94 @@
+"""Model files on the command line: told by their extension, planned and trained like graph documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.commands import app
+from service.cli.console import Exit
+from service.cli.models import read_graph, read_model
+from solver import documents
+from solver.pipeline import BlockProgram, Graph
+
+MODEL = """[Model]
+Type = NeuralNetwork
+Loss = cross
+batch_size = 4
+
+[Optimizer]
+Type = adam
+
+[image]
+Type = input
+Input_Shape = 1:6:6
+
+[conv]
+Type = conv2d
+filters = 2
+kernel_size = 3,3
+Activation = relu
+
+[flat]
+Type = flatten
+
+[classes]
+Type = fully_connected
+Unit = 3
+Activation = softmax
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "small.INI"
+    path.write_text(MODEL, encoding="utf-8")
+    return path
+
+
+def arenaplan(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_extension_tells(model: Path) -> None:
+    graph = read_graph(MODEL.encode(), model, 8)
+    assert graph.name == "small"
+    assert graph.operands["image"].shape == (8, 1, 6, 6)
+    assert read_model(MODEL.encode(), model, 8) == graph
+
+
+def test_documents_are_told_by_their_format(model: Path, tmp_path: Path) -> None:
+    document = documents.dump_graph(read_graph(MODEL.encode(), model, None))
+    assert isinstance(read_model(document, tmp_path / "graph.json", None), Graph)
+    program = {"format": documents.PROGRAM_FORMAT, "version": 1, "name": "p"}
+    program |= {"blocks": [{"name": "b", "bytes": 64}], "operations": [{"name": "o", "writes": ["b"]}]}
+    assert isinstance(read_model(json.dumps(program).encode(), Path("-"), None), BlockProgram)
+
+
+@pytest.mark.parametrize("target", ["reference", "onert", "nntrainer"])
+def test_plan(model: Path, tmp_path: Path, target: str) -> None:
+    path = tmp_path / "plan.json"
+    ran = arenaplan("plan", model, "--batch", "32", "--target", target, "-o", path, "--json")
+    assert ran.exit_code == Exit.OK, ran.output
+    assert json.loads(ran.stdout)["graph"] == "small"
+    made = documents.load_plan(path.read_bytes())
+    assert (made.options.target, made.options.batch) == (target, 32)
+
+
+def test_validate(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert arenaplan("plan", model, "-o", path).exit_code == Exit.OK
+    ran = arenaplan("validate", model, path, "--steps", "2", "--json")
+    assert ran.exit_code == Exit.OK, ran.output
+
+
+def test_mistakes_are_one_line_with_section_and_key(model: Path) -> None:
+    model.write_text(MODEL.replace("filters", "filtres"), encoding="utf-8")
+    ran = arenaplan("plan", model)
+    assert ran.exit_code == Exit.USAGE
+    (line,) = ran.stderr.splitlines()
+    assert "/conv/filtres" in line
+    assert "Line 15: 'filtres' of section 'conv' is not known here. Did you mean filters?" in line

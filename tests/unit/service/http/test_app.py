@@ -1,0 +1,364 @@
+"""What the routes do with whatever the workers answer; the workers run fake tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from structlog.testing import capture_logs
+
+from service.http.app import create_app
+from service.http.routers.plan import plan
+from service.problems import CATALOGUE, MEDIA_TYPE
+from service.settings import Settings
+from solver.version import version
+
+#: Ends a test that hangs; nothing here takes this long.
+PATIENCE = 60.0
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def post(
+    http: httpx.AsyncClient, body: str | bytes, path: str = "/plan", **headers: str
+) -> httpx.Response:
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await http.post(path, content=body, headers=JSON | more)
+
+
+def problem(response: httpx.Response) -> str:
+    """Code of the problem that a response is, after checking its form."""
+    assert response.headers["content-type"] == MEDIA_TYPE
+    document = response.json()
+    assert document["status"] == response.status_code
+    assert document["instance"] == f"urn:request:{response.headers['x-request-id']}"
+    code = str(document["type"]).removeprefix("/problems/")
+    assert document["title"] == CATALOGUE[code].title
+    return code
+
+
+@pytest.mark.parametrize("path", ["/plan", "/v1/plan"])
+async def test_a_plan(http: httpx.AsyncClient, path: str) -> None:
+    response = await post(http, "echo\n{}", path)
+    assert response.status_code == 200
+    assert response.content == b"{}"
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["etag"] == '"dddddddd"'
+    assert response.headers["content-location"] == "/v1/plans/dddddddd"
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_the_same_request_is_not_planned_twice(http: httpx.AsyncClient) -> None:
+    first, second = await post(http, "echo\n{}"), await post(http, "echo\n{}")
+    assert first.headers["x-cache"] == "miss"
+    assert second.headers["x-cache"] == "hit"
+    assert first.content == second.content
+    assert first.headers["etag"] == second.headers["etag"]
+
+
+async def test_a_request_that_means_the_same(http: httpx.AsyncClient) -> None:
+    first = await post(http, "offer\nplan")
+    second = await post(http, "offer\nanother spelling")
+    third = await post(http, "offer\nanother spelling")
+    assert first.content == second.content == third.content == b"plan"
+    assert [r.headers["x-cache"] for r in (first, second, third)] == ["miss", "hit", "hit"]
+
+
+async def test_a_plan_by_its_digest(http: httpx.AsyncClient) -> None:
+    made = await post(http, "echo\n{}")
+    kept = await http.get(made.headers["content-location"])
+    assert kept.status_code == 200
+    assert kept.content == made.content
+    assert kept.headers["etag"] == made.headers["etag"]
+
+
+async def test_no_such_plan(http: httpx.AsyncClient) -> None:
+    response = await http.get("/v1/plans/unknown")
+    assert response.status_code == 404
+    assert problem(response) == "plan-not-found"
+
+
+@pytest.mark.parametrize("tag", ['"dddddddd"', 'W/"dddddddd"', '"x", "dddddddd"', "*"])
+async def test_not_modified(http: httpx.AsyncClient, tag: str) -> None:
+    computed = await post(http, "echo\n{}", If_None_Match=tag)
+    kept = await http.get("/v1/plans/dddddddd", headers={"If-None-Match": tag})
+    for response in (computed, kept):
+        assert response.status_code == 304
+        assert response.content == b""
+        assert response.headers["etag"] == '"dddddddd"'
+
+
+async def test_modified(http: httpx.AsyncClient) -> None:
+    assert (await post(http, "echo\n{}", If_None_Match='"other"')).status_code == 200
+
+
+async def test_a_late_plan_is_an_answer_but_not_kept(http: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        response = await post(http, "late\n{}")
+        assert response.status_code == 200
+        assert response.content == b"{}"
+        assert response.headers["x-cache"] == "miss"
+        assert "content-location" not in response.headers
+    assert (await http.get("/v1/plans/late")).status_code == 404
+
+
+async def test_a_crash_is_503(http: httpx.AsyncClient) -> None:
+    response = await post(http, "die")
+    assert response.status_code == 503
+    assert problem(response) == "worker-lost"
+    assert response.headers["retry-after"] == "1"
+    assert (await post(http, "echo\n{}")).status_code == 200
+
+
+async def test_a_bug_in_a_worker_is_500_and_tells_nothing(http: httpx.AsyncClient) -> None:
+    response = await post(http, "unknown command")
+    assert response.status_code == 500
+    assert problem(response) == "internal-error"
+    assert "Traceback" not in response.text
+    assert "unknown command" not in response.text
+
+
+async def test_a_problem_of_the_core(http: httpx.AsyncClient) -> None:
+    response = await post(http, "problem\nThe shapes differ.")
+    assert response.status_code == 422
+    assert problem(response) == "shape-mismatch"
+    document = response.json()
+    assert document["detail"] == "The shapes differ."
+    assert document["pointer"] == "/graph"
+    assert document["extra"] == 1
+
+
+@pytest.mark.parametrize("path", ["/plan", "/v1/plan", "/validate", "/v1/validate"])
+async def test_too_large(http: httpx.AsyncClient, path: str) -> None:
+    response = await post(http, b"x" * 1001, path)
+    assert response.status_code == 413
+    assert problem(response) == "body-too-large"
+    assert response.json()["limit"] == 1000
+
+
+async def test_too_large_without_a_length(http: httpx.AsyncClient) -> None:
+    read = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(1000):
+            read += 100
+            yield b"x" * 100
+
+    response = await http.post("/plan", content=chunks(), headers=JSON)
+    assert response.status_code == 413
+    assert problem(response) == "body-too-large"
+
+
+async def test_the_limit_itself_is_allowed(http: httpx.AsyncClient) -> None:
+    assert (await post(http, b"echo\n".ljust(1000))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "application/json; charset=latin-1"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+    ],
+)
+async def test_media_type(http: httpx.AsyncClient, headers: dict[str, str]) -> None:
+    response = await http.post("/plan", content=b"echo\n{}", headers=headers)
+    assert response.status_code == 415
+    assert problem(response) == "unsupported-media-type"
+    assert response.headers["accept"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "declared", ["application/json", "Application/JSON", 'application/json; charset="UTF-8"']
+)
+async def test_ways_to_declare_json(http: httpx.AsyncClient, declared: str) -> None:
+    response = await http.post("/plan", content=b"echo\n{}", headers={"Content-Type": declared})
+    assert response.status_code == 200
+
+
+async def test_no_such_path(http: httpx.AsyncClient) -> None:
+    response = await http.get("/nowhere")
+    assert response.status_code == 404
+    assert problem(response) == "not-found"
+    assert "/nowhere" in response.json()["detail"]
+
+
+async def test_wrong_method(http: httpx.AsyncClient) -> None:
+    response = await http.get("/plan")
+    assert response.status_code == 405
+    assert problem(response) == "method-not-allowed"
+    assert response.headers["allow"] == "POST"
+
+
+async def test_a_bug_in_a_route_is_500(app: FastAPI, http: httpx.AsyncClient) -> None:
+    @app.get("/bug")
+    async def bug() -> None:
+        raise RuntimeError("secret")
+
+    response = await http.get("/bug")
+    assert response.status_code == 500
+    assert problem(response) == "internal-error"
+    assert "secret" not in response.text
+
+
+async def test_a_parameter_of_the_wrong_type(app: FastAPI, http: httpx.AsyncClient) -> None:
+    @app.get("/number/{value}")
+    async def number(value: int) -> int:
+        return value
+
+    response = await http.get("/number/x")
+    assert response.status_code == 422
+    assert problem(response) == "invalid-request"
+    assert response.json()["pointer"] == "/path/value"
+
+
+async def test_validate(http: httpx.AsyncClient) -> None:
+    response = await post(http, 'echo\n{"identical":true}', "/v1/validate")
+    assert response.status_code == 200
+    assert response.json() == {"identical": True}
+    assert "etag" not in response.headers
+
+
+async def test_validation_has_a_time_limit() -> None:
+    app = create_app(Settings(workers=1, validate_max_seconds=0.01), tasks="tests.support.fake_tasks")
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as http,
+    ):
+        response = await post(http, "hang", "/validate")
+    assert response.status_code == 422
+    assert problem(response) == "time-limit"
+
+
+async def test_health(http: httpx.AsyncClient) -> None:
+    await post(http, "echo\n{}")
+    assert (await http.get("/healthz")).json() == {"status": "ok"}
+    ready = await http.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json() == {"status": "ready", "workers": 1, "wanted": 1}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_probes_may_ask_for_the_head(http: httpx.AsyncClient, path: str) -> None:
+    await post(http, "echo\n{}")
+    response = await http.head(path)
+    assert response.status_code == 200
+    assert response.content == b""
+
+
+async def test_parts_that_do_not_load_are_reported(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_WARM", '{"compiled_search": false, "cp_sat": true}')
+    app = create_app(settings, tasks="tests.support.fake_tasks")
+    with capture_logs() as events:
+        async with (
+            asyncio.timeout(PATIENCE),
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+        ):
+            answer = await http.get("/readyz")
+            while "cp_sat" not in answer.json():
+                await asyncio.sleep(0.01)
+                answer = await http.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ready",
+        "workers": 1,
+        "wanted": 1,
+        "compiled_search": False,
+        "cp_sat": True,
+    }
+    (said,) = (event for event in events if event["event"] == "worker warmed up")
+    assert (said["log_level"], said["compiled_search"], said["cp_sat"]) == ("warning", False, True)
+
+
+async def test_not_ready_before_the_workers_are() -> None:
+    app = create_app(Settings(workers=1), tasks="tests.support.fake_tasks")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:
+        assert (await http.get("/readyz")).status_code == 503
+        assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_request_ids(http: httpx.AsyncClient) -> None:
+    given = await http.get("/healthz", headers={"X-Request-ID": "build-7.a"})
+    assert given.headers["x-request-id"] == "build-7.a"
+    made = await http.get("/healthz")
+    assert len(made.headers["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "x" * 129, '"quoted"', "{}"])
+async def test_a_malformed_request_id_is_replaced(http: httpx.AsyncClient, bad: str) -> None:
+    response = await http.get("/healthz", headers={"X-Request-ID": bad})
+    assert response.headers["x-request-id"] != bad
+    assert len(response.headers["x-request-id"]) == 32
+
+
+async def test_a_caller_that_leaves_frees_the_worker(app: FastAPI, http: httpx.AsyncClient) -> None:
+    """The request gets no answer, and the worker is free for the next one."""
+    await post(http, "echo\n{}")
+    messages = iter([{"type": "http.request", "body": b"hang", "more_body": False}])
+
+    async def receive() -> dict[str, object]:
+        return dict(next(messages, {"type": "http.disconnect"}))
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "app": app, "headers": headers, "state": {"facts": {}}, "method": "POST"}
+    response = await plan(Request(scope, receive))
+    assert response.status_code == 499
+    async with asyncio.timeout(60):
+        assert (await post(http, "echo\nnext")).content == b"next"
+
+
+async def test_index_leads_to_the_docs(http: httpx.AsyncClient) -> None:
+    response = await http.get("/")
+    assert response.headers["location"] == "/docs"
+
+
+async def test_behind_a_prefix() -> None:
+    transport = httpx.ASGITransport(create_app(Settings(workers=1)), root_path="/arena")
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+        page = (await http.get("/docs")).text
+        assert "'/arena/openapi.json'" in page
+        assert '"/arena/static-offline-docs/swagger-ui-bundle.js"' in page
+        assert (await http.get("/")).headers["location"] == "/arena/docs"
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+async def test_every_problem_type_is_answered(http: httpx.AsyncClient, code: str) -> None:
+    uri = CATALOGUE[code].uri
+    facts = (await http.get(uri)).json()
+    assert facts["type"] == uri
+    assert facts["status"] == CATALOGUE[code].status
+    page = await http.get(uri, headers={"Accept": "text/html,*/*"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert CATALOGUE[code].title in page.text
+
+
+async def test_all_problem_types(http: httpx.AsyncClient) -> None:
+    listed = [kind["type"] for kind in (await http.get("/problems")).json()]
+    page = (await http.get("/problems", headers={"Accept": "text/html"})).text
+    assert listed == [kind.uri for kind in CATALOGUE.values()]
+    assert all(uri in page for uri in listed)
+    assert (await http.get("/problems/none")).status_code == 404
+
+
+async def test_schemas(http: httpx.AsyncClient) -> None:
+    names = (await http.get("/v1/schemas")).json()["schemas"]
+    assert {"graph", "options", "plan", "report"} <= set(names)
+    for name in names:
+        answer = await http.get(f"/v1/schemas/{name}")
+        assert answer.headers["content-type"] == "application/schema+json"
+        assert "$schema" in answer.json() or "type" in answer.json()
+    assert problem(await http.get("/v1/schemas/none")) == "not-found"
+
+
+def test_version_is_that_of_the_distribution(app: FastAPI) -> None:
+    assert app.version == version()

@@ -1,0 +1,113 @@
+"""The OpenAPI document resolves, and its examples are requests that the core accepts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from service.http.openapi import example
+from service.http.schemas import LayoutRequest, PlanRequest, ProgramRequest, ValidateRequest
+from service.problems import CATALOGUE
+from solver import documents, executor, pipeline, placement
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def document(app: FastAPI) -> dict[str, Any]:
+    return app.openapi()
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (v for k, v in value.items() if k == "$ref" and isinstance(v, str))
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+def test_references_resolve(document: dict[str, Any]) -> None:
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert set(references(document)) - known == set()
+
+
+def test_no_form_of_error_but_problems(document: dict[str, Any]) -> None:
+    assert "HTTPValidationError" not in json.dumps(document)
+    assert "ProblemDocument" in document["components"]["schemas"]
+
+
+def test_made_once(app: FastAPI) -> None:
+    assert app.openapi() is app.openapi()
+
+
+def test_paths(document: dict[str, Any]) -> None:
+    assert set(document["paths"]) == {
+        "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
+        "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/program", "/v1/layout", "/v1/validate"])
+def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
+    responses = document["paths"][path]["post"]["responses"]
+    assert {"200", "400", "413", "415", "422", "503"} <= set(responses)
+    assert all(response["description"] for response in responses.values())
+
+
+def test_problems_named_in_the_document_exist(document: dict[str, Any]) -> None:
+    named = set(re.findall(r"`([a-z-]+)` [A-Z]", json.dumps(document["paths"])))
+    assert named
+    assert named - set(CATALOGUE) == set()
+
+
+def test_the_mnist_example_is_that_of_the_project() -> None:
+    assert example("mnist")["graph"] == json.loads((ROOT / "examples/mnist.json").read_bytes())
+
+
+@pytest.mark.parametrize("name", ["tiny", "mnist"])
+def test_plan_examples_run(document: dict[str, Any], name: str) -> None:
+    body = document["paths"]["/v1/plan"]["post"]["requestBody"]["content"]["application/json"]
+    request = body["examples"][name]["value"]
+    PlanRequest.model_validate(request)
+    plan = pipeline.plan(documents.load_graph(request["graph"]))
+    assert plan.arena_bytes == plan.lower_bound
+
+
+def test_the_momentum_example_is_that_of_the_project() -> None:
+    path = ROOT / "examples/programs/momentum.json"
+    assert example("momentum")["program"] == json.loads(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["momentum", "parallel"])
+def test_program_examples_run(document: dict[str, Any], name: str) -> None:
+    body = document["paths"]["/v1/program"]["post"]["requestBody"]["content"]["application/json"]
+    request = body["examples"][name]["value"]
+    ProgramRequest.model_validate(request)
+    options = documents.load_options(request["options"])
+    plan = pipeline.plan_program(documents.load_program(request["program"]), options)
+    assert plan.arena_bytes == plan.lower_bound
+
+
+def test_layout_example_runs(document: dict[str, Any]) -> None:
+    body = document["paths"]["/v1/layout"]["post"]["requestBody"]["content"]["application/json"]
+    request = body["examples"]["buffers"]["value"]
+    LayoutRequest.model_validate(request)
+    options = documents.load_layout_options(request["options"])
+    placed = placement.place(documents.load_buffers(request["problem"]), options)
+    assert placed.layout.peak == request["problem"]["capacity"]
+
+
+def test_validate_example_runs(document: dict[str, Any]) -> None:
+    body = document["paths"]["/v1/validate"]["post"]["requestBody"]["content"]["application/json"]
+    request = body["examples"]["tiny"]["value"]
+    ValidateRequest.model_validate(request)
+    plan = documents.load_plan(request["plan"])
+    report = executor.validate(documents.load_graph(request["graph"]), plan, steps=request["steps"])
+    assert report.identical

@@ -1,0 +1,369 @@
+"""Workers are lent, killed, replaced and never lent twice; with real processes and fake tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from service.jobs.frames import Frame
+from service.jobs.pool import WorkerPool
+from service.jobs.protocol import Limits, run_task
+from service.problems import Problem
+
+ROOT = Path(__file__).resolve().parents[4]
+TASKS = "tests.support.fake_tasks"
+#: Ends a test that hangs; nothing here takes this long.
+PATIENCE = 60.0
+FOREVER = Limits(PATIENCE)
+
+
+@asynccontextmanager
+async def running(
+    size: int = 1, *, queue_limit: int = 8, queue_seconds: float = PATIENCE, tasks: str = TASKS, **more: Any
+) -> AsyncIterator[WorkerPool]:
+    """A pool for one test; a test that waits too long fails, and says how the pool stands."""
+    pool = WorkerPool(tasks, size, queue_limit=queue_limit, queue_seconds=queue_seconds, **more)
+    pool.start()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield pool
+    except TimeoutError:
+        state = f"{pool.alive} of {size} workers live, {pool.idle} are idle, {pool.waiting} callers wait"
+        pytest.fail(f"nothing happened for {PATIENCE:g} s: {state}")
+    finally:
+        async with asyncio.timeout(PATIENCE):
+            await pool.close()
+
+
+async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER) -> Frame:
+    return await run_task(pool, "plan", {}, body.encode(), limits)
+
+
+async def test_an_answer() -> None:
+    async with running() as pool:
+        assert (await ask(pool, "echo\nhello")).body == b"hello"
+
+
+async def test_large_bodies_pass() -> None:
+    async with running() as pool:
+        text = "x" * 5_000_000
+        assert (await ask(pool, f"echo\n{text}")).body == text.encode()
+
+
+async def test_a_worker_is_used_again() -> None:
+    async with running() as pool:
+        pids = {(await ask(pool, "echo\n")).head["pid"] for _ in range(5)}
+    assert len(pids) == 1
+
+
+async def test_requests_share_the_workers() -> None:
+    async with running(2) as pool:
+        answers = await asyncio.gather(*(ask(pool, f"echo\n{n}") for n in range(8)))
+        assert [answer.body for answer in answers] == [str(n).encode() for n in range(8)]
+
+
+async def test_a_problem_leaves_the_worker_alive() -> None:
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem, match="shapes") as caught:
+            await ask(pool, "problem\nshapes")
+        assert caught.value.kind.code == "shape-mismatch"
+        assert caught.value.pointer == "/graph"
+        assert caught.value.extensions == {"extra": 1}
+        assert (await ask(pool, "echo\n")).head["pid"] == before
+
+
+async def test_a_bug_leaves_the_worker_alive() -> None:
+    async with running() as pool:
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "unknown command")
+        assert caught.value.kind.status == 500
+        assert "unknown command" not in str(caught.value.document())
+        assert (await ask(pool, "echo\nstill here")).body == b"still here"
+
+
+async def test_an_unknown_task_is_a_bug_not_a_crash() -> None:
+    async with running() as pool:
+        with pytest.raises(Problem) as caught:
+            await run_task(pool, "no such task", {}, b"", FOREVER)
+        assert caught.value.kind.status == 500
+        assert (await ask(pool, "echo\nok")).body == b"ok"
+
+
+async def test_printing_does_not_disturb_the_conversation() -> None:
+    async with running() as pool:
+        assert (await ask(pool, "print")).head["digest"] == "printed"
+
+
+async def test_a_crash_costs_one_request() -> None:
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "die")
+        assert caught.value.kind.code == "worker-lost"
+        assert caught.value.headers["Retry-After"]
+        after = (await ask(pool, "echo\n")).head["pid"]
+        assert after != before
+
+
+async def test_an_idle_worker_that_dies_is_replaced() -> None:
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        os.kill(before, signal.SIGKILL)
+        await until(lambda: before not in pool.pids)
+        assert (await ask(pool, "echo\n")).head["pid"] != before
+
+
+async def test_late_without_any_answer() -> None:
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "hang", Limits(0.01))
+        assert caught.value.kind.code == "time-limit"
+        assert (await ask(pool, "echo\n")).head["pid"] != before
+        assert not exists(before)
+
+
+async def test_late_with_a_fallback() -> None:
+    async with running() as pool:
+        frame = await ask(pool, "late\nthe greedy plan", Limits(PATIENCE, after_fallback=0.0))
+        assert frame.kind == "fallback"
+        assert frame.body == b"the greedy plan"
+        assert (await ask(pool, "echo\nnext")).body == b"next"
+
+
+async def test_a_caller_that_leaves_kills_the_work() -> None:
+    async with running() as pool:
+        pid = (await ask(pool, "echo\n")).head["pid"]
+        task = asyncio.create_task(ask(pool, "hang"))
+        await until(lambda: pool.idle == 0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await ask(pool, "echo\nfree")).body == b"free"
+        assert not exists(pid)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_offers(known: bool) -> None:
+    asked: list[str] = []
+
+    def at_hand(key: str) -> bool:
+        asked.append(key)
+        return known
+
+    async with running() as pool:
+        frame = await run_task(pool, "plan", {}, b"offer\nbody", FOREVER, at_hand)
+        assert asked == ["key-offered"]
+        assert frame.body == (b"" if known else b"body")
+        assert (await ask(pool, "echo\nfree")).body == b"free"
+
+
+async def test_the_queue_is_bounded() -> None:
+    async with running(queue_limit=1) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease():
+            waiting = asyncio.create_task(ask(pool, "echo\nwaited"))
+            await until(lambda: pool.waiting > 0)
+            with pytest.raises(Problem) as caught:
+                await ask(pool, "echo\n")
+            assert caught.value.kind.code == "overloaded"
+            assert caught.value.headers["Retry-After"]
+        assert (await waiting).body == b"waited"
+
+
+async def test_waiting_ends() -> None:
+    async with running(queue_seconds=0.01) as pool:
+        await until(lambda: pool.alive > 0)
+        async with pool.lease():
+            with pytest.raises(Problem, match="No worker got free"):
+                await ask(pool, "echo\n")
+
+
+async def test_close_leaves_no_process() -> None:
+    async with running(2) as pool:
+        busy = asyncio.create_task(ask(pool, "hang"))
+        await until(lambda: pool.alive == 2)
+        pids = pool.pids
+    with pytest.raises(Problem):
+        await busy
+    assert len(pids) == 2
+    assert not any(exists(pid) for pid in pids)
+
+
+# ------------------------------------------------------------------------------------- starting
+
+
+class Pauses:
+    """Stands in for sleeping between two starts."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await asyncio.sleep(0)
+
+
+def named(events: list[EventDict], name: str) -> list[EventDict]:
+    return [event for event in events if event["event"] == name]
+
+
+async def test_a_module_that_cannot_be_imported() -> None:
+    """Tried again and again, with pauses that double up to five seconds; callers are told to come back."""
+    pauses = Pauses()
+    with capture_logs() as events:
+        async with running(tasks="tests.support.no_such_module", queue_seconds=0.2, pause=pauses) as pool:
+            await until(lambda: len(pauses.taken) >= 8)
+            with pytest.raises(Problem, match="No worker got free"):
+                await ask(pool, "echo\n")
+            assert pool.alive == 0
+    assert pauses.taken[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert len(named(events, "worker did not start")) >= 8
+    why = named(events, "tests.support.no_such_module cannot be imported")[0]
+    assert why["log_level"] == "error"
+    assert "ModuleNotFoundError" in why["exception"]
+
+
+async def test_a_worker_that_never_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_HANG", "1")
+    pauses = Pauses()
+    with capture_logs() as events:
+        async with running(start_seconds=0.2, pause=pauses) as pool:
+            await until(lambda: len(pauses.taken) >= 2)
+            assert pool.alive == 0
+    pids = [event["pid"] for event in named(events, "worker did not start")]
+    assert len(set(pids)) == len(pids) >= 2
+    assert not any(map(exists, pids))
+
+
+async def test_pauses_start_over_once_a_worker_has_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    failures, pauses = tmp_path / "failures", Pauses()
+    failures.write_text("2", encoding="utf-8")
+    monkeypatch.setenv("FAKE_FAILURES", str(failures))
+    async with running(pause=pauses) as pool:
+        pid = (await ask(pool, "echo\n")).head["pid"]
+        assert pauses.taken == [0.1, 0.2]
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: pid not in pool.pids)
+        assert (await ask(pool, "echo\nat once")).body == b"at once"
+        assert pauses.taken == [0.1, 0.2]
+        failures.write_text("1", encoding="utf-8")
+        os.kill(pool.pids[0], signal.SIGKILL)
+        await until(lambda: len(pauses.taken) == 3)
+        assert (await ask(pool, "echo\nagain")).body == b"again"
+    assert pauses.taken == [0.1, 0.2, 0.1]
+
+
+# ------------------------------------------------------------------------------ what workers report
+
+
+@pytest.mark.parametrize("report", [{"compiled_search": True, "cp_sat": False}, {"compiled_search": True}])
+async def test_what_loads(monkeypatch: pytest.MonkeyPatch, report: dict[str, bool]) -> None:
+    monkeypatch.setenv("FAKE_WARM", json.dumps(report))
+    async with running(2) as pool:
+        assert pool.loads("compiled_search") is None
+        await until(lambda: pool.loads("compiled_search") is not None)
+        assert pool.loads("compiled_search") is True
+        assert pool.loads("cp_sat") is report.get("cp_sat")
+        assert (await ask(pool, "echo\nafter")).body == b"after"
+
+
+async def test_a_worker_that_cannot_warm_up_works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_WARM", "not JSON")
+    with capture_logs() as events:
+        async with running() as pool:
+            await until(lambda: bool(named(events, "worker warmed up")))
+            before = pool.pids
+            assert (await ask(pool, "echo\nstill here")).body == b"still here"
+            assert pool.pids == before
+            assert pool.loads("compiled_search") is None
+    (why,) = named(events, "warming up failed")
+    assert (why["log_level"], "JSONDecodeError" in why["exception"]) == ("error", True)
+
+
+async def test_what_libraries_log_in_a_worker_is_logged_by_the_service() -> None:
+    with capture_logs() as events:
+        async with running() as pool:
+            assert (await ask(pool, "log\nhot")).head["digest"] == "logged"
+    (careful,) = named(events, "careful: hot")
+    assert (careful["log_level"], careful["logger"]) == ("warning", "library")
+    assert any("UserWarning: old" in str(event["event"]) for event in events)
+
+
+# --------------------------------------------------------------------------------------- ending
+
+
+PARENT = f"""
+import asyncio
+from service.jobs.pool import WorkerPool
+
+async def main():
+    WorkerPool({TASKS!r}, 2).start()
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the pipe alone ends a worker")
+async def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """Even while they hold the lock of the interpreter, so that no thread of theirs can notice."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_HOLD": str(tmp_path)}
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, env=environment)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await until(lambda: len(os.listdir(tmp_path)) == 2)  # noqa: PTH208 - a path would be blocking
+            pids = [int(name) for name in os.listdir(tmp_path)]  # noqa: PTH208 - as above
+            assert all(map(is_running, pids))
+            parent.kill()
+            await parent.wait()
+            await until(lambda: not any(map(is_running, pids)))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            parent.kill()
+        await parent.wait()
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is not a zombie that its new parent has yet to collect."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+async def test_workers_ignore_the_signals_of_the_terminal() -> None:
+    async with running() as pool:
+        pid = (await ask(pool, "echo\n")).head["pid"]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(pid, number)
+        assert (await ask(pool, "echo\n")).head["pid"] == pid
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - what is waited for happens in another process
+        await asyncio.sleep(0.001)
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

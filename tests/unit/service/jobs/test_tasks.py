@@ -1,0 +1,213 @@
+"""What workers do with a request, in this process: limits, keys, fallbacks, memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from service.http.openapi import example
+from service.http.state import State
+from service.jobs.tasks import TASKS, warm
+from service.problems import Problem
+from service.settings import Settings
+from solver import documents, executor, pipeline
+from tests.support.rewritable import mobile_block
+
+TINY: dict[str, Any] = example("tiny")["graph"]
+
+
+class Recorder:
+    """The worker's side of a conversation; `known` answers every offer."""
+
+    def __init__(self, *, known: bool = False) -> None:
+        self.sent: list[tuple[str, dict[str, Any], bytes]] = []
+        self.offered: list[str] = []
+        self._known = known
+
+    def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
+        self.sent.append((kind, dict(head), body))
+
+    def offer(self, key: str) -> bool:
+        self.offered.append(key)
+        return not self._known
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, _, _ in self.sent]
+
+
+def limits(**settings: Any) -> Mapping[str, Any]:
+    state: Any = State(Settings(workers=1, **settings), pool=None, cache=None)  # type: ignore[arg-type]  # unused
+    chosen: Mapping[str, Any] = state.limits
+    return chosen
+
+
+def run(task: str, request: Any, *, known: bool = False, **settings: Any) -> Recorder:
+    channel = Recorder(known=known)
+    body = request if isinstance(request, bytes) else json.dumps(request).encode()
+    TASKS[task](limits(**settings), body, channel)  # type: ignore[arg-type]  # stands in for a Channel
+    return channel
+
+
+def plan(known: bool = False, settings: Mapping[str, Any] | None = None, **options: Any) -> Recorder:
+    return run("plan", {"graph": TINY, "options": options}, known=known, **(settings or {}))
+
+
+def test_a_program() -> None:
+    """Planned in its own task; with a deadline the greedy plan goes ahead, under the target of programs."""
+    request = {"program": example("parallel")["program"], "options": {"workers": 2}}
+    (kind, head, body), *rest = run("program", request).sent
+    made = documents.load_plan(body)
+    assert (kind, rest, head["digest"]) == ("result", [], made.digest)
+    assert made.times == (0, 0, 1, 1)
+    assert run("program", request, known=True).sent == [("result", {}, b"")]
+    late = run("program", {**request, "options": {"deadline_seconds": 0.0}})
+    assert late.kinds == ["fallback", "result"]
+    fallback = documents.load_plan(late.sent[0][2])
+    assert (fallback.options.target, fallback.deterministic) == ("program", False)
+
+
+def test_keys_tell_graphs_and_programs_and_titles_apart() -> None:
+    parallel = example("parallel")["program"]
+    renamed = {**parallel, "name": "another"}
+    channels = [run("program", {"program": p}) for p in (parallel, renamed)] + [plan()]
+    assert len({channel.offered[0] for channel in channels}) == 3
+
+
+def test_a_plan() -> None:
+    (kind, head, body), *rest = plan().sent
+    made = documents.load_plan(body)
+    assert (kind, rest) == ("result", [])
+    assert head["digest"] == made.digest
+    assert head["deterministic"] is True
+    assert head["arena_bytes"] == made.arena_bytes
+    assert head["status"] == "optimal"
+
+
+def test_a_known_request_is_not_planned() -> None:
+    channel = plan(known=True)
+    assert channel.sent == [("result", {}, b"")]
+    assert len(channel.offered) == 1
+
+
+def test_equal_requests_have_equal_keys() -> None:
+    assert plan(known=True).offered == plan(known=True, solver="portfolio", batch=None).offered
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch": 4}, {"solver": "greedy"}, {"alignment": 128}, {"capacity": 10**9}]
+)
+def test_other_options_have_other_keys(options: dict[str, Any]) -> None:
+    assert plan(known=True, **options).offered != plan(known=True).offered
+
+
+def test_another_title_has_another_key() -> None:
+    """The title is part of the plan, so the plans differ."""
+    renamed = run("plan", {"graph": {**TINY, "name": "renamed"}}, known=True)
+    assert renamed.offered != plan(known=True).offered
+
+
+def test_a_deadline_has_a_fallback_first() -> None:
+    channel = plan(deadline_seconds=30.0)
+    assert channel.kinds == ["fallback", "result"]
+    assert channel.offered == []
+    _, head, body = channel.sent[0]
+    late = documents.load_plan(body)
+    assert late.deterministic is False
+    assert late.options.deadline_seconds == 30.0
+    assert late.options.solver == "portfolio"
+    assert head["seconds"] == 30.0
+
+
+def test_a_fallback_does_not_wait_for_rewriting() -> None:
+    """It asked for rewriting all the same, and validates as a plan that found nothing to replace."""
+    graph = json.loads(documents.dump_graph(mobile_block()))
+    channel = run("plan", {"graph": graph, "options": {"deadline_seconds": 30.0, "rewrite": True}})
+    late, made = (documents.load_plan(body) for _, _, body in channel.sent)
+    assert late.options == made.options
+    assert (late.replacements, len(made.replacements) > 0) == ((), True)
+    assert executor.validate(mobile_block(), late, steps=1).identical
+
+
+def test_a_fallback_beyond_the_capacity_is_none() -> None:
+    tight = pipeline.plan(documents.load_graph(TINY)).arena_bytes
+    channel = plan(deadline_seconds=30.0, capacity=tight)
+    assert set(channel.kinds) <= {"fallback", "result"}
+    for _, _, body in channel.sent:
+        assert documents.load_plan(body).arena_bytes <= tight
+
+
+def test_the_default_deadline() -> None:
+    channel = plan(settings={"deadline_default_seconds": 20.0})
+    assert channel.kinds == ["fallback", "result"]
+    assert documents.load_plan(channel.sent[1][2]).options.deadline_seconds == 20.0
+
+
+def test_the_longest_deadline() -> None:
+    with pytest.raises(Problem) as caught:
+        plan(deadline_seconds=61.0)
+    assert caught.value.pointer == "/options/deadline_seconds"
+    assert "60" in caught.value.remedy
+
+
+def test_the_most_operations() -> None:
+    with pytest.raises(Problem) as caught:
+        plan(settings={"max_operations": 2})
+    assert caught.value.kind.code == "too-many-operations"
+
+
+def test_pointers_lead_into_the_request() -> None:
+    with pytest.raises(Problem) as caught:
+        run("plan", {"graph": {**TINY, "loss": "nothing"}})
+    assert caught.value.pointer == "/graph/loss"
+
+
+def test_a_batch_given_as_option() -> None:
+    graph = {name: value for name, value in TINY.items() if name != "batch"}
+    channel = run("plan", {"graph": graph, "options": {"batch": 16}})
+    sizes = {b.id: b.shape for _, b in documents.load_plan(channel.sent[0][2]).buffers()}
+    assert sizes["x"] == (16, 16)
+
+
+def validate(**more: Any) -> Recorder:
+    made = json.loads(documents.dump_plan(pipeline.plan(documents.load_graph(TINY))))
+    settings = more.pop("settings", {})
+    return run("validate", {"graph": TINY, "plan": made, **more}, **settings)
+
+
+def test_a_validation() -> None:
+    ((kind, head, body),) = validate(steps=2, seed=7).sent
+    report = documents.load_report(body)
+    assert (kind, head) == ("result", {"identical": True})
+    assert report.identical
+    assert len(report.steps) == 2
+
+
+def test_default_steps_stay_within_the_limit() -> None:
+    ((_, _, body),) = validate(settings={"validate_max_steps": 3}).sent
+    assert len(documents.load_report(body).steps) == 3
+
+
+def test_the_memory_of_a_validation() -> None:
+    with pytest.raises(Problem) as caught:
+        validate(settings={"validate_max_bytes": 1000})
+    problem = caught.value
+    assert problem.kind.code == "validation-too-large"
+    assert problem.extensions["excess"] == problem.extensions["required"] - 1000 > 0
+
+
+def test_warming_up_loads_what_is_optional() -> None:
+    assert warm() == {"compiled_search": True, "cp_sat": True}
+    assert "ortools.sat.python.cp_model" in sys.modules
+
+
+def test_warming_up_without_ortools(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
+    assert warm()["cp_sat"] is False
+    assert "Layouts are made without CP-SAT" in caplog.text
