@@ -339,7 +339,8 @@ def test_changed_plan(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
             target: Any = document
             for part in path[:-1]:
                 target = target[part]
-            target[path[-1]] = value
+            if isinstance(target, list) == isinstance(path[-1], int):  # keys of objects are strings
+                target[path[-1]] = value
     content = {key: value for key, value in document.items() if key != "digest"}
     document["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
 

@@ -207,14 +207,14 @@ def test_tables_are_numbered_by_first_use(document: dict[str, Any]) -> None:
 
 def test_equal_plans_give_equal_bytes() -> None:
     one, other = by_hand(), by_hand()
-    attributes = dict(reversed(one.program.operations[0].attributes.items()))
+    attributes = dict(list(one.program.operations[0].attributes.items())[::-1])
     first = dataclasses.replace(one.program.operations[0], attributes=attributes)
     shuffled = dataclasses.replace(
         one.program,
         operations=(first, *one.program.operations[1:]),
-        initial=dict(reversed(one.program.initial.items())),
+        initial=dict(list(one.program.initial.items())[::-1]),
     )
-    again = dataclasses.replace(one, program=shuffled, holds=dict(reversed(one.holds.items())))
+    again = dataclasses.replace(one, program=shuffled, holds=dict(list(one.holds.items())[::-1]))
     assert again == other
     assert dump_plan(again) == dump_plan(other)
     assert with_digest(again).digest == other.digest
