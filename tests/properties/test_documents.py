@@ -32,9 +32,9 @@ from solver.documents import (
     parse_json,
 )
 from solver.errors import ArenaplanError, DocumentError, InternalError
-from solver.graph import DType, Graph, Initializer, Role
+from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.graph.ops import OPERATOR_NAMES, lookup
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from solver.pipeline import plan
 from solver.plan import StepReport, ValidationReport, Violation, recycling
 from solver.plan.report import report
@@ -73,7 +73,7 @@ def initializers(draw: st.DrawFn, shape: tuple[int, ...]) -> Initializer | None:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
+def graphs(draw: st.DrawFn) -> TrainableGraph:
     """Random operations over matrices of one batch, names and initializers drawn freely."""
     names = iter(draw(st.lists(NAMES, min_size=40, max_size=40, unique=True)))
     batch, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
@@ -111,7 +111,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @given(graphs())
-def test_graph_round_trip(graph: Graph) -> None:
+def test_graph_round_trip(graph: TrainableGraph) -> None:
     data = dump_graph(graph)
     again = load_graph(data)
     assert again == graph
@@ -121,7 +121,7 @@ def test_graph_round_trip(graph: Graph) -> None:
 
 
 @given(graphs())
-def test_plan_round_trip(graph: Graph) -> None:
+def test_plan_round_trip(graph: TrainableGraph) -> None:
     made = plan(graph)
     data = dump_plan(made)
     again = load_plan(data)
@@ -184,7 +184,7 @@ BUFFERS = st.builds(
 
 @given(st.lists(BUFFERS, max_size=6), st.none() | st.integers(0, 2**63 - 1))
 def test_buffers_round_trip(buffers: list[Buffer], capacity: int | None) -> None:
-    problem = Problem(tuple(buffers), capacity)
+    problem = LayoutProblem(tuple(buffers), capacity)
     assert load_buffers(dump_buffers(problem)) == problem
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.layout import Certificate, Proof, Status
 from solver.plan import Plan
 from solver.program import (
@@ -118,7 +118,7 @@ def test_oracle_and_proof_agree_on_many_random_edits(part: int) -> None:
 @pytest.mark.fuzz
 @given(random_graphs(4), st.integers(0, 2**32), st.sampled_from([1, 2]), st.booleans())
 def test_oracle_and_proof_agree_on_random_graphs(
-    graph: Graph, seed: int, parallelism: int, in_place: bool
+    graph: TrainableGraph, seed: int, parallelism: int, in_place: bool
 ) -> None:
     reference = derive(graph)
     plan = placed(prepared(reference, parallelism=parallelism, in_place=in_place))

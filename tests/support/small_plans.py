@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solver.graph import DType, Graph, Initializer, Operation, TensorType, TrainingRules
+from solver.graph import DType, Initializer, Operation, TensorType, TrainableGraph, TrainingRules
 from solver.graph.ops.base import Node
 from solver.layout import Certificate, Proof, Status
 from solver.passes import Aliases, Levels, Order
@@ -50,7 +50,7 @@ class Case:
 # ------------------------------------------------------------------------------------------- graphs
 
 
-def _line(dropout: bool = False, **hyper: Any) -> Graph:
+def _line(dropout: bool = False, **hyper: Any) -> TrainableGraph:
     """Linear layers with an activation of its own, a view, and dropout if asked for."""
     s = Sketch("line")
     h = s.op("Gemm", [s.input("x", 2, 2), s.parameter("w1", 2, 2)], "a", "fc1")
@@ -62,7 +62,7 @@ def _line(dropout: bool = False, **hyper: Any) -> Graph:
     return s.graph(**hyper)
 
 
-def _sums(**hyper: Any) -> Graph:
+def _sums(**hyper: Any) -> TrainableGraph:
     """A sum whose derivative is a copy, one that broadcasts, and views of one value side by side."""
     s = Sketch("sums")
     a = s.op("Gemm", [s.input("x", 1, 2), s.parameter("w1", 2, 2)], "a", "fc1")
@@ -76,7 +76,7 @@ def _sums(**hyper: Any) -> Graph:
     return s.graph(outputs=("c",), **hyper)
 
 
-def _normalised(mode: int, **hyper: Any) -> Graph:
+def _normalised(mode: int, **hyper: Any) -> TrainableGraph:
     s = Sketch("normalised")
     ones = Initializer("ones")
     h = s.op("Conv", [s.input("x", 2, 1, 2, 1), s.parameter("k", 2, 1, 1, 1)], "a", "conv")
@@ -90,7 +90,7 @@ def _normalised(mode: int, **hyper: Any) -> Graph:
     return s.graph(**hyper)
 
 
-def _image(**hyper: Any) -> Graph:
+def _image(**hyper: Any) -> TrainableGraph:
     s = Sketch("image")
     h = s.op("Conv", [s.input("x", 1, 1, 3, 3), s.parameter("k", 1, 1, 2, 2)], "a", "conv", activation="Relu")
     h = s.op("MaxPool", [h], "b", "pool", kernel_shape=(1, 2))
@@ -100,7 +100,7 @@ def _image(**hyper: Any) -> Graph:
     return s.graph(outputs=("d",), **hyper)
 
 
-def _recurrent(type_: str, **hyper: Any) -> Graph:
+def _recurrent(type_: str, **hyper: Any) -> TrainableGraph:
     s, gates = Sketch(type_), GATES[type_]
     x = s.input("x", 2, 1, 1)
     weights = [s.parameter("w", 1, gates, 1), s.parameter("r", 1, gates, 1), s.parameter("b", 1, 2 * gates)]
@@ -275,7 +275,7 @@ _CAREFUL = TrainingRules(accumulate=2, clip_global_norm=0.1, loss_scale=8.0, ski
 _CLIPPED = TrainingRules(clip_global_norm=0.1)
 
 #: Graphs by name; every one is planned several ways.
-_GRAPHS: Mapping[str, Callable[[], Graph]] = {
+_GRAPHS: Mapping[str, Callable[[], TrainableGraph]] = {
     "chain": lambda: chain((2, 2, 1), 1),
     "frozen layers": lambda: chain((2, 2, 2, 1), 1, trainable=["w3", "b3"]),
     "adam": lambda: chain((2, 1), 2, optimizer="Adam"),
