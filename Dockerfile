@@ -23,7 +23,7 @@ RUN python -m venv /opt/build \
     && python -m venv /opt/venv \
     && /opt/venv/bin/pip install --no-compile --no-deps --require-hashes -r requirements-runtime.lock
 
-COPY pyproject.toml ./
+COPY pyproject.toml README.md LICENSE ./
 COPY solver solver
 COPY service service
 COPY clients clients

@@ -73,7 +73,7 @@ class Client:
     def plan_program(
         self, program: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
     ) -> PlanResult:
-        """Plan explicit operations; options as for `plan`, and the plan is kept where plans are."""
+        """Plan explicit operations; options as for `plan` (``parallelism=2``). It is kept where plans are."""
         body = program_body(program, options_document(options, more))
         response = self._send("POST", "/v1/program", body)
         return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")

@@ -24,12 +24,12 @@ from examples.local_service import ServiceFailed, running_service
 from solver.documents import load_graph, load_plan
 from solver.errors import ArenaplanError
 from solver.executor import StepReport, ValidationReport, validate
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import solve
 from solver.plan import Plan
 from solver.targets.onert import POOLS, Management, onert_pools
 
-__all__ = ["main", "onert_bytes", "onert_table", "plan_table", "steps_table"]
+__all__ = ["comparison", "main", "onert_bytes", "onert_table", "plan_table", "run", "steps_table", "train"]
 
 DOCUMENT = Path(__file__).with_name("mnist.json")
 STEPS = 5
@@ -40,7 +40,7 @@ def main() -> int:
     console = Console()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return 0 if _run(console) else 1
+        return 0 if run(console) else 1
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130
@@ -53,15 +53,16 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(console: Console) -> bool:
+def run(console: Console) -> bool:
+    """The whole demonstration; whether every step was identical. Raises what `main` makes a message of."""
     graph = load_graph(DOCUMENT.read_bytes())
     made, seconds = _plan(console)
     stages = {management: onert_bytes(graph, management) for management in Management}
     console.print()
     console.print(Columns([plan_table(made, seconds), onert_table(stages)], padding=(0, 4)))
-    console.print(_comparison(made, sum(stages[Management.WIC])))
+    console.print(comparison(made, sum(stages[Management.WIC])))
     console.print()
-    return _train(console, graph, made).identical
+    return train(console, graph, made).identical
 
 
 def _plan(console: Console) -> tuple[Plan, float]:
@@ -99,7 +100,7 @@ def plan_table(plan: Plan, seconds: float) -> Table:
     return table
 
 
-def onert_bytes(graph: Graph, management: Management) -> tuple[int, ...]:
+def onert_bytes(graph: TrainableGraph, management: Management) -> tuple[int, ...]:
     """Bytes of the seven pools, in the order of `POOLS`, as onert's own planner lays them out."""
     outcomes = [solve(pool.problem(), solver=pool.solver or "wic") for pool in onert_pools(graph, management)]
     return tuple(outcome.layout.peak if outcome.layout else 0 for outcome in outcomes)
@@ -123,7 +124,8 @@ def onert_table(stages: dict[Management, tuple[int, ...]]) -> Table:
     return table
 
 
-def _comparison(plan: Plan, pools: int) -> str:
+def comparison(plan: Plan, pools: int) -> str:
+    """One sentence on the arena beside so many bytes of pools."""
     saved = 1 - plan.arena_bytes / pools
     change = "less" if saved >= 0 else "more"
     return f"One arena takes {abs(saved):.1%} {change} than the seven pools at their best."
@@ -144,7 +146,8 @@ def steps_table(report: ValidationReport) -> Table:
 # ---------------------------------------------------------------------------------------- training
 
 
-def _train(console: Console, graph: Graph, plan: Plan) -> ValidationReport:
+def train(console: Console, graph: TrainableGraph, plan: Plan) -> ValidationReport:
+    """Trains `STEPS` steps, shows their losses and every violation, and says whether they are identical."""
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=STEPS)

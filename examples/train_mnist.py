@@ -22,10 +22,10 @@ from examples.digits import batches
 from solver.documents import load_graph
 from solver.errors import ArenaplanError
 from solver.executor import Trainer
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 
-__all__ = ["GOAL", "Report", "main", "mnist", "train"]
+__all__ = ["GOAL", "Report", "main", "mnist", "run", "train"]
 
 #: Share of unseen digits that must be recognised.
 GOAL = 0.95
@@ -47,7 +47,7 @@ class Report:
     reached: bool
 
 
-def mnist() -> Graph:
+def mnist() -> TrainableGraph:
     """The graph of the example document beside this file."""
     return load_graph(Path(__file__).with_name("mnist.json").read_bytes())
 
@@ -69,7 +69,8 @@ def train(
             return
 
 
-def _run(console: Console) -> bool:
+def run(console: Console) -> bool:
+    """The whole example; whether the goal was reached. Raises what `main` makes a message of."""
     graph = mnist()
     made = plan(graph)
     trainer = Trainer(graph, made)
@@ -93,7 +94,7 @@ def main() -> int:
     """Exit code: 0 when the goal is reached, 1 when it is not, 130 after Ctrl-C."""
     console = Console()
     try:
-        return 0 if _run(console) else 1
+        return 0 if run(console) else 1
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130

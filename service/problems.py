@@ -170,8 +170,8 @@ _TYPES: Final = (
     ),
     ProblemType(
         "worker-lost", 503, "The working process died",
-        "A new one has taken its place; nothing else was lost. Try again after the seconds in Retry- "
-        "After.",
+        "A new one has taken its place; nothing else was lost. Try again after the seconds in the "
+        "Retry-After header.",
     ),
     ProblemType(
         "time-limit", 422, "Not finished within the time limit",

@@ -13,9 +13,9 @@ from dataclasses import replace
 from solver.documents import graph_digest, program_digest, reference_digest, with_digest
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
-from solver.layout import Buffer, Certificate, Deadline, Outcome, Problem, Status, max_load
+from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
@@ -27,7 +27,7 @@ from solver.training import BlockProgram, explicit_program
 from solver.verify import prove
 from solver.version import producer
 
-__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "Graph", "plan", "plan_program", "reference_of"]
+__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM = "program"
@@ -38,7 +38,9 @@ _DEFAULTS = PlanOptions()
 Observer = Callable[[str, float], None]
 
 
-def plan(graph: Graph, options: PlanOptions | None = None, *, observe: Observer | None = None) -> Plan:
+def plan(
+    graph: TrainableGraph, options: PlanOptions | None = None, *, observe: Observer | None = None
+) -> Plan:
     """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
 
     Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
@@ -94,7 +96,7 @@ def _check_extent(program: Program) -> None:
         )
 
 
-def reference_of(subject: Graph | BlockProgram, options: PlanOptions) -> Program:
+def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> Program:
     """The program that a plan made with these options must agree with; `subject` is already rewritten."""
     if isinstance(subject, BlockProgram):
         return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
@@ -234,13 +236,13 @@ def _check_numbers(options: PlanOptions) -> None:
 
 
 def _rewriting(
-    graph: Graph, target: Target, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
+    graph: TrainableGraph, target: Target, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
 ) -> Rewriting:
     """Replacements are judged by the bound of the whole program, under the same options."""
     if not options.rewrite:
         return Rewriting(graph)
 
-    def cost(candidate: Graph) -> Footprint:
+    def cost(candidate: TrainableGraph) -> Footprint:
         lowered = target.reference(candidate, options)
         program = lowered.program
         for each in target.passes(options):
@@ -268,8 +270,8 @@ def _footprint(program: Program, lowered: Lowered) -> Footprint:
 # ------------------------------------------------------------------------------------------- layout
 
 
-def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> Problem:
-    return Problem(
+def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
+    return LayoutProblem(
         tuple(
             Buffer(program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment)
             for r in placed
@@ -318,7 +320,7 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
 
 
 def _does_not_fit(
-    problem: Problem, outcome: Outcome, room: int, bound: int, options: PlanOptions
+    problem: LayoutProblem, outcome: Outcome, room: int, bound: int, options: PlanOptions
 ) -> CapacityError:
     """`bound` is proved for all spaces together, whatever the spaces before this one were given."""
     capacity = options.capacity or 0

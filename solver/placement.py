@@ -15,9 +15,9 @@ from solver.layout import (
     Deadline,
     Layout,
     LayoutOptions,
+    LayoutProblem,
     Outcome,
     PlacedBuffers,
-    Problem,
     Progress,
     SolveOptions,
     Status,
@@ -42,7 +42,7 @@ MOST_NAMED = 100
 
 
 def place(
-    problem: Problem,
+    problem: LayoutProblem,
     options: LayoutOptions | None = None,
     *,
     incumbent: Layout | None = None,
@@ -89,7 +89,7 @@ def _check(options: LayoutOptions) -> None:
             raise OptionsError(f"{name} is {number}.", remedy=remedy, path=(name,))
 
 
-def _search(problem: Problem, options: LayoutOptions) -> SolveOptions:
+def _search(problem: LayoutProblem, options: LayoutOptions) -> SolveOptions:
     """Work ends the search unless a deadline does; a capacity that is met ends it in any case."""
     search = SolveOptions(
         seed=options.seed,
@@ -104,7 +104,7 @@ def _search(problem: Problem, options: LayoutOptions) -> SolveOptions:
     return replace(search, work=options.work)
 
 
-def prepare(problem: Problem, options: LayoutOptions) -> Problem:
+def prepare(problem: LayoutProblem, options: LayoutOptions) -> LayoutProblem:
     """The problem with the capacity and the least alignment that the options ask for. Raises OptionsError."""
     _check(options)
     capacity = problem.capacity if options.capacity is None else options.capacity
@@ -115,7 +115,7 @@ def prepare(problem: Problem, options: LayoutOptions) -> Problem:
         buffer if buffer.alignment >= least else replace(buffer, alignment=least)
         for buffer in problem.buffers
     )
-    return Problem(raised, capacity)
+    return LayoutProblem(raised, capacity)
 
 
 def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
@@ -133,7 +133,7 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
     )
 
 
-def _does_not_fit(problem: Problem, outcome: Outcome, capacity: int) -> CapacityError:
+def _does_not_fit(problem: LayoutProblem, outcome: Outcome, capacity: int) -> CapacityError:
     """Says which buffer, where one alone is too large; else what lives at the worst step."""
     found, bound = outcome.layout.peak if outcome.layout else None, outcome.lower_bound
     live = live_at(problem, outcome.witness_step or 0)

@@ -1,12 +1,17 @@
 """Hypothesis profiles: repeatable by default, random and long where ARENAPLAN_FUZZ says how many examples.
 
-One BLAS thread, unless the environment says otherwise.
+One BLAS thread, unless the environment says otherwise. What compares with PyTorch runs under ``-m parity``
+only, and may not skip there.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Generator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # BLAS reads it when NumPy is loaded, which is later than this. On a shared machine its threads wait for each
@@ -33,3 +38,30 @@ settings.register_profile(
     suppress_health_check=_SLOW_MACHINE,
 )
 settings.load_profile("fuzz" if os.environ.get("ARENAPLAN_FUZZ") else "default")
+
+
+def _parity(config: pytest.Config) -> bool:
+    return re.search(r"\bparity\b", str(config.option.markexpr)) is not None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what needs PyTorch, unless it is asked for: other tests' environment does not have it."""
+    if not _parity(config):
+        apart = [item for item in items if item.get_closest_marker("parity")]
+        config.hook.pytest_deselected(items=apart)
+        items[:] = [item for item in items if not item.get_closest_marker("parity")]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files without a comparison need not be imported to find that out."""
+    asked = _parity(config) and collection_path.name.startswith("test_")
+    return True if asked and b"mark.parity" not in collection_path.read_bytes() else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A comparison that skips compares nothing: it fails."""
+    report = yield
+    if report.skipped and item.get_closest_marker("parity"):
+        report.outcome, report.longrepr = "failed", f"skipped, which no comparison may be: {report.longrepr}"
+    return report

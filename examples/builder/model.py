@@ -11,7 +11,7 @@ import numpy as np
 
 from solver.documents import load_graph
 from solver.executor import Trainer, ValidationReport, validate
-from solver.graph import Array, Graph, Role
+from solver.graph import Array, Role, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 
@@ -31,7 +31,7 @@ class Model:
     """
 
     document: Document
-    graph: Graph
+    graph: TrainableGraph
 
     @classmethod
     def of(cls, document: Document) -> Model:

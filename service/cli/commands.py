@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.console import Exit, print_json, read_document, reporting, write_document
+from service.cli.fast_path import usual_size
 
 if TYPE_CHECKING:
     from solver.plan import PlanOptions
@@ -19,11 +20,23 @@ Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 b
 3 the arena does not fit the capacity; 4 a bug of ours; 130 interrupted.
 """
 
+
+def _examples(*lines: str) -> str:
+    """The end of a command's help: commands that work as they stand, one a line, then the exit codes."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines), "", _EXIT_CODES])
+
+
 app = typer.Typer(
     name="arenaplan",
-    help="Plan the memory of neural-network training, prove the plan, train inside it.\n\n" + _EXIT_CODES,
+    help="Plan the memory of neural-network training, prove the plan, train inside it.",
+    epilog=_examples(
+        "arenaplan plan graph.json -o plan.json    plan the memory of a training graph",
+        "arenaplan show plan.json                  what is live at the peak, and where",
+        "arenaplan validate graph.json plan.json   train in the planned arena, and compare",
+        "arenaplan solve problem.csv -o out.csv    place buffers with known lifespans",
+        "arenaplan --install-completion            complete commands and options in this shell",
+    ),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,8 +45,8 @@ app = typer.Typer(
 
 def _bytes(text: str) -> int:
     """``4096``, ``24MiB``, ``1.5GB``; whole bytes only."""
-    if text.isascii() and text.isdecimal():
-        return int(text)
+    if (size := usual_size(text)) is not None:
+        return size
     from solver.documents import read_size
 
     try:
@@ -85,7 +98,14 @@ def _root(
     pass
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan plan graph.json -o plan.json",
+        "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
+        "arenaplan plan graph.json --rewrite --json -o plan.json",
+        "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
+    )
+)
 def plan(
     model: Model,
     output: Annotated[
@@ -98,13 +118,14 @@ def plan(
     batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None,
     alignment: Annotated[int | None, typer.Option(help="Bytes; a power of two.")] = None,
     capacity: Annotated[
-        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Fail when the arena is larger.")
+        int | None,
+        typer.Option(parser=_bytes, metavar="SIZE", help="Fail beyond this, as 24MiB."),
     ] = None,
     deadline: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")
     ] = None,
     scratch_budget: Annotated[
-        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Scratch of one kernel.")
+        int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Scratch of one kernel, as 256KiB.")
     ] = None,
     update: Annotated[str, typer.Option(help="When gradients are applied: immediate or end.")] = "immediate",
     in_place: Annotated[
@@ -113,9 +134,14 @@ def plan(
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
-    workers: Annotated[
+    parallelism: Annotated[
         int | None,
-        typer.Option(metavar="COUNT", help="Steps that may run at the same time, in waves; 1 to 64."),
+        typer.Option(
+            metavar="COUNT", help="Steps that may run at the same time, on one concurrency level; 1 to 64."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(hidden=True, help="The former name of --parallelism.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +152,7 @@ def plan(
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         given |= {"rewrite": rewrite}
-        given["workers"] = workers
+        given |= {"parallelism": parallelism, "workers": workers}
         made = make_plan(read_document(model), _options(given, scratch_budget), model)
         from solver import documents
 
@@ -143,7 +169,12 @@ def _options(given: dict[str, Any], scratch_budget: int | None) -> PlanOptions:
     return documents.load_options({name: value for name, value in given.items() if value is not None})
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan validate graph.json plan.json",
+        "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
+    )
+)
 def validate(
     graph: Graph,
     plan: PlanFile,
@@ -164,7 +195,12 @@ def validate(
         raise typer.Exit(Exit.WRONG)
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan plan graph.json --rewrite -o plan.json",
+        "arenaplan rewritten graph.json plan.json -o rewritten.json",
+    )
+)
 def rewritten(
     graph: Graph,
     plan: PlanFile,
@@ -186,7 +222,13 @@ def rewritten(
         write_document(output, documents.dump_graph(found, indent=2) + b"\n")
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan show plan.json",
+        "arenaplan show plan.json --width 132",
+        "arenaplan show plan.json --json | jq .arena_bytes",
+    )
+)
 def show(
     plan: PlanFile,
     as_json: Json = False,
@@ -206,7 +248,13 @@ def show(
             tables.render(made, width)
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan solve problem.csv -o layout.csv",
+        "arenaplan solve problem.csv --capacity 1MiB -o layout.csv",
+        "arenaplan solve buffers.json --deadline 10 --target-gap 0.5% --plot layout.svg -o layout.json",
+    )
+)
 def solve(
     problem: ProblemFile,
     output: Annotated[
@@ -215,7 +263,7 @@ def solve(
     ] = Path("-"),
     capacity: Annotated[
         int | None,
-        typer.Option(parser=_bytes, metavar="SIZE", help="What the peak must fit; without it, minimise."),
+        typer.Option(parser=_bytes, metavar="SIZE", help="What the peak must fit, as 1MiB; else minimise."),
     ] = None,
     alignment: Annotated[int | None, typer.Option(help="Least alignment of every buffer, in bytes.")] = None,
     solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
@@ -250,7 +298,12 @@ def solve(
         layouts.run(problem, options, output, plot, as_json=as_json)
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan compare problem.csv --deadline 5",
+        "arenaplan compare problem.csv --solver greedy --solver portfolio --json",
+    )
+)
 def compare(
     problem: ProblemFile,
     solver: Annotated[
@@ -274,7 +327,13 @@ def compare(
             Console().print(comparing.table(made))
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(
+    epilog=_examples(
+        "arenaplan serve",
+        "arenaplan serve --port 9000 --workers 2 --log-format text",
+        "ARENAPLAN_BODY_LIMIT_BYTES=16MiB arenaplan serve",
+    )
+)
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free port.")] = None,

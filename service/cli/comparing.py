@@ -12,7 +12,7 @@ from rich.table import Table
 
 from service.cli.layouts import Source, described, painter, read_source
 from solver.errors import OptionsError
-from solver.layout import SOLVERS, Deadline, LayoutOptions, Outcome, Problem, SolveOptions, solve
+from solver.layout import SOLVERS, Deadline, LayoutOptions, LayoutProblem, Outcome, SolveOptions, solve
 from solver.placement import prepare
 
 __all__ = ["Comparison", "Entry", "compare", "facts", "run", "table"]
@@ -35,7 +35,7 @@ class Comparison:
     """All entries: the smallest peak first, among equals the quickest."""
 
     name: str
-    problem: Problem
+    problem: LayoutProblem
     entries: tuple[Entry, ...]
 
     @property
@@ -82,7 +82,7 @@ def compare(
     source: Source, names: Sequence[str], seconds: float | None, alignment: int | None, console: Console
 ) -> Comparison:
     """One after the other, `seconds` each; a capacity of the problem plays no part."""
-    problem = Problem(prepare(source.problem, LayoutOptions(alignment=alignment)).buffers)
+    problem = LayoutProblem(prepare(source.problem, LayoutOptions(alignment=alignment)).buffers)
     entries, search = [], SolveOptions() if seconds is None else SolveOptions(work=None)
     with console.status("") as status:
         for k, name in enumerate(dict.fromkeys(names), 1):

@@ -22,9 +22,9 @@ from solver.layout import (
     Certificate,
     Layout,
     LayoutOptions,
+    LayoutProblem,
     Outcome,
     PlacedBuffers,
-    Problem,
     Progress,
     Rules,
 )
@@ -54,7 +54,7 @@ _CSV: Final = ".csv"
 PAUSE: Final = 0.1
 
 #: Writes the picture of a layout: problem, layout, second line of the title, lower bound.
-Painter = Callable[[str, Problem, Layout, str, int], None]
+Painter = Callable[[str, LayoutProblem, Layout, str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Source:
     """A problem from a file, the layout that its hints describe, and the kind of file it was."""
 
     name: str
-    problem: Problem
+    problem: LayoutProblem
     hinted: Layout | None
     kind: str
 
@@ -101,7 +101,7 @@ def _paint(
     path: Path,
     encode: Callable[[Scene], bytes],
     name: str,
-    problem: Problem,
+    problem: LayoutProblem,
     layout: Layout,
     about: str,
     lower_bound: int,

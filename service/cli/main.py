@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from service.cli.console import degrade_output, fail_with_bug
@@ -21,11 +22,12 @@ def main() -> None:
 
 
 def _run() -> None:
-    solve = read_fast(sys.argv[1:])
+    # A shell that asks for completions sets this variable; its questions are not for the fast path.
+    solve = None if "_ARENAPLAN_COMPLETE" in os.environ else read_fast(sys.argv[1:])
     if solve is None:
         from service.cli.commands import app
 
-        app()
+        app(prog_name="arenaplan")
         return
     # A process that lives for one answer: looking for garbage while it loads, and once more when it ends,
     # takes a fifth of its time and finds nothing worth having.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from solver import documents
-from solver.pipeline import BlockProgram, Graph
+from solver.pipeline import BlockProgram, TrainableGraph
 
 __all__ = ["read_graph", "read_model"]
 
 
-def read_model(document: bytes, path: Path, batch: int | None) -> Graph | BlockProgram:
+def read_model(document: bytes, path: Path, batch: int | None) -> TrainableGraph | BlockProgram:
     """The extension tells a model file, the format inside a program from a graph."""
     if path.suffix.lower() == ".ini":
         return read_graph(document, path, batch)
@@ -20,7 +20,7 @@ def read_model(document: bytes, path: Path, batch: int | None) -> Graph | BlockP
     return documents.load_graph(value, batch=batch)
 
 
-def read_graph(document: bytes, path: Path, batch: int | None) -> Graph:
+def read_graph(document: bytes, path: Path, batch: int | None) -> TrainableGraph:
     if path.suffix.lower() != ".ini":
         return documents.load_graph(document, batch=batch)
     from solver.importers.nntrainer_ini import load_nntrainer_ini

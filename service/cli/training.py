@@ -14,7 +14,7 @@ from service.cli import models
 from service.cli.console import read_document, write_document
 from solver import documents, executor
 from solver.executor import StepReport, ValidationReport
-from solver.pipeline import Graph
+from solver.pipeline import TrainableGraph
 from solver.plan import Plan
 
 __all__ = ["read_graph", "read_plan", "run"]
@@ -24,12 +24,12 @@ def read_plan(path: Path) -> Plan:
     return documents.load_plan(read_document(path))
 
 
-def read_graph(path: Path, plan: Plan) -> Graph:
+def read_graph(path: Path, plan: Plan) -> TrainableGraph:
     """The graph, with the batch that the plan was made for."""
     return models.read_graph(read_document(path), path, plan.options.batch)
 
 
-def run(graph: Graph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
+def run(graph: TrainableGraph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
     """Train, print the report; true when nothing differed and no rule was broken."""
     with _progress(steps) as on_step:
         report = executor.validate(graph, plan, steps=steps, seed=seed, on_step=on_step)

@@ -122,7 +122,7 @@ PROGRAM_ROUTE: Final[dict[str, Any]] = {
                 "value": example("momentum"),
             },
             "parallel": {
-                "summary": "Two independent pairs of operations on two workers",
+                "summary": "Two independent pairs of operations, two of them at the same time",
                 "value": example("parallel"),
             },
         },

@@ -11,7 +11,7 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
-from solver.layout.model.problem import Buffer, Gap, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
 
 __all__ = [
     "FORMAT",
@@ -56,13 +56,13 @@ class BuffersDocument(DocumentModel):
     buffers: Annotated[tuple[BufferDocument, ...], *FIXED_LIST]
 
 
-def load_buffers(data: bytes | Mapping[str, Any]) -> Problem:
+def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
     """The layout problem of a document. Raises DocumentError, or ProblemError for a value out of range.
 
     Whether the problem makes sense (names, alignments, pins) is for the door of `solver.layout` to say.
     """
     document = read(BuffersDocument, data, format_=FORMAT, range_error=ProblemError)
-    return Problem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
+    return LayoutProblem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
 
 
 def _to_buffer(i: int, document: BufferDocument) -> Buffer:
@@ -82,19 +82,19 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
     )
 
 
-def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Gap, ...]:
+def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
     """Whether they make sense is for the door to say."""
-    return tuple(Gap(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
+    return tuple(Hole(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
 
 
-def gaps_to_list(gaps: tuple[Gap, ...]) -> list[dict[str, int]]:
+def gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
     """What is held is left out where it is nothing."""
     spans = ({"start": gap.lifespan.start, "end": gap.lifespan.end} for gap in gaps)
     held = ({"low": gap.low, "high": gap.high} if gap.low < gap.high else {} for gap in gaps)
     return [span | kept for span, kept in zip(spans, held, strict=True)]
 
 
-def dump_buffers(problem: Problem, *, indent: int | None = None) -> bytes:
+def dump_buffers(problem: LayoutProblem, *, indent: int | None = None) -> bytes:
     """The document of a layout problem; what has its default is left out."""
     document: dict[str, Any] = {"format": FORMAT, "version": 1}
     if problem.capacity is not None:
@@ -114,6 +114,6 @@ def _buffer_to_dict(buffer: Buffer) -> dict[str, Any]:
         found["alignment"] = buffer.alignment
     if buffer.offset is not None:
         found["offset"] = buffer.offset
-    if buffer.gaps:
-        found["gaps"] = gaps_to_list(buffer.gaps)
+    if buffer.holes:
+        found["gaps"] = gaps_to_list(buffer.holes)
     return found

@@ -9,20 +9,20 @@ from typing import Any
 from solver.documents.graph import graph_to_dict
 from solver.documents.parse import canonical_json
 from solver.documents.program_tables import program_tables
-from solver.graph.types import Graph, Operand
+from solver.graph.types import Operand, TrainableGraph
 from solver.program import Program
 
 __all__ = ["graph_digest", "reference_digest"]
 
 
-def graph_digest(graph: Graph) -> str:
+def graph_digest(graph: TrainableGraph) -> str:
     """SHA-256, in hexadecimal, over everything that decides how the graph trains.
 
     That is operands with shapes and initializers, operations with the attributes that were given,
     loss, optimizer, trainable set and outputs; not the graph's title. Inline values enter by their own
     SHA-256, so that large weights are read once and never encoded.
     """
-    slim = replace(graph, name="", operands={o.id: _without_data(o) for o in graph.operands.values()})
+    slim = graph.with_graph(name="", operands={o.id: _without_data(o) for o in graph.operands.values()})
     content: dict[str, Any] = graph_to_dict(slim)
     content["values"] = {
         operand.id: hashlib.sha256(operand.initializer.data).hexdigest()

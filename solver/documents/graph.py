@@ -31,13 +31,13 @@ from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build
 from solver.graph.declared import with_batch
 from solver.graph.types import (
     DType,
-    Graph,
     Initializer,
     Operand,
     Operation,
     OptimizerSpec,
     Role,
     TensorType,
+    TrainableGraph,
     TrainingRules,
 )
 from solver.training.optimizers import optimizer_rules
@@ -146,7 +146,7 @@ class GraphDocument(DocumentModel):
 
 def load_graph(
     data: bytes | Mapping[str, Any], *, batch: int | None = None, max_operations: int = MAX_OPERATIONS
-) -> Graph:
+) -> TrainableGraph:
     """The verified graph of a document, given as JSON text or as its parsed value.
 
     `batch` takes the place of the document's own. Raises DocumentError or a GraphError with the
@@ -262,12 +262,12 @@ def _trainable_set(document: GraphDocument) -> Trainable:
     return tuple(document.trainable)
 
 
-def dump_graph(graph: Graph, *, indent: int | None = None) -> bytes:
+def dump_graph(graph: TrainableGraph, *, indent: int | None = None) -> bytes:
     """The document of a graph, shapes concrete. `load_graph` gives the same graph back."""
     return to_bytes(graph_to_dict(graph), indent=indent)
 
 
-def graph_to_dict(graph: Graph) -> dict[str, Any]:
+def graph_to_dict(graph: TrainableGraph) -> dict[str, Any]:
     """Intermediate operands are left out: their types follow from the operations. So are usual rules."""
     declared = [o for o in graph.operands.values() if o.role is not Role.INTERMEDIATE]
     rules = {k: v for k, v in asdict(graph.training).items() if v != getattr(TrainingRules(), k)}

@@ -17,7 +17,7 @@ from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import PlanError
 from solver.layout.model.placed import PlacedBuffers
-from solver.layout.model.problem import Buffer, Layout, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 
 __all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "load_layout", "seal_layout"]
 
@@ -70,7 +70,9 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
     """
     document = read(LayoutDocument, data, format_=FORMAT, range_error=PlanError)
     placed = PlacedBuffers(
-        problem=Problem(tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity),
+        problem=LayoutProblem(
+            tuple(_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity
+        ),
         options=to_layout_options(document.options),
         layout=Layout(tuple(buffer.offset for buffer in document.buffers), document.peak),
         certificate=to_certificate(document.certificate),
@@ -124,6 +126,6 @@ def _buffer_to_dict(buffer: Buffer, offset: int) -> dict[str, Any]:
         found["alignment"] = buffer.alignment
     if buffer.offset is not None:
         found["pinned"] = True
-    if buffer.gaps:
-        found["gaps"] = gaps_to_list(buffer.gaps)
+    if buffer.holes:
+        found["gaps"] = gaps_to_list(buffer.holes)
     return {**found, "offset": offset}

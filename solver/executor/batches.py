@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 
 from solver.graph.ops import lookup
-from solver.graph.types import Array, Graph, Operand, Operation, Role
+from solver.graph.types import Array, Operand, Operation, Role, TrainableGraph
 
 __all__ = ["synthetic_batch"]
 
 
-def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
+def synthetic_batch(graph: TrainableGraph, seed: int, step: int) -> dict[str, Array]:
     """One array for each input and label of the graph.
 
     Floats are standard normal. What a loss reads as dense class targets is one-hot, or 0 or 1
@@ -28,7 +28,7 @@ def synthetic_batch(graph: Graph, seed: int, step: int) -> dict[str, Array]:
     }
 
 
-def _values(graph: Graph, operand: Operand, rng: np.random.Generator) -> Array:
+def _values(graph: TrainableGraph, operand: Operand, rng: np.random.Generator) -> Array:
     dtype = operand.dtype.numpy
     loss = _loss_reading(graph, operand.id)
     if loss is not None and loss.type in ("CategoricalCrossEntropy", "KLDivergence"):
@@ -43,7 +43,7 @@ def _values(graph: Graph, operand: Operand, rng: np.random.Generator) -> Array:
     return rng.integers(0, _index_end(graph, operand.id), operand.shape).astype(dtype)
 
 
-def _index_end(graph: Graph, name: str) -> int:
+def _index_end(graph: TrainableGraph, name: str) -> int:
     """The end of the range of integers that every reader of `name` takes."""
     axes = [
         graph.operands[operation.inputs[0]].shape[lookup("Gather").normalise(operation)["axis"]]
@@ -53,7 +53,7 @@ def _index_end(graph: Graph, name: str) -> int:
     return min(axes, default=2)
 
 
-def _loss_reading(graph: Graph, name: str) -> Operation | None:
+def _loss_reading(graph: TrainableGraph, name: str) -> Operation | None:
     """The loss operation that takes `name` as its target, if any."""
     for operation in graph.operations:
         if lookup(operation.type).is_loss and name in operation.inputs[1:]:

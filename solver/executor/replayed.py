@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from solver.errors import PlanError
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph.types import Graph
+from solver.graph.types import TrainableGraph
 from solver.plan import Plan
 from solver.preparations.rewriting import replay
 
 __all__ = ["rewritten"]
 
 
-def rewritten(graph: Graph, plan: Plan) -> Graph:
+def rewritten(graph: TrainableGraph, plan: Plan) -> TrainableGraph:
     """`graph` itself where the plan replaces nothing. No record is believed: every rule looks again.
 
     Raises PlanError where a rule does not hold, and for replacements that the options do not ask for.

@@ -13,7 +13,7 @@ from solver.executor.initial import initial_value
 from solver.executor.memory import in_spaces
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
-from solver.graph.types import Array, Graph, Role
+from solver.graph.types import Array, Role, TrainableGraph
 from solver.plan import Plan
 from solver.program import EntryKind, Program
 from solver.targets import TARGETS
@@ -22,7 +22,7 @@ from solver.verify import Violation, prove
 __all__ = ["Trainer", "check_plan", "feed", "inline_data", "reference_program"]
 
 
-def reference_program(graph: Graph, plan: Plan) -> Program:
+def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
     """The program that `plan` must agree with; `graph` is rewritten as the plan says.
 
     Raises PlanError for a plan of a target whose kernels are not here.
@@ -55,7 +55,7 @@ def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     return violations
 
 
-def inline_data(graph: Graph) -> dict[str, bytes]:
+def inline_data(graph: TrainableGraph) -> dict[str, bytes]:
     """The inline values of a graph, by operand."""
     return {
         operand.id: operand.initializer.data
@@ -73,7 +73,7 @@ class Trainer:
     plan is wrong (see `solver.verify`) or belongs to another graph.
     """
 
-    def __init__(self, graph: Graph, plan: Plan) -> None:
+    def __init__(self, graph: TrainableGraph, plan: Plan) -> None:
         subject = rewritten(graph, plan)
         violations = check_plan(reference_program(subject, plan), plan)
         if violations:
@@ -126,7 +126,7 @@ class Trainer:
         return self.runner.value(name).copy()
 
 
-def feed(graph: Graph, runner: Runner, batch: Mapping[str, Array]) -> None:
+def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, Array]) -> None:
     """Write a batch to the places of inputs and labels."""
     for operand in graph.operands.values():
         if operand.role not in (Role.INPUT, Role.LABEL):

@@ -18,7 +18,7 @@ from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.executor.trainer import check_plan, feed, inline_data, reference_program
-from solver.graph.types import Graph
+from solver.graph.types import TrainableGraph
 from solver.plan import Plan, StepReport, ValidationReport
 from solver.program import Program
 
@@ -26,7 +26,7 @@ __all__ = ["StepReport", "ValidationReport", "validate"]
 
 
 def validate(
-    graph: Graph,
+    graph: TrainableGraph,
     plan: Plan,
     *,
     steps: int = 5,
@@ -75,7 +75,7 @@ def _residues(reference: Program, plan: Plan) -> list[int]:
     return found
 
 
-def _compare(step: int, graph: Graph, planned: Runner, alone: Runner) -> StepReport:
+def _compare(step: int, graph: TrainableGraph, planned: Runner, alone: Runner) -> StepReport:
     theirs = alone.kept()
     differing = tuple(
         alone.program.values[value].label

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, Gap, Layout, Problem
+from solver.layout import Buffer, Hole, Layout, LayoutProblem
 
 __all__ = ["dump_minimalloc"]
 
 _UNSAFE: Final = re.compile(r"[,\x00-\x1f\x7f]")
 
 
-def dump_minimalloc(problem: Problem, layout: Layout | None = None) -> bytes:
+def dump_minimalloc(problem: LayoutProblem, layout: Layout | None = None) -> bytes:
     """One line a buffer; columns of alignments and gaps where there are any, of offsets for a layout or pins.
 
     Without a layout the cells of buffers that are not pinned stay empty. Raises ProblemError for an
@@ -23,7 +23,7 @@ def dump_minimalloc(problem: Problem, layout: Layout | None = None) -> bytes:
     columns = [_column(problem, name) for name in ("id", "lower", "upper", "size")]
     if any(buffer.alignment != 1 for buffer in problem.buffers):
         columns.append(_column(problem, "alignment"))
-    if any(buffer.gaps for buffer in problem.buffers):
+    if any(buffer.holes for buffer in problem.buffers):
         columns.append(_column(problem, "gaps"))
     offsets = _offsets(problem, layout)
     if layout is not None or any(offsets):
@@ -31,7 +31,7 @@ def dump_minimalloc(problem: Problem, layout: Layout | None = None) -> bytes:
     return "".join(",".join(row) + "\n" for row in zip(*columns, strict=True)).encode()
 
 
-def _column(problem: Problem, name: str) -> list[str]:
+def _column(problem: LayoutProblem, name: str) -> list[str]:
     """The cells of a column, its heading first."""
     take = _COLUMNS[name]
     return [name, *(take(index, buffer) for index, buffer in enumerate(problem.buffers))]
@@ -53,16 +53,16 @@ _COLUMNS: Final[Mapping[str, Callable[[int, Buffer], str]]] = {
     "upper": lambda _, buffer: str(buffer.lifespan.end),
     "size": lambda _, buffer: str(buffer.size),
     "alignment": lambda _, buffer: str(buffer.alignment),
-    "gaps": lambda _, buffer: " ".join(map(_gap, buffer.gaps)),
+    "gaps": lambda _, buffer: " ".join(map(_gap, buffer.holes)),
 }
 
 
-def _gap(gap: Gap) -> str:
+def _gap(gap: Hole) -> str:
     kept = f"@{gap.low}:{gap.high}" if gap.low < gap.high else ""
     return f"{gap.lifespan.start}-{gap.lifespan.end}{kept}"
 
 
-def _offsets(problem: Problem, layout: Layout | None) -> list[str]:
+def _offsets(problem: LayoutProblem, layout: Layout | None) -> list[str]:
     if layout is not None:
         return [str(offset) for offset in layout.offsets]
     return ["" if buffer.offset is None else str(buffer.offset) for buffer in problem.buffers]

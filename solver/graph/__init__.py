@@ -1,7 +1,8 @@
-"""Trainable graphs: operands, operations, loss, optimizer, and the checks that always run."""
+"""Graphs, how they are trained, and the checks that always run."""
 
-from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
+from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph, forward_graph
 from solver.graph.nodes import output_types
+from solver.graph.objective import with_training
 from solver.graph.types import (
     Array,
     AttributeValue,
@@ -13,7 +14,9 @@ from solver.graph.types import (
     OptimizerSpec,
     Role,
     TensorType,
+    TrainableGraph,
     TrainingRules,
+    TrainingSpec,
 )
 
 __all__ = [
@@ -30,7 +33,11 @@ __all__ = [
     "Role",
     "TensorType",
     "Trainable",
+    "TrainableGraph",
     "TrainingRules",
+    "TrainingSpec",
     "build_graph",
+    "forward_graph",
     "output_types",
+    "with_training",
 ]

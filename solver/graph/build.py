@@ -22,16 +22,9 @@ from solver.errors import (
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
 from solver.graph.names import check_characters
 from solver.graph.nodes import output_types
-from solver.graph.objective import (
-    check_derivatives,
-    check_loss,
-    check_outputs,
-    check_trainable,
-    trainable_set,
-)
+from solver.graph.objective import check_outputs, with_training
 from solver.graph.ops import SEQUENCES
 from solver.graph.order import topological_order
-from solver.graph.rules import check_rules
 from solver.graph.states import check_states
 from solver.graph.types import (
     DType,
@@ -41,11 +34,12 @@ from solver.graph.types import (
     OptimizerSpec,
     Role,
     TensorType,
+    TrainableGraph,
     TrainingRules,
 )
 from solver.graph.unroll import unrolled
 
-__all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph"]
+__all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph", "forward_graph", "with_training"]
 
 #: More operations than the largest published training graphs have; a bound on the work of a request.
 MAX_OPERATIONS = 20_000
@@ -62,12 +56,36 @@ def build_graph(
     outputs: Sequence[str] = (),
     training: TrainingRules | None = None,
     max_operations: int = MAX_OPERATIONS,
+) -> TrainableGraph:
+    """Verify and type a graph together with how it is trained: `forward_graph`, then `with_training`."""
+    declared = tuple(operands)
+    graph = forward_graph(name, declared, operations, outputs=outputs, max_operations=max_operations)
+    return with_training(
+        graph,
+        loss=loss,
+        optimizer=optimizer,
+        trainable=trainable,
+        frozen=[operand.id for operand in declared if not operand.trainable],
+        rules=training,
+        max_operations=max_operations,
+        paths={operand.id: operand.path for operand in declared},
+    )
+
+
+def forward_graph(
+    name: str,
+    operands: Iterable[DeclaredOperand],
+    operations: Sequence[Operation],
+    *,
+    outputs: Sequence[str] = (),
+    max_operations: int = MAX_OPERATIONS,
 ) -> Graph:
-    """Verify and type a graph.
+    """Verify and type a forward graph.
 
     `operations` may come in any order; they are returned topologically sorted, ties in the
-    given order. Raises a subclass of GraphError whose `path` leads to the culprit, as
-    ``("operations", 3, "inputs", 0)``. Cost: linear in operands and operations.
+    given order. Sequences stay as they are written; `with_training` unrolls them. Raises a subclass of
+    GraphError whose `path` leads to the culprit, as ``("operations", 3, "inputs", 0)``. Cost: linear in
+    operands and operations.
     """
     check_characters("graph", name, ("name",))
     _check_count(operations, max_operations)
@@ -79,15 +97,10 @@ def build_graph(
     typed = _infer(declared, operations, order)
     _check_shape_pairs(declared, typed)
     check_states(operations, typed)
-    losses = check_loss(loss, typed, operations, defined_by)
     check_outputs(outputs, typed)
-    chosen = trainable_set(trainable, declared, [operations[i] for i in order])
-    check_trainable(chosen, losses, declared, operations, defined_by)
-    check_derivatives(chosen, losses, typed, operations, defined_by, declared)
-    ordered, typed = unrolled(operations, order, typed, max_operations)
-    rules = training or TrainingRules()
-    check_rules(rules)
-    return Graph(name, typed, ordered, losses, optimizer, chosen, tuple(outputs), rules)
+    if any(operation.type in SEQUENCES for operation in operations):
+        unrolled(operations, order, typed, max_operations)  # what the cells raise is raised here
+    return Graph(name, typed, tuple(operations[i] for i in order), tuple(outputs))
 
 
 def _check_count(operations: Sequence[Operation], limit: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.ops import signature
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, Signature
-from solver.graph.types import Graph, Operand, Operation, Role, TensorType
+from solver.graph.types import Operand, Operation, Role, TensorType, TrainableGraph
 
 __all__ = ["graph_nodes", "output_types", "resolve"]
 
@@ -92,6 +92,6 @@ def _constant(operation: Operation, position: int, operand: Operand, *, must: bo
     return None
 
 
-def graph_nodes(graph: Graph, scratch_budget: int = DEFAULT_SCRATCH_BUDGET) -> dict[str, Node]:
+def graph_nodes(graph: TrainableGraph, scratch_budget: int = DEFAULT_SCRATCH_BUDGET) -> dict[str, Node]:
     """Nodes of all operations of a verified graph, by operation, in its order."""
     return {op.id: resolve(op, graph.operands, scratch_budget) for op in graph.operations}

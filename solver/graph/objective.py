@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from solver.errors import DanglingOperandError, DuplicateNameError, LossError, TrainableError
-from solver.graph.declared import DeclaredOperand, Trainable
+from solver.graph.declared import Trainable
 from solver.graph.nodes import resolve
 from solver.graph.ops import signature
 from solver.graph.order import depends_on
-from solver.graph.types import Operand, Operation, Role
+from solver.graph.rules import check_rules
+from solver.graph.types import (
+    Graph,
+    Operand,
+    Operation,
+    OptimizerSpec,
+    Role,
+    TrainableGraph,
+    TrainingRules,
+    TrainingSpec,
+)
+from solver.graph.unroll import unrolled
 
-__all__ = ["check_derivatives", "check_loss", "check_outputs", "check_trainable", "trainable_set"]
+__all__ = ["check_outputs", "with_training"]
+
+_Path = tuple[str | int, ...]
 
 
-def check_loss(
+def with_training(
+    graph: Graph,
+    *,
     loss: str | Sequence[str] | None,
-    typed: Mapping[str, Operand],
-    operations: Sequence[Operation],
-    defined_by: Mapping[str, int],
+    optimizer: OptimizerSpec,
+    trainable: Trainable = "all",
+    frozen: Collection[str] = (),
+    rules: TrainingRules | None = None,
+    max_operations: int,
+    paths: Mapping[str, _Path] | None = None,
+) -> TrainableGraph:
+    """A forward graph with its training spec; sequences are unrolled, at most to `max_operations`.
+
+    `frozen` are parameters that "all" and a count leave out. `paths` lead to operands in a document.
+    Raises LossError, TrainableError, DuplicateNameError, or AttributeRuleError for the rules. Linear.
+    """
+    defined_by = {name: i for i, operation in enumerate(graph.operations) for name in operation.outputs}
+    scalar = _loss(loss, graph.operands, defined_by)
+    chosen = _trainable_set(trainable, frozenset(frozen), graph)
+    _check_trainable(chosen, scalar, graph, defined_by, paths or {})
+    _check_derivatives(chosen, scalar, graph, defined_by, paths or {})
+    order = range(len(graph.operations))
+    operations, operands = unrolled(graph.operations, order, graph.operands, max_operations)
+    rules = rules or TrainingRules()
+    check_rules(rules)
+    spec = TrainingSpec(scalar, optimizer, chosen, rules)
+    return TrainableGraph(Graph(graph.name, operands, operations, graph.outputs), spec)
+
+
+def _loss(
+    loss: str | Sequence[str] | None, typed: Mapping[str, Operand], defined_by: Mapping[str, int]
 ) -> str:
     if loss is None or not loss:
         raise LossError(
@@ -60,19 +99,18 @@ def check_outputs(outputs: Sequence[str], typed: Mapping[str, Operand]) -> None:
             )
 
 
-def trainable_set(
-    trainable: Trainable, declared: Mapping[str, DeclaredOperand], ordered: Sequence[Operation]
-) -> tuple[str, ...]:
+def _trainable_set(trainable: Trainable, frozen: Collection[str], graph: Graph) -> tuple[str, ...]:
     """Names of the parameters to train, in order of declaration."""
-    parameters = [d for d in declared.values() if d.role is Role.PARAMETER]
+    parameters = [operand.id for operand in graph.operands.values() if operand.role is Role.PARAMETER]
+    free = [name for name in parameters if name not in frozen]
     if trainable == "all" or (isinstance(trainable, int) and trainable < 0):
-        return tuple(d.id for d in parameters if d.trainable)
+        return tuple(free)
     if isinstance(trainable, int):
-        chosen = _last(trainable, {d.id for d in parameters if d.trainable}, ordered)
+        chosen = _last(trainable, set(free), graph.operations)
     else:
         chosen = set(trainable)
-        _check_known(list(trainable), {d.id for d in parameters})
-    return tuple(d.id for d in parameters if d.id in chosen)
+        _check_known(list(trainable), set(parameters))
+    return tuple(name for name in parameters if name in chosen)
 
 
 def _last(count: int, parameters: set[str], ordered: Sequence[Operation]) -> set[str]:
@@ -97,51 +135,42 @@ def _check_known(names: Sequence[str], parameters: set[str]) -> None:
         seen.add(name)
 
 
-def check_trainable(
-    chosen: Sequence[str],
-    loss: str,
-    declared: Mapping[str, DeclaredOperand],
-    operations: Sequence[Operation],
-    defined_by: Mapping[str, int],
+def _check_trainable(
+    chosen: Sequence[str], loss: str, graph: Graph, defined_by: Mapping[str, int], paths: Mapping[str, _Path]
 ) -> None:
     """Every trainable is floating and the loss depends on it."""
-    reached = depends_on(loss, operations, defined_by)
+    reached = depends_on(loss, graph.operations, defined_by)
     for name in chosen:
-        operand = declared[name]
-        if operand.dtype is not None and not operand.dtype.is_floating:
+        operand = graph.operands[name]
+        if not operand.dtype.is_floating:
             raise TrainableError(
                 f"Trainable {name!r} is {operand.dtype.value}; only floating parameters can be trained.",
                 remedy="Make it a constant, or leave it out of the trainable set.",
-                path=operand.path,
+                path=paths.get(name, ()),
             )
         if name not in reached:
             raise TrainableError(
                 f"Trainable {name!r} does not influence the loss {loss!r}.",
                 remedy="Leave it out of the trainable set, or connect it to the loss.",
-                path=operand.path,
+                path=paths.get(name, ()),
             )
 
 
-def check_derivatives(
-    chosen: Sequence[str],
-    loss: str,
-    typed: Mapping[str, Operand],
-    operations: Sequence[Operation],
-    defined_by: Mapping[str, int],
-    declared: Mapping[str, DeclaredOperand],
+def _check_derivatives(
+    chosen: Sequence[str], loss: str, graph: Graph, defined_by: Mapping[str, int], paths: Mapping[str, _Path]
 ) -> None:
     """Every trainable reaches the loss by inputs that have derivatives."""
 
     def differentiable(operation: Operation) -> list[str]:
-        node = resolve(operation, typed)
+        node = resolve(operation, graph.operands)
         return [operation.inputs[i] for i in signature(operation.type).differentiable(node)]
 
-    reached = depends_on(loss, operations, defined_by, differentiable)
+    reached = depends_on(loss, graph.operations, defined_by, differentiable)
     for name in chosen:
         if name not in reached:
             raise TrainableError(
                 f"The loss {loss!r} has no derivative with respect to trainable {name!r}: it goes only into"
                 " conditions, indices, bounds or other integers.",
                 remedy="Leave it out of the trainable set, or make it a constant.",
-                path=declared[name].path,
+                path=paths.get(name, ()),
             )

@@ -1,10 +1,10 @@
-"""The trainable graph: operands, operations, loss, optimizer. Immutable, and nothing derived in it."""
+"""Graphs and how they are trained: operands and operations; loss, optimizer, trainable set. Immutable."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,9 @@ __all__ = [
     "OptimizerSpec",
     "Role",
     "TensorType",
+    "TrainableGraph",
     "TrainingRules",
+    "TrainingSpec",
 ]
 
 Array = npt.NDArray[Any]
@@ -186,24 +188,89 @@ class TrainingRules:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A verified trainable graph, as `build_graph` returns it.
+    """A verified forward graph: what is computed, and nothing about training.
 
-    `operations` stand in a topological order. `loss` names the scalar operand that training
-    minimises. `trainable` names the parameters that the optimizer updates, in graph order; `trained` has
-    the same names, to ask in constant time whether one is among them. `outputs` names values that the
-    caller reads after a step, beside the loss.
+    `operations` stand in a topological order. `outputs` names values that the caller reads afterwards.
     """
 
     name: str
     operands: Mapping[str, Operand]
     operations: tuple[Operation, ...]
-    loss: str
-    optimizer: OptimizerSpec
-    trainable: tuple[str, ...]
     outputs: tuple[str, ...] = ()
-    training: TrainingRules = TrainingRules()
-    trained: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", _frozen(self.operands))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSpec:
+    """How a graph is trained.
+
+    `loss` names the scalar operand that training minimises. `trainable` names the parameters that the
+    optimizer updates, in the order of the graph; `trained` has the same names, to ask in constant time
+    whether one is among them. `rules` say what happens to gradients before they are applied.
+    """
+
+    loss: str
+    optimizer: OptimizerSpec
+    trainable: tuple[str, ...]
+    rules: TrainingRules = TrainingRules()
+    trained: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
         object.__setattr__(self, "trained", frozenset(self.trainable))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainableGraph:
+    """A graph with its training spec, checked together: what plans are made for.
+
+    Everything of both can be asked here by its name; `training` are the spec's rules.
+    """
+
+    graph: Graph
+    spec: TrainingSpec
+
+    @property
+    def name(self) -> str:
+        return self.graph.name
+
+    @property
+    def operands(self) -> Mapping[str, Operand]:
+        return self.graph.operands
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        return self.graph.operations
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.graph.outputs
+
+    @property
+    def loss(self) -> str:
+        return self.spec.loss
+
+    @property
+    def optimizer(self) -> OptimizerSpec:
+        return self.spec.optimizer
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        return self.spec.trainable
+
+    @property
+    def trained(self) -> frozenset[str]:
+        return self.spec.trained
+
+    @property
+    def training(self) -> TrainingRules:
+        return self.spec.rules
+
+    def with_graph(self, **changes: Any) -> TrainableGraph:
+        """The same training of a graph with other fields. Nothing is checked again."""
+        return replace(self, graph=replace(self.graph, **changes))
+
+    def with_spec(self, **changes: Any) -> TrainableGraph:
+        """The same graph under a spec with other fields. Nothing is checked again."""
+        return replace(self, spec=replace(self.spec, **changes))

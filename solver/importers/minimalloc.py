@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from solver.errors import DocumentError, ProblemError
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, check_problem, find_violations
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
 
@@ -45,7 +45,7 @@ _LONGEST_ID: Final = 1024
 class MiniMallocTable:
     """The buffers in the order of the file, and the offset that each row hints at."""
 
-    problem: Problem
+    problem: LayoutProblem
     hints: tuple[int | None, ...]
 
     def incumbent(self) -> Layout | None:
@@ -59,7 +59,7 @@ class MiniMallocTable:
             return None
         peak = max(o + b.size for o, b in zip(known, self.problem.buffers, strict=True))
         layout = Layout(known, peak)
-        return None if find_violations(Problem(self.problem.buffers), layout, limit=1) else layout
+        return None if find_violations(LayoutProblem(self.problem.buffers), layout, limit=1) else layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTa
     rows = list(_rows(lines, header))
     buffers = tuple(_buffer(row) for row in rows)
     hints = tuple(_hint(row) for row in rows)
-    problem = Problem(buffers, capacity)
+    problem = LayoutProblem(buffers, capacity)
     try:
         check_problem(problem)
     except ProblemError as error:
@@ -188,7 +188,7 @@ def _lifespan(row: _Row) -> Lifespan:
     return Lifespan(start, end)
 
 
-def _with_gaps(row: _Row, lifespan: Lifespan, size: int) -> tuple[Lifespan, tuple[Gap, ...]]:
+def _with_gaps(row: _Row, lifespan: Lifespan, size: int) -> tuple[Lifespan, tuple[Hole, ...]]:
     """The lifespan without what gaps free at its ends, and the gaps inside, in order of time."""
     found = (_gap(row, text, size) for text in row.cell("gaps").split())
     gaps = _joined(row, sorted((gap for gap in found if gap is not None), key=lambda gap: gap.lifespan))
@@ -206,16 +206,16 @@ def _with_gaps(row: _Row, lifespan: Lifespan, size: int) -> tuple[Lifespan, tupl
     return Lifespan(start, end), tuple(gap for gap in kept if gap.lifespan.start < gap.lifespan.end)
 
 
-def _joined(row: _Row, gaps: Sequence[Gap]) -> list[Gap]:
+def _joined(row: _Row, gaps: Sequence[Hole]) -> list[Hole]:
     """Gaps that free all bytes made one where they touch or overlap; others must lie apart."""
-    joined: list[Gap] = []
+    joined: list[Hole] = []
     for gap in gaps:
         last = joined[-1] if joined else None
         if last is None or last.lifespan.end < gap.lifespan.start:
             joined.append(gap)
         elif last.low == last.high and gap.low == gap.high:
             end = max(last.lifespan.end, gap.lifespan.end)
-            joined[-1] = Gap(Lifespan(last.lifespan.start, end))
+            joined[-1] = Hole(Lifespan(last.lifespan.start, end))
         elif last.lifespan.end == gap.lifespan.start:
             joined.append(gap)
         else:
@@ -225,7 +225,7 @@ def _joined(row: _Row, gaps: Sequence[Gap]) -> list[Gap]:
     return joined
 
 
-def _gap(row: _Row, text: str, size: int) -> Gap | None:
+def _gap(row: _Row, text: str, size: int) -> Hole | None:
     """None where it keeps all bytes."""
     found = _GAP.fullmatch(text)
     if found is None:
@@ -234,11 +234,11 @@ def _gap(row: _Row, text: str, size: int) -> Gap | None:
     if end <= start:
         row.fail("gaps", f"the gap {_shown(text)} is empty", "A gap ends after its start.")
     if found[3] is None:
-        return Gap(Lifespan(start, end))
+        return Hole(Lifespan(start, end))
     low, high = int(found[3]), int(found[4])
     if not 0 <= low < high <= size:
         row.fail("gaps", f"the gap {_shown(text)} keeps bytes outside the buffer", f"Its size is {size}.")
-    return None if (low, high) == (0, size) else Gap(Lifespan(start, end), low, high)
+    return None if (low, high) == (0, size) else Hole(Lifespan(start, end), low, high)
 
 
 def _hint(row: _Row) -> int | None:

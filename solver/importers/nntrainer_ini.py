@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from solver.errors import BatchError, DocumentError, GraphError
-from solver.graph import DType, Graph, OptimizerSpec, Role, TrainingRules, build_graph
+from solver.graph import DType, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph
 from solver.importers.ini import Section, read_sections
 from solver.importers.nntrainer_layers import BRANCHES, LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
 from solver.importers.nntrainer_network import Network, Value
@@ -65,7 +65,7 @@ _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 
 
-def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "model") -> Graph:
+def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "model") -> TrainableGraph:
     """The verified graph of a model file; `batch` takes the place of the file's own.
 
     Raises DocumentError for what the file may not say, and GraphError where the layers do not fit;
@@ -129,7 +129,7 @@ class _Import:
         self.read = {name for layer in self.layers.values() for name in layer.inputs}
         self.values: dict[str, Value] = {}
 
-    def graph(self, optimizer: OptimizerSpec) -> Graph:
+    def graph(self, optimizer: OptimizerSpec) -> TrainableGraph:
         for key in _in_order(self.layers):
             layer = self.layers[key]
             if layer.type not in LOSS_LAYERS:

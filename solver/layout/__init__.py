@@ -11,7 +11,7 @@ The rooms, from the bottom to the top; each knows those above it in this list al
                 bound in Python; CP-SAT
     baselines   the planners of other systems
     portfolio   what is tried in which order
-    holes       lifespans with gaps
+    holes       lifespans with holes
     api         the way in: preconditions, a solver, postconditions
     ready, compile    compiled code into this process, and on disk
 """
@@ -31,12 +31,12 @@ from solver.layout.model.problem import (
     MAX_BYTES,
     Buffer,
     Deadline,
-    Gap,
+    Hole,
     Layout,
+    LayoutProblem,
     LayoutSolver,
     Lifespan,
     Outcome,
-    Problem,
     Proof,
     Status,
 )
@@ -51,16 +51,16 @@ __all__ = [
     "Buffer",
     "Certificate",
     "Deadline",
-    "Gap",
+    "Hole",
     "Layout",
     "LayoutOptions",
+    "LayoutProblem",
     "LayoutSolver",
     "Lifespan",
     "LowerBound",
     "Outcome",
     "Piece",
     "PlacedBuffers",
-    "Problem",
     "Progress",
     "Proof",
     "Rules",

@@ -15,10 +15,10 @@ from solver.layout.exact.branch_and_bound import BranchAndBound
 from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.greedy.placement import Greedy
-from solver.layout.holes import solve_with_gaps
+from solver.layout.holes import solve_with_holes
 from solver.layout.model.options import Configurable, SolveOptions
-from solver.layout.model.pieces import has_gaps
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem, Proof, Status
+from solver.layout.model.pieces import has_holes
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome, Proof, Status
 from solver.layout.portfolio import Portfolio
 
 __all__ = ["SOLVERS", "solve"]
@@ -32,7 +32,7 @@ SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
 
 
 def solve(
-    problem: Problem,
+    problem: LayoutProblem,
     *,
     solver: str = "portfolio",
     deadline: Deadline | None = None,
@@ -58,8 +58,8 @@ def solve(
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
     chosen = _chosen(solver, options)
-    if has_gaps(problem):
-        outcome = solve_with_gaps(problem, chosen, options or SolveOptions(), until, incumbent)
+    if has_holes(problem):
+        outcome = solve_with_holes(problem, chosen, options or SolveOptions(), until, incumbent)
     else:
         outcome = chosen.solve(problem, until, incumbent)
     return _within_capacity(problem, _checked(problem, outcome))
@@ -73,7 +73,7 @@ def _chosen(solver: str, options: SolveOptions | None) -> LayoutSolver:
     return chosen
 
 
-def _trivial(problem: Problem) -> Outcome | None:
+def _trivial(problem: LayoutProblem) -> Outcome | None:
     """The answer where nothing needs placing, or where the bound alone rules everything out."""
     bound = max_load(problem)
     if not problem.buffers:
@@ -85,12 +85,12 @@ def _trivial(problem: Problem) -> Outcome | None:
     return None
 
 
-def _broken(problem: Problem, layout: Layout) -> tuple[Violation, ...]:
+def _broken(problem: LayoutProblem, layout: Layout) -> tuple[Violation, ...]:
     """Violations apart from the capacity, which is judged by the status."""
     return find_violations(replace(problem, capacity=None), layout, limit=3)
 
 
-def _checked(problem: Problem, outcome: Outcome) -> Outcome:
+def _checked(problem: LayoutProblem, outcome: Outcome) -> Outcome:
     if outcome.layout is None:
         return outcome
     wrong = _broken(problem, outcome.layout)
@@ -105,7 +105,7 @@ def _checked(problem: Problem, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _within_capacity(problem: Problem, outcome: Outcome) -> Outcome:
+def _within_capacity(problem: LayoutProblem, outcome: Outcome) -> Outcome:
     if problem.capacity is None or (outcome.layout and outcome.layout.peak <= problem.capacity):
         return outcome
     if outcome.lower_bound > problem.capacity:

@@ -1,6 +1,6 @@
-"""Buffers with gaps: every solver sees them whole; some then make use of the gaps.
+"""Buffers with holes: every solver sees them whole; some then make use of the holes.
 
-    greedy in pieces -> the solver itself, as if there were no gaps -> local search, CP-SAT in pieces
+    greedy in pieces -> the solver itself, as if there were no holes -> local search, CP-SAT in pieces
 
 What a solver proves about whole buffers says nothing here: the bound is the load of the pieces, and only
 CP-SAT lifts it. Memory: four numbers a piece.
@@ -24,26 +24,26 @@ from solver.layout.greedy.local_search import LocalSearch, improve
 from solver.layout.greedy.placement import Greedy, orders, place_once
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import Configurable, Progress, SolveOptions
-from solver.layout.model.pieces import Piece, pieces, without_gaps
+from solver.layout.model.pieces import Piece, pieces, without_holes
 from solver.layout.model.problem import (
     MAX_BYTES,
     Deadline,
     Layout,
+    LayoutProblem,
     LayoutSolver,
     Lifespan,
     Outcome,
-    Problem,
 )
 from solver.layout.portfolio import CP_SAT_BUFFERS, CP_SAT_START, SEARCH_WORK, Portfolio
 
-__all__ = ["Placing", "solve_with_gaps"]
+__all__ = ["Placing", "solve_with_holes"]
 
 #: Pieces looked at by the greedy orders, and by local search; a placement looks at all that are placed. Of up
 #: to so many buffers one order is tried in any case: ten to twenty seconds for the most.
 GREEDY_WORK: Final = 200_000_000
 ONE_ORDER: Final = 20_000
 
-#: Deterministic time of CP-SAT behind other stages: more than without gaps, for nobody else proves anything.
+#: Deterministic time of CP-SAT behind other stages: more than without holes: no other stage proves any.
 EXACT_WORK: Final = 0.1
 
 
@@ -53,7 +53,7 @@ LOOK: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The best layout so far, and who has found it; `proved` bytes are necessary (0: nothing proved)."""
+    """The best layout so far, and the stage that found it; `proved` bytes are necessary (0: not known)."""
 
     layout: Layout | None
     stage: str
@@ -67,8 +67,8 @@ class _Found:
         return replace(self, proved=proved, cut=cut)
 
 
-def solve_with_gaps(
-    problem: Problem,
+def solve_with_holes(
+    problem: LayoutProblem,
     solver: LayoutSolver,
     options: SolveOptions,
     deadline: Deadline,
@@ -76,7 +76,7 @@ def solve_with_gaps(
 ) -> Outcome:
     """The problem must have passed `check_problem`, and the incumbent must be a layout of it.
 
-    Solvers without a search of their own, and branch and bound, make no use of gaps.
+    Solvers without a search of their own, and branch and bound, make no use of holes.
     """
     began = time.perf_counter()
     run, found = _Run.of(problem, solver, options, deadline), _Found(incumbent, "incumbent")
@@ -99,9 +99,9 @@ def solve_with_gaps(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One call; `instance` is of buffers without gaps, `held` are their pieces."""
+    """One call; `instance` is of buffers without holes, `held` are their pieces."""
 
-    problem: Problem
+    problem: LayoutProblem
     solver: LayoutSolver
     options: SolveOptions
     deadline: Deadline
@@ -111,8 +111,10 @@ class _Run:
     held: list[Piece]
 
     @classmethod
-    def of(cls, problem: Problem, solver: LayoutSolver, options: SolveOptions, deadline: Deadline) -> _Run:
-        bound, instance = max_load(problem), Instance.of(without_gaps(problem))
+    def of(
+        cls, problem: LayoutProblem, solver: LayoutSolver, options: SolveOptions, deadline: Deadline
+    ) -> _Run:
+        bound, instance = max_load(problem), Instance.of(without_holes(problem))
         enough = options.enough(bound.bytes, problem.capacity)
         return cls(problem, solver, options, deadline, bound, enough, instance, _ranked(pieces(problem)))
 
@@ -120,7 +122,7 @@ class _Run:
         """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
 
         A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
-        only gaps keep pins apart.
+        only holes keep pins apart.
         """
         many = len(self.instance)
         most = max(GREEDY_WORK // (many * len(self.held)), int(many <= ONE_ORDER))
@@ -138,11 +140,11 @@ class _Run:
         return replace(found, cut=found.cut or self.deadline.expired)
 
     def whole(self, found: _Found) -> _Found:
-        """The solver on buffers without gaps, started from the incumbent where that is a layout of these."""
-        whole, start = without_gaps(self.problem), found.layout
+        """The solver on buffers without holes, started from the incumbent where that is a layout of these."""
+        whole, start = without_holes(self.problem), found.layout
         try:
             check_problem(whole)
-        except ProblemError:  # pins that only gaps keep apart
+        except ProblemError:  # pins that only holes keep apart
             return found
         if start is not None and find_violations(replace(whole, capacity=None), start, limit=1):
             start = None
@@ -154,7 +156,7 @@ class _Run:
         return found.or_better(outcome.layout, stage, cut=not outcome.deterministic)
 
     def _told(self, news: Progress) -> None:
-        """Bounds of buffers without gaps are none of the problem."""
+        """Bounds of buffers without holes are none of the problem."""
         if self.options.progress is not None:
             self.options.progress(replace(news, bound=self.bound.bytes))
 

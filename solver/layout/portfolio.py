@@ -1,16 +1,19 @@
 """The default solver: the cheapest argument first, and a valid layout whatever happens.
 
-    max-load bound -> one order -> knock at the bound -> greedy -> capacity ladder | local search -> CP-SAT
+    max-load bound -> one order -> probe of the bound -> greedy -> capacity search | local search -> CP-SAT
                       ^ the bound is met, or proved to be out of reach: done
 
-Between the knock and the ladder, where there are thousands of buffers, the problem is made small: `coarse`.
+Between the probe and the capacity search, where there are thousands of buffers, the problem is made small:
+`coarse`.
 
-Memory is bounded: what `Decider` states for each set of buffers searched, of which the ladder keeps `KEPT`;
-100 to 600 bytes a buffer for each of two greedy placements; where nothing compiles, some 160 MB.
+Memory is bounded: what `FeasibilitySearch` states for each set of buffers searched, of which the capacity
+search keeps `KEPT`; 100 to 600 bytes a buffer for each of two greedy placements; where nothing compiles, some
+160 MB.
 
 Every budget is counted in work, so that the same problem gives the same layout on any machine. The
 deadline and the caller's cancel event cut in on top; what was found until then is returned, and the
-outcome says so. Where nothing can be compiled, the ladder gives way to branch and bound in Python.
+outcome says so. Where nothing can be compiled, branch and bound in Python takes the place of the capacity
+search.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ import numpy as np
 
 from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
-from solver.layout.exact.branch_and_bound import climb
-from solver.layout.exact.capacity_search import NEGLIGIBLE, Ladder, negligible
+from solver.layout.exact.branch_and_bound import tighten
+from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
 from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
@@ -35,20 +38,20 @@ from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import DEFAULT_WORK, Progress, SolveOptions
-from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 
 __all__ = ["Portfolio"]
 
 #: Buffers up to which the compiled search, and the one in Python, are asked.
-LADDER_BUFFERS: Final = 20_000
+CAPACITY_SEARCH_BUFFERS: Final = 20_000
 PYTHON_BUFFERS: Final = 1500
 
 #: Up to here one short question comes before the greedy portfolio, which takes longer.
-KNOCK_BUFFERS: Final = 3000
+PROBE_BUFFERS: Final = 3000
 
 #: Above that and up to here, questions about the problem made small: grain, one part in how many of the bound
 #: is granted on top of it (0: none), and work. Different ones fail on different problems. The short ones come
-#: before the greedy portfolio where the ladder is asked too; on more buffers that one is good enough.
+#: before the greedy portfolio where the capacity search is asked too; on more buffers greedy is good enough.
 COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
@@ -111,7 +114,7 @@ class _Run:
 
     @property
     def negligible(self) -> bool:
-        """Whether the gap is too small for stages that prove nothing, with the usual budget."""
+        """Whether the optimality gap is too small for stages that prove nothing, with the usual budget."""
         usual, peak = self.watch.options.work == DEFAULT_WORK, self.layout.peak
         return usual and peak <= self.capacity and negligible(peak, self.low)
 
@@ -133,7 +136,7 @@ class Portfolio:
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return Portfolio(options)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         watch = Watch(deadline, self.options)
@@ -169,28 +172,28 @@ def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
     if run.finished:
         return ()
     compiled = (
-        len(instance) <= (COARSE_BUFFERS if simple else KNOCK_BUFFERS) and compiled_search() is not None
+        len(instance) <= (COARSE_BUFFERS if simple else PROBE_BUFFERS) and compiled_search() is not None
     )
-    coarse = (_short_questions, _long_questions) if compiled and len(instance) > KNOCK_BUFFERS else ()
-    if compiled and len(instance) <= LADDER_BUFFERS:
-        ladder = Ladder(
+    coarse = (_short_questions, _long_questions) if compiled and len(instance) > PROBE_BUFFERS else ()
+    if compiled and len(instance) <= CAPACITY_SEARCH_BUFFERS:
+        search = CapacitySearch(
             instance,
             run.layout,
             run.bound,
             run.watch,
-            lambda layout, p: run.take("ladder", layout, proved=p),
+            lambda layout, p: run.take("capacity-search", layout, proved=p),
             run.capacity,
         )
 
-        def knock(run: _Run) -> None:
-            ladder.knock(run.goal)
+        def probe(run: _Run) -> None:
+            search.probe(run.goal)
 
-        def climb_ladder(run: _Run) -> None:
-            ladder.offer(run.layout)
-            ladder.climb(run.goal)
+        def search_capacities(run: _Run) -> None:
+            search.offer(run.layout)
+            search.tighten(run.goal)
 
-        early = coarse[:1] or (knock,)
-        return (*early, _greedy, *coarse[1:], climb_ladder, _exact)
+        early = coarse[:1] or (probe,)
+        return (*early, _greedy, *coarse[1:], search_capacities, _exact)
     if simple and len(instance) <= PYTHON_BUFFERS:
         return _greedy, _in_python, _exact
     return (_greedy, *coarse, _local_search, _exact)
@@ -235,8 +238,8 @@ def _coarsely(run: _Run, questions: tuple[tuple[Grain, int, int], ...]) -> None:
 def _in_python(run: _Run) -> None:
     """Branch and bound where nothing can be compiled."""
     budget = Budget(PYTHON_WORK, run.watch.deadline)
-    climbed = climb(run.instance, run.layout, run.bound, budget)
-    run.take("branch-and-bound", climbed.layout, proved=climbed.proved, cut=budget.cut)
+    tightened = tighten(run.instance, run.layout, run.bound, budget)
+    run.take("branch-and-bound", tightened.layout, proved=tightened.proved, cut=budget.cut)
 
 
 def _local_search(run: _Run) -> None:

@@ -1,4 +1,4 @@
-"""Compiled code into this process before anybody waits for it."""
+"""Compiled code into this process before a solve has to wait for it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import Lifespan
 from solver.passes import Pass
 from solver.program import Program
@@ -62,7 +62,7 @@ class Target(ABC):
     capabilities: ClassVar[Capabilities]
 
     @abstractmethod
-    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
         """The program that every plan of the graph must agree with, in the target's spaces.
 
         Raises OptionsError for a graph that the target cannot train.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation, TensorType
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from solver.program import Access, Binding, Builder, EntryKind, Kind, Lifetime, Phase, Space
 from solver.targets.base import Lowered
 
@@ -48,8 +48,10 @@ class Pool:
     buffers: tuple[TargetBuffer, ...]
     solver: str | None = None
 
-    def problem(self, capacity: int | None = None) -> Problem:
-        return Problem(tuple(Buffer(b.id, b.size, b.lifespan, b.alignment) for b in self.buffers), capacity)
+    def problem(self, capacity: int | None = None) -> LayoutProblem:
+        return LayoutProblem(
+            tuple(Buffer(b.id, b.size, b.lifespan, b.alignment) for b in self.buffers), capacity
+        )
 
 
 @dataclass(frozen=True, slots=True)

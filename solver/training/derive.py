@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import Node, OperationType, ScratchRequest
-from solver.graph.types import DType, Graph, Operand, Operation, Role, TensorType
+from solver.graph.types import DType, Operand, Operation, Role, TensorType, TrainableGraph
 from solver.program import (
     ACCUMULATE,
     CLIP,
@@ -56,7 +56,7 @@ _FED = frozenset({Role.INPUT, Role.LABEL})
 _SPACE = Space("arena", 64)
 
 
-def derive(graph: Graph, nodes: Mapping[str, Node] | None = None) -> Program:
+def derive(graph: TrainableGraph, nodes: Mapping[str, Node] | None = None) -> Program:
     """The reference program of a verified graph: one step after the other, all updates at the end.
 
     `nodes` are the graph's (`graph_nodes`); their scratch budget decides the size of scratch.
@@ -68,7 +68,7 @@ def derive(graph: Graph, nodes: Mapping[str, Node] | None = None) -> Program:
 class _Derivation:
     """Builds one program; lives for one call of `derive`."""
 
-    def __init__(self, graph: Graph, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
         self.graph = graph
         self.nodes = nodes
         self.trainable = frozenset(graph.trainable)
@@ -371,7 +371,7 @@ def _read_positions(operation: Operation, kind: OperationType) -> list[int]:
     return [i for i in range(len(operation.inputs)) if i not in kind.constant_inputs]
 
 
-def _varying(graph: Graph, nodes: Mapping[str, Node]) -> set[str]:
+def _varying(graph: TrainableGraph, nodes: Mapping[str, Node]) -> set[str]:
     """Operands whose value depends, differentiably, on a trainable parameter."""
     varying = set(graph.trainable)
     for operation in graph.operations:

@@ -20,7 +20,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def pyproject(root: Path) -> dict[str, Any]:
-    return tomllib.loads((root / "pyproject.toml").read_text())
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,9 @@ def tracked(root: Path) -> tuple[Path, ...]:
     """Tracked files that exist, relative to the root."""
     if not (root / ".git").exists():
         pytest.skip("which files belong to the project is known in a git work tree only")
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True)
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True, encoding="utf-8"
+    )
     return tuple(Path(name) for name in listing.stdout.split("\0") if name and (root / name).is_file())
 
 

@@ -19,7 +19,7 @@ PART_OF = {"pydantic-core": "pydantic", "pil": "pillow"}
 
 def imported(path: Path) -> set[str]:
     """Top-level names of all absolute imports of a file, at whatever depth."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     return {name.split(".")[0] for name in names}

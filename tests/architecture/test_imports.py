@@ -24,7 +24,7 @@ def loaded(root: Path, module: str) -> set[str]:
     return set(run.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["service.http.app", "service.cli.commands", "solver.plan.verify"])
+@pytest.mark.parametrize("module", ["service.http.app", "service.cli.commands", "solver.verify"])
 def test_ortools_is_loaded_only_when_it_solves(root: Path, module: str) -> None:
     assert "ortools" not in loaded(root, module)
 

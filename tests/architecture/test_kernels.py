@@ -10,4 +10,4 @@ def test_no_kernel_negates(root: Path) -> None:
     in NumPy 2.4.6: ``np.negative(np.arange(3.), out=np.zeros(24)[::8])``. Kernels multiply by -1."""
     kernels = sorted((root / "solver/executor/kernels").glob("*.py"))
     assert kernels
-    assert [path.name for path in kernels if "np.negative(" in path.read_text()] == []
+    assert [path.name for path in kernels if "np.negative(" in path.read_text(encoding="utf-8")] == []

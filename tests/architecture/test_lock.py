@@ -10,7 +10,16 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LOCKS = ("requirements.lock", "requirements-runtime.lock", "requirements-build.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-runtime.lock",
+    "requirements-build.lock",
+    "requirements-docs.lock",
+    "requirements-parity.lock",
+)
+
+#: Locks of environments beside the project's own: they share some of its packages, not all.
+BESIDE = ("requirements-docs.lock", "requirements-parity.lock")
 
 Pins = dict[str, list[Requirement]]
 
@@ -18,7 +27,7 @@ Pins = dict[str, list[Requirement]]
 def read(path: Path) -> Pins:
     """Pinned requirements by name; several where the version depends on the machine."""
     pins: Pins = {}
-    for line in path.read_text().replace("\\\n", " ").splitlines():
+    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         if line and not line.startswith("#"):
             requirement, *hashes = re.split(r"\s+--hash=", line.strip())
             assert hashes, f"{line} has no hash"
@@ -42,12 +51,39 @@ def test_only_exact_pins(locks: dict[str, Pins], name: str) -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_one_version_for_every_python(locks: dict[str, Pins], name: str) -> None:
-    assert [package for package, pins in locks[name].items() if len(pins) > 1] == []
+    several = [package for package, pins in locks[name].items() if len(pins) > 1]
+    assert several == (["torch"] if name == "requirements-parity.lock" else [])
+
+
+def test_one_torch_for_every_machine(locks: dict[str, Pins]) -> None:
+    """Without CUDA where such a build is locked; its libraries are asked for with the other one only."""
+    machines = [
+        {
+            "sys_platform": system,
+            "platform_machine": machine,
+            "python_version": python,
+            "python_full_version": full,
+        }
+        for system, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
+        for python, full in (("3.11", "3.11.7"), ("3.12", "3.12.1"), ("3.13", "3.13.0"))
+    ]
+    pins = locks["requirements-parity.lock"]
+    for machine in machines:
+        meant = {
+            name: [
+                str(pin.specifier) for pin in several if pin.marker is None or pin.marker.evaluate(machine)
+            ]
+            for name, several in pins.items()
+        }
+        (torch,) = meant["torch"]
+        assert torch.endswith("+cpu") == (list(machine.values())[:3] == ["linux", "x86_64", "3.11"])
+        cuda = machine["sys_platform"] == "linux" and not torch.endswith("+cpu")
+        assert bool(meant["nvidia-cublas"]) == cuda
 
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_no_address_and_no_path(root: Path, name: str) -> None:
-    text = (root / name).read_text()
+    text = (root / name).read_text(encoding="utf-8")
     assert "://" not in text
     assert not re.search(r"^\s*-(?!-hash)", text, re.MULTILINE)
 
@@ -76,13 +112,23 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert missing(runtime + requirements(pyproject, "test", "lint", "build"), locks[LOCKS[0]]) == set()
     assert missing(runtime, locks[LOCKS[1]]) == set()
     assert missing(build, locks[LOCKS[2]]) == set()
+    parity = requirements(pyproject, "test") + runtime
+    assert missing(parity, locks["requirements-parity.lock"]) == set()
+    assert missing(requirements(pyproject, "docs"), locks["requirements-docs.lock"]) == set()
 
 
 @pytest.mark.parametrize("part", LOCKS[1:])
 def test_parts_agree_with_the_whole(locks: dict[str, Pins], part: str) -> None:
     whole = locks[LOCKS[0]]
+    apart = set(locks[part]) - set(whole)
+    assert part in BESIDE or not apart
     for name, pins in locks[part].items():
-        assert {str(pin.specifier) for pin in pins} <= {str(pin.specifier) for pin in whole[name]}
+        if name not in apart:
+            assert {str(pin.specifier) for pin in pins} <= {str(pin.specifier) for pin in whole[name]}
+
+
+def test_the_site_adds_nothing_to_the_environment_of_the_project(locks: dict[str, Pins]) -> None:
+    assert {"mkdocs", "mkdocs-material", "mkdocstrings"} & set(locks[LOCKS[0]]) == set()
 
 
 def test_image_installs_no_test_tools(locks: dict[str, Pins]) -> None:

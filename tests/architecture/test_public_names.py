@@ -30,7 +30,9 @@ def offered(package: str) -> list[str]:
 
 
 def test_pin() -> None:
-    assert {package: offered(package) for package in packages()} == json.loads(PIN.read_text())
+    assert {package: offered(package) for package in packages()} == json.loads(
+        PIN.read_text(encoding="utf-8")
+    )
 
 
 @pytest.mark.parametrize("package", packages())
@@ -40,4 +42,6 @@ def test_every_offered_name_is_there(package: str) -> None:
 
 
 if __name__ == "__main__":
-    PIN.write_text(json.dumps({package: offered(package) for package in packages()}, indent=2) + "\n")
+    PIN.write_text(
+        json.dumps({package: offered(package) for package in packages()}, indent=2) + "\n", encoding="utf-8"
+    )

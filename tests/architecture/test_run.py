@@ -10,7 +10,21 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("setup", "demo", "serve", "test", "lint", "bench", "fuzz", "schema", "lock")
+COMMANDS = (
+    "setup",
+    "demo",
+    "serve",
+    "test",
+    "parity",
+    "lint",
+    "bench",
+    "fuzz",
+    "report",
+    "mutate",
+    "schema",
+    "docs",
+    "lock",
+)
 TOOLS = ("bash", "cat", "cksum", "dirname", "env", "flock", "mkdir", "rm")
 
 
@@ -29,14 +43,21 @@ def bare(tmp_path: Path) -> dict[str, str]:
 def run(root: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(root / "run"), *arguments]
     return subprocess.run(
-        command, cwd="/", env=environment, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        encoding="utf-8",
     )
 
 
 def add_python(environment: dict[str, str], body: str) -> None:
     """Puts a python3 that is a shell script on the path."""
     script = Path(environment["PATH"]) / "python3"
-    script.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+    script.write_text(f"#!{shutil.which('bash')}\n{body}\n", encoding="utf-8")
     script.chmod(0o755)
 
 
@@ -71,6 +92,14 @@ def test_missing_uv_for_lock(root: Path, bare: dict[str, str]) -> None:
     assert "uv is needed" in answer.stderr
 
 
+def test_parity_without_an_environment(root: Path, bare: dict[str, str]) -> None:
+    """A machine that cannot have PyTorch fails, unless it is asked to go on without."""
+    assert run(root, bare, "parity").returncode == 1
+    answer = run(root, bare, "parity", "--if-installable")
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert answer.stderr.splitlines()[-1].startswith("run: nothing was compared with PyTorch")
+
+
 def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
     """The stamp that `setup` wrote is all it reads: no interpreter is started, nothing is installed."""
     locked = b"".join((root / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
@@ -78,15 +107,45 @@ def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -
     venv = Path(bare["ARENAPLAN_VENV"])
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/python").symlink_to("/bin/false")
-    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n")
+    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
     answer = run(root, bare, "setup")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
+def test_a_command_with_packages_of_its_own_has_an_environment_beside(
+    root: Path, bare: dict[str, str]
+) -> None:
+    """`docs` reads its own stamp; where it is fresh, nothing is installed and the builder starts."""
+    venv = Path(bare["ARENAPLAN_VENV"])
+    locks = {venv: ("requirements.lock", "pyproject.toml"), Path(f"{venv}-docs"): ("requirements-docs.lock",)}
+    for place, names in locks.items():
+        text = b"".join((root / name).read_bytes() for name in names)
+        sums = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode().strip()
+        (place / "bin").mkdir(parents=True)
+        (place / ".stamp").write_text(f"{sums} {root} {place}\n")
+        for name in ("python", "mkdocs"):
+            script = place / "bin" / name
+            script.write_text(f'#!{shutil.which("bash")}\necho {place.name} {name} "$@"\n')
+            script.chmod(0o755)
+    answer = run(root, bare, "docs")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.splitlines() == [
+        "venv python -m docs.generator build/docs",
+        "venv-docs mkdocs build --strict --quiet",
+    ]
+
+
+def test_docs_takes_serve_and_nothing_else(root: Path, bare: dict[str, str]) -> None:
+    answer = run(root, bare, "docs", "publish")
+    assert answer.returncode == 2
+    assert "not publish" in answer.stderr
 
 
 def test_scripts_are_executable(root: Path) -> None:
     assert all(os.access(root / name, os.X_OK) for name in ("run", ".ci/run"))
 
 
-def test_ci_is_lint_then_test(root: Path) -> None:
-    lines = (root / ".ci/run").read_text().splitlines()
-    assert [line for line in lines if line.startswith("./")] == ["./run lint", "./run test"]
+def test_ci_is_lint_then_tests(root: Path) -> None:
+    lines = (root / ".ci/run").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line.startswith("./")]
+    assert commands == ["./run lint", "./run docs", "./run test", "./run parity --if-installable"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -42,3 +43,18 @@ def test_metadata(pyproject: dict[str, Any]) -> None:
     project = pyproject["project"]
     assert "Private :: Do Not Upload" in project["classifiers"]
     assert project["requires-python"] == ">=3.11"
+
+
+def test_metadata_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read("arenaplan-0.1.0.dist-info/METADATA").decode()
+        licence = archive.read("arenaplan-0.1.0.dist-info/licenses/LICENSE").decode()
+    metadata = email.message_from_string(text)
+    readme = metadata.get_payload()
+    assert isinstance(readme, str)
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Author"] == "arenaplan maintainers"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert readme.startswith("# arenaplan")
+    assert "static memory layout" in metadata["Keywords"]
+    assert "Version 2.0, January 2004" in licence

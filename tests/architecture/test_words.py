@@ -34,7 +34,7 @@ TEXT = {
 
 
 def texts(root: Path, tracked: tuple[Path, ...]) -> dict[Path, str]:
-    return {path: (root / path).read_text() for path in tracked if path.suffix in TEXT}
+    return {path: (root / path).read_text(encoding="utf-8") for path in tracked if path.suffix in TEXT}
 
 
 def hits(pattern: re.Pattern[str], found: dict[Path, str]) -> list[str]:

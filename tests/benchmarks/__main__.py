@@ -1,4 +1,4 @@
-"""``./run bench``: every figure of the README, as tables."""
+"""``./run bench``: every figure of the documentation, as tables."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench", description="Measure, and print tables.")
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], default=[], help="default: all")
     parser.add_argument("--output", type=argparse.FileType("w"), help="also write the tables to this file")
-    parser.add_argument("--readme", action="store_true", help="put the table of layout into the README")
+    parser.add_argument(
+        "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
+    )
     arguments = parser.parse_args()
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")
     for name in arguments.suites or SUITES:
         SUITES[name](console)
-    if arguments.readme:
+    if arguments.publish:
         layout.publish()
     if arguments.output:
         arguments.output.write(console.export_text())

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from solver.executor.initial import initial_value
-from solver.graph import Array, Graph, Role
+from solver.graph import Array, Role, TrainableGraph
 from solver.training.optimizers import optimizer_rules
 from tests.benchmarks.eager_operators import OPERATORS
 
 __all__ = ["eager_step"]
 
 
-def eager_step(graph: Graph, batch: Mapping[str, Array]) -> Callable[[], float] | None:
+def eager_step(graph: TrainableGraph, batch: Mapping[str, Array]) -> Callable[[], float] | None:
     """A function that runs one training step in PyTorch and returns the loss; None without PyTorch.
 
     Channels-last tensors are kept channels-last in memory, as PyTorch likes them.
@@ -45,7 +45,7 @@ def eager_step(graph: Graph, batch: Mapping[str, Array]) -> Callable[[], float] 
     return step
 
 
-def _optimizer(torch: Any, graph: Graph, weights: list[Any]) -> Any:
+def _optimizer(torch: Any, graph: TrainableGraph, weights: list[Any]) -> Any:
     rules = optimizer_rules(graph.optimizer)
     match graph.optimizer.type:
         case "Adam":

@@ -2,7 +2,7 @@
 
 Public instances are read from beside the project where they are; training-shaped problems are made here.
 Medians over seeds, warm, unless a row says otherwise. The table also goes to `RESULTS`, with machine and
-commit, and from there into the README (`./run bench layout --readme`).
+commit, and from there into the page of figures (`./run bench layout --publish`).
 
 Limits hold for a machine of two cores that has nothing else to do.
 """
@@ -27,7 +27,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from solver.layout import Deadline, Outcome, Problem, SolveOptions, solve
+from solver.layout import Deadline, LayoutProblem, Outcome, SolveOptions, solve
 from tests.benchmarks.measure import ROOT, commit, machine
 from tests.benchmarks.peers import Rival, best_rival, installed
 from tests.support.buffers import DATA, read_csv
@@ -36,7 +36,7 @@ from tests.support.training_shaped import training_columns
 __all__ = ["CASES", "RESULTS", "Case", "figures", "measure", "publish", "run"]
 
 RESULTS: Final = Path(__file__).parent / "results" / "layout.md"
-README: Final = ROOT / "README.md"
+PAGE: Final = ROOT / "docs/explanation/figures.md"
 BEGIN, END = "<!-- figures of ./run bench layout -->", "<!-- end of figures -->"
 
 #: Runs of each instance, each with other seeds.
@@ -58,7 +58,7 @@ class Case:
     """
 
     name: str
-    make: Callable[[int], Problem]
+    make: Callable[[int], LayoutProblem]
     capacity: int | None = None
     seconds: float = SECONDS
     runs: int = SEEDS
@@ -76,15 +76,15 @@ class Case:
         return f"minimise, {self.seconds:g} s"
 
 
-def _file(name: str, alignment: int = 1) -> Callable[[int], Problem]:
+def _file(name: str, alignment: int = 1) -> Callable[[int], LayoutProblem]:
     return lambda _: read_csv(DATA / f"{name}.csv", alignment)
 
 
-def _tight(name: str) -> Callable[[int], Problem]:
+def _tight(name: str) -> Callable[[int], LayoutProblem]:
     return _file(f"minimalloc/{name}.1048576")
 
 
-def _training(buffers: int) -> Callable[[int], Problem]:
+def _training(buffers: int) -> Callable[[int], LayoutProblem]:
     return lambda seed: training_columns(seed, buffers=buffers).problem()
 
 
@@ -158,17 +158,17 @@ def run(console: Console) -> None:
 
 
 def publish() -> None:
-    """Put what `RESULTS` holds into the README, between its two marks."""
-    text = README.read_text(encoding="utf-8")
+    """Put what `RESULTS` holds into the page of figures, between its two marks."""
+    text = PAGE.read_text(encoding="utf-8")
     before, begins, rest = text.partition(BEGIN)
     _, ends, after = rest.partition(END)
     if not (begins and ends):
-        raise ValueError(f"{README} has no place for the figures: {BEGIN} {END}")
-    README.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
+        raise ValueError(f"{PAGE} has no place for the figures: {BEGIN} {END}")
+    PAGE.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
 
 
 def figures() -> str:
-    """As they stand in the README."""
+    """As they stand on the page."""
     return f"\n{RESULTS.read_text(encoding='utf-8')}"
 
 
@@ -219,7 +219,7 @@ def _ratio(outcome: Outcome) -> float:
     return outcome.layout.peak / outcome.lower_bound if outcome.layout else math.inf
 
 
-def _answer(case: Case, problem: Problem, seed: int) -> Outcome:
+def _answer(case: Case, problem: LayoutProblem, seed: int) -> Outcome:
     if case.many:
         return solve(problem, options=SolveOptions(target_gap=case.gap, seed=seed))
     problem = replace(problem, capacity=case.capacity)
@@ -307,7 +307,7 @@ def _cancelling() -> Iterator[str]:
         yield "OmniMalloc is not installed here: pip install omnimalloc==1.0.0"
 
 
-def _cancelled(problem: Problem, solver: str) -> float:
+def _cancelled(problem: LayoutProblem, solver: str) -> float:
     cancel, at = threading.Event(), 0.0
 
     def fire() -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from solver.documents import load_graph
 from solver.executor import synthetic_batch
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan
 from tests.benchmarks.eager import eager_step
@@ -62,7 +62,7 @@ def _arenas(plans: dict[str, Plan]) -> Table:
     return table
 
 
-def _planning(graphs: dict[str, Graph]) -> Table:
+def _planning(graphs: dict[str, TrainableGraph]) -> Table:
     stages = ("parse", "derive", "liveness", "solve", "verify", "seal")
     table = Table("model", "cold process", "of it imports", "peak RSS MiB", "warm", *stages,
                   title="Graph document to proven plan (median, low-high)")  # fmt: skip
@@ -85,7 +85,7 @@ def _from_document(path: Path) -> Plan:
     return plan(load_graph(path.read_bytes()))
 
 
-def _stage_times(path: Path, graph: Graph, runs: int = 9) -> list[str]:
+def _stage_times(path: Path, graph: TrainableGraph, runs: int = 9) -> list[str]:
     seen: dict[str, list[float]] = {}
     for _ in range(runs):
         plan(graph, observe=lambda stage, seconds: seen.setdefault(stage, []).append(seconds))
@@ -93,7 +93,7 @@ def _stage_times(path: Path, graph: Graph, runs: int = 9) -> list[str]:
     return [str(round(parse.middle * 1e3, 1)), *(f"{median(times) * 1e3:.1f}" for times in seen.values())]
 
 
-def _steps(graphs: dict[str, Graph], plans: dict[str, Plan]) -> Table:
+def _steps(graphs: dict[str, TrainableGraph], plans: dict[str, Plan]) -> Table:
     table = Table("model", "step in the arena", "same kernels, own memory", "ratio", "fresh KiB a step",
                   "PyTorch eager", "ratio", title="One training step")  # fmt: skip
     for name, graph in graphs.items():
@@ -101,7 +101,7 @@ def _steps(graphs: dict[str, Graph], plans: dict[str, Plan]) -> Table:
     return table
 
 
-def _step_row(graph: Graph, made: Plan, runs: int) -> list[str]:
+def _step_row(graph: TrainableGraph, made: Plan, runs: int) -> list[str]:
     batch = synthetic_batch(graph, 0, 1)
     inside, outside = arena_step(graph, made), own_memory_step(graph, made)
     a, b, ratio = paired(inside, outside, runs)

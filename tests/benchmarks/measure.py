@@ -76,8 +76,7 @@ def in_new_process(
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True, text=True, check=True, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )  # fmt: skip
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, encoding="utf-8")  # fmt: skip
     seconds = time.perf_counter() - started
     return {**json.loads(done.stdout.splitlines()[-1]), "process_seconds": seconds}
 
@@ -99,6 +98,11 @@ def _cpu() -> str:
 
 def commit() -> str:
     done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        encoding="utf-8",
     )
     return done.stdout.strip() or "no commit"

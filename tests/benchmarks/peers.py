@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from solver.exporters import dump_minimalloc
-from solver.layout import Layout, Problem, find_violations
+from solver.layout import Layout, LayoutProblem, find_violations
 from tests.benchmarks.measure import ROOT
 
 __all__ = ["Rival", "best_rival", "installed"]
@@ -63,7 +63,7 @@ def installed() -> bool:
     return importlib.util.find_spec("omnimalloc") is not None
 
 
-def best_rival(problem: Problem, seconds: float) -> Rival | None:
+def best_rival(problem: LayoutProblem, seconds: float) -> Rival | None:
     """The smallest peak of all its allocators, each with these seconds; None where it is not installed."""
     if not installed():
         return None
@@ -72,9 +72,9 @@ def best_rival(problem: Problem, seconds: float) -> Rival | None:
     return min(found, key=lambda rival: rival.peak, default=None)
 
 
-def padded(problem: Problem) -> Problem:
+def padded(problem: LayoutProblem) -> LayoutProblem:
     """Sizes rounded up to the alignment, which is then of no account: what it can be asked."""
-    return Problem(
+    return LayoutProblem(
         tuple(
             replace(b, id=str(i), size=-(-b.size // b.alignment) * b.alignment, alignment=1)
             for i, b in enumerate(problem.buffers)
@@ -82,7 +82,7 @@ def padded(problem: Problem) -> Problem:
     )
 
 
-def _peak(problem: Problem, name: str, seconds: float) -> int | None:
+def _peak(problem: LayoutProblem, name: str, seconds: float) -> int | None:
     """None where the allocator fails, is far too late, or hands out a wrong layout."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "problem.csv"
@@ -97,7 +97,7 @@ def _peak(problem: Problem, name: str, seconds: float) -> int | None:
     return _swept(problem, json.loads(ran.stdout))
 
 
-def _swept(problem: Problem, offsets: dict[str, int]) -> int | None:
+def _swept(problem: LayoutProblem, offsets: dict[str, int]) -> int | None:
     found = tuple(offsets[str(i)] for i in range(len(problem.buffers)))
     layout = Layout(found, max(o + b.size for o, b in zip(found, problem.buffers, strict=True)))
     return None if find_violations(replace(problem, capacity=None), layout, limit=1) else layout.peak

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from examples.resnet50 import resnet50
 from solver.executor import validate
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.plan.report import report
@@ -35,7 +35,7 @@ def run(console: Console) -> None:
     console.print(_training(graph))
 
 
-def _planning(graph: Graph, runs: int = 5) -> Table:
+def _planning(graph: TrainableGraph, runs: int = 5) -> Table:
     title = "ResNet-50, batch 16, 3 x 224 x 224, SGD with momentum: graph to proven plan, warm (medians)"
     table = Table("in place", "seconds", "of them", "steps", "buffers", "no reuse MiB", "arena B", "bound B",
                   "proof", title=title)  # fmt: skip
@@ -53,7 +53,7 @@ def _planning(graph: Graph, runs: int = 5) -> Table:
     return table
 
 
-def _observed(graph: Graph, options: PlanOptions, stages: dict[str, list[float]]) -> Plan:
+def _observed(graph: TrainableGraph, options: PlanOptions, stages: dict[str, list[float]]) -> Plan:
     return plan(graph, options, observe=lambda stage, t: stages.setdefault(stage, []).append(t))
 
 
@@ -95,7 +95,7 @@ print(json.dumps({"losses": losses, "seconds": seconds, "processor": processor, 
 """
 
 
-def _training(graph: Graph) -> Table:
+def _training(graph: TrainableGraph) -> Table:
     title = "Batch 16, 3 x 224 x 224: training steps in the arena, one thread of BLAS"
     table = Table("in place", "arena MiB", "peak RSS MiB", "losses", "finite", "a step", "processor time",
                   title=title)  # fmt: skip

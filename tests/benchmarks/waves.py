@@ -25,7 +25,7 @@ from solver.executor import Trainer, synthetic_batch
 from solver.executor.memory import on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed, program_of
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.plan.waves import wave_report
@@ -33,7 +33,7 @@ from tests.benchmarks.measure import in_new_process, paired, timed
 from tests.support.branching import heads, inception
 from tests.support.graphs import chain
 
-MODELS: dict[str, Callable[[], Graph]] = {
+MODELS: dict[str, Callable[[], TrainableGraph]] = {
     "inception, 2 blocks of 4 branches": inception,
     "attention, 4 heads": heads,
     "a chain of 6 layers, no branches": lambda: chain((512,) * 7, batch=256),
@@ -64,7 +64,7 @@ def run(console: Console) -> None:
     console.print(times)
 
 
-def _bytes(graph: Graph) -> list[str]:
+def _bytes(graph: TrainableGraph) -> list[str]:
     one, two, four = (plan(graph, PlanOptions(parallelism=k)) for k in (1, 2, 4))
     found = wave_report(two)
     return [
@@ -73,7 +73,7 @@ def _bytes(graph: Graph) -> list[str]:
     ]  # fmt: skip
 
 
-def _trainer(graph: Graph, workers: int) -> Trainer:
+def _trainer(graph: TrainableGraph, workers: int) -> Trainer:
     return Trainer(graph, plan(graph, PlanOptions(parallelism=workers)))
 
 
@@ -96,7 +96,7 @@ def _processor_seconds(step: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def _at_best(graph: Graph, runs: int = 7) -> float:
+def _at_best(graph: TrainableGraph, runs: int = 7) -> float:
     """Share of the sequential time that the longest steps of all waves take."""
     made = plan(graph, PlanOptions(parallelism=2))
     program = program_of(graph, made)

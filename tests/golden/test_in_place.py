@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from solver.executor import validate
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.graphs import Sketch
@@ -19,7 +19,7 @@ BACKWARD = {"h1@grad": "a1@grad", "h2@grad": "a2@grad"}
 FORWARD = {"a1": "h1", "a2": "h2"}
 
 
-def network(activation: str, trainable: str | int = "all") -> Graph:
+def network(activation: str, trainable: str | int = "all") -> TrainableGraph:
     s = Sketch(activation)
     h = s.input("x", 8, 12)
     for k in (1, 2, 3):
@@ -30,7 +30,7 @@ def network(activation: str, trainable: str | int = "all") -> Graph:
     return s.graph(trainable=trainable)
 
 
-def places(graph: Graph) -> dict[str, str | None]:
+def places(graph: TrainableGraph) -> dict[str, str | None]:
     made = plan(graph, PlanOptions(in_place=True))
     assert validate(graph, made, steps=3).identical
     return {t.id: t.source for _, buffer in made.buffers() for t in buffer.aliases[1:]}

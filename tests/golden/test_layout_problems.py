@@ -1,8 +1,8 @@
 """Every layout problem that the planner makes, frozen: same buffers, same order, same arenas.
 
 Identical problems give identical layouts, so golden figures cannot move unnoticed while the code between a
-graph and its buffers changes. `python -m tests.golden.test_layout_problems` writes the file again, for a change
-of figures that is meant.
+graph and its buffers changes. `python -m tests.golden.test_layout_problems` writes the file again, for a
+change of figures that is meant.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ import pytest
 from examples.gallery import GALLERY
 from examples.resnet50 import resnet50
 from solver.documents import load_graph, load_program
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.pipeline import plan, plan_program
 from solver.plan import Plan, PlanOptions
 
@@ -55,7 +54,7 @@ RULES = {
 _USUAL = ("as it is", "in place", "in place, three at once", "rewritten, in place")
 
 
-def _example(name: str) -> Graph:
+def _example(name: str) -> TrainableGraph:
     return load_graph((ROOT / f"examples/{name}.json").read_bytes())
 
 
@@ -90,7 +89,7 @@ def planned(model: str, options: str, rules: str) -> Plan:
         graph = load_graph(resnet50().document)
     else:
         graph = _example(model)
-    return plan(replace(graph, training=RULES[rules]) if rules else graph, OPTIONS[options])
+    return plan(graph.with_spec(rules=RULES[rules]) if rules else graph, OPTIONS[options])
 
 
 def frozen(made: Plan) -> dict[str, object]:

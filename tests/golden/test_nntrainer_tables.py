@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.layout import Proof, max_load
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -52,7 +52,7 @@ def cells() -> list[tuple[str | None, str, tuple[int, ...] | None]]:
 
 
 @cache
-def three_layers(frozen: str | None, *, fused: bool) -> Graph:
+def three_layers(frozen: str | None, *, fused: bool) -> TrainableGraph:
     s = Sketch("three layers")
     x = s.input("in", 8, 5)
     for layer in ("fc1", "fc2", "fc3"):
@@ -109,25 +109,25 @@ def fully_connected(widths: Sequence[int], batch: int, activation: str = "None")
     return s
 
 
-def with_error(s: Sketch, output: str, *shape: int) -> Graph:
+def with_error(s: Sketch, output: str, *shape: int) -> TrainableGraph:
     s.op("MeanSquaredError", [output, s.label("t", *shape)], "loss")
     return s.graph()
 
 
-def linear() -> Graph:
+def linear() -> TrainableGraph:
     return with_error(fully_connected((150528, 300), 64), "h1", 64, 300)
 
 
-def model_a_linear() -> Graph:
+def model_a_linear() -> TrainableGraph:
     return with_error(fully_connected((784, 4096, 2048, 100), 2048), "h3", 2048, 100)
 
 
-def model_c_linear() -> Graph:
+def model_c_linear() -> TrainableGraph:
     s = fully_connected((150528, 10), 64, "Relu")
     return with_error(s, s.op("Flatten", ["h1"], "flat"), 64, 10)
 
 
-def convolutions(count: int) -> Graph:
+def convolutions(count: int) -> TrainableGraph:
     s = Sketch("convolutions")
     x, side = s.input("x", 64, 3, 224, 224), 224
     for i in range(count):
@@ -137,7 +137,7 @@ def convolutions(count: int) -> Graph:
     return with_error(s, x, 64, 3, side, side)
 
 
-def mnist() -> Graph:
+def mnist() -> TrainableGraph:
     s = Sketch("mnist")
     x, channels = s.input("x", 32, 1, 28, 28), 1
     for i, filters in enumerate((6, 12), 1):
@@ -152,8 +152,8 @@ def mnist() -> Graph:
     return s.graph(optimizer="Adam")
 
 
-#: Graph, whether gradients are clipped; weights and state, tensors without reuse, lower bound, in MiB.
-CASES: dict[str, tuple[Callable[[], Graph], bool, float | None, float, float]] = {
+#: A graph, whether gradients are clipped; weights and state, tensors without reuse, lower bound, in MiB.
+CASES: dict[str, tuple[Callable[[], TrainableGraph], bool, float | None, float, float]] = {
     "Linear": (linear, False, 172.27, 172.49, 172.34),
     "Conv": (lambda: convolutions(1), False, None, 27.56, 18.38),
     "Model_A_Conv": (lambda: convolutions(3), False, None, 24.69, 12.63),
@@ -199,7 +199,7 @@ def test_what_the_bounds_are_made_of() -> None:
     assert peak(mnist()) == {"conv1", "conv1@grad", "pool1@grad"}
 
 
-def peak(graph: Graph) -> set[str]:
+def peak(graph: TrainableGraph) -> set[str]:
     tensors = nntrainer_target(graph).pools[1]
     step = max_load(tensors.problem()).witness_step
     assert step is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from solver.documents import load_graph
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import Proof, max_load, solve
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -52,7 +52,7 @@ CELLS = [
 
 
 @cache
-def graph(model: str) -> Graph:
+def graph(model: str) -> TrainableGraph:
     return load_graph((EXAMPLES / f"{model}.json").read_bytes())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from examples.resnet50 import resnet50
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.plan.report import report
@@ -27,32 +27,32 @@ BOUNDS = {Sharing.DERIVATIVES_OF_SUMS: (2074, 3953), Sharing.RELU: (1494, 2792),
 
 
 @pytest.fixture(scope="module", params=BATCHES)
-def network(request: pytest.FixtureRequest) -> Graph:
+def network(request: pytest.FixtureRequest) -> TrainableGraph:
     return resnet50(request.param).graph
 
 
-def expected(figures: tuple[int, int], graph: Graph) -> float:
+def expected(figures: tuple[int, int], graph: TrainableGraph) -> float:
     batch = graph.operands["image"].shape[0]
     return figures[BATCHES.index(batch)]
 
 
-def test_the_network_has_its_parameters(network: Graph) -> None:
+def test_the_network_has_its_parameters(network: TrainableGraph) -> None:
     assert sum(network.operands[name].type.elements for name in network.trainable) == 25_557_032
 
 
-def test_bytes_without_reuse(network: Graph) -> None:
+def test_bytes_without_reuse(network: TrainableGraph) -> None:
     made = plan(network, PlanOptions(target="singa"))
     assert report(made).total / MIB == pytest.approx(expected(NO_REUSE, network), abs=0.6)
 
 
 @pytest.mark.parametrize("level", BOUNDS)
-def test_lower_bounds(network: Graph, level: Sharing) -> None:
+def test_lower_bounds(network: TrainableGraph, level: Sharing) -> None:
     (curve,) = loads(aligned(singa_program(network, level), 4).program)
     assert max(curve) / MIB == pytest.approx(expected(BOUNDS[level], network), abs=0.6)
 
 
 @pytest.mark.parametrize(("in_place", "level"), [(False, Sharing.DERIVATIVES_OF_SUMS), (True, Sharing.ALL)])
-def test_the_arena_is_the_bound(network: Graph, in_place: bool, level: Sharing) -> None:
+def test_the_arena_is_the_bound(network: TrainableGraph, in_place: bool, level: Sharing) -> None:
     made = plan(network, PlanOptions(target="singa", in_place=in_place))
     assert made.gap_bytes == 0
     assert not violations(network, made)

@@ -150,17 +150,19 @@ def test_a_rewritten_graph_has_the_plan_without_rewriting(run: Run, tmp_path: Pa
     assert run("rewritten", "smaller.json", "plan.json").returncode == 2
 
 
-def test_several_workers(run: Run, graph: Path, tmp_path: Path) -> None:
-    """Planned in waves, told about, trained on threads, and the bits are those of one worker."""
-    path = tmp_path / "waves.json"
-    summary = json.loads(run("plan", graph, "--workers", "2", "-o", path, "--json").stdout)
+def test_parallelism(run: Run, graph: Path, tmp_path: Path) -> None:
+    """Planned on levels, told about, trained on threads, and the bits are those of one step at a time."""
+    path = tmp_path / "levels.json"
+    summary = json.loads(run("plan", graph, "--parallelism", "2", "-o", path, "--json").stdout)
     made = documents.load_plan(path.read_bytes())
-    assert made.options.workers == 2
-    assert summary["waves"]["count"] == made.duration < summary["waves"]["steps"] == len(made.steps)
-    shown = run("show", path, "--width", "100").stdout
-    assert f"2 workers: {len(made.steps)} steps in {made.duration} waves, at most 2 at the same time" in shown
-    assert "live at wave" in shown
+    assert made.options.parallelism == 2
+    assert summary["levels"]["count"] == made.duration < summary["levels"]["steps"] == len(made.steps)
+    shown = run("show", path, "--width", "132").stdout
+    assert f"parallelism 2: {len(made.steps)} steps on {made.duration} levels, at most 2 at the same" in shown
+    assert "live at level" in shown
     assert "Identical" in run("validate", graph, path).stdout
+    assert run("plan", graph, "--workers", "2", "-o", "former.json").returncode == 0
+    assert (tmp_path / "former.json").read_bytes() == path.read_bytes()
 
 
 def test_in_place(run: Run, tmp_path: Path) -> None:
@@ -235,9 +237,10 @@ def test_a_directory_that_cannot_be_written(run: Run, graph: Path) -> None:
         ["--batch", "0"],
         ["--alignment", "48"],
         ["--deadline", "-1"],
-        ["--workers", "0"],
-        ["--workers", "65"],
-        ["--workers", "2", "--target", "onert"],
+        ["--parallelism", "0"],
+        ["--parallelism", "65"],
+        ["--parallelism", "2", "--target", "onert"],
+        ["--parallelism", "2", "--workers", "2"],
         ["--in-place", "--target", "onert"],
     ],
 )
@@ -421,7 +424,7 @@ def test_what_is_not_foreseen_is_a_bug_and_no_verdict(as_json: bool, tmp_path: P
 def test_a_bug_outside_of_every_command_is_a_bug_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken() -> None:
+    def broken(**_more: str) -> None:
         raise KeyError("impossible")
 
     monkeypatch.setattr("service.cli.commands.app", broken)
@@ -491,6 +494,31 @@ def test_a_port_that_is_taken(run: Run) -> None:
         port = server.url.rpartition(":")[2]
         result = run("serve", "--port", port)
     assert failed(result, 2) == f"arenaplan: 127.0.0.1:{port}: Address already in use."
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("arenaplan so", ["solve"]),
+        ("arenaplan solve --cap", ["--capacity"]),
+        ("arenaplan plan --sc", ["--scratch-budget"]),
+    ],
+)
+def test_completion(run: Run, line: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the words before the cursor are those of the fast path."""
+    monkeypatch.setenv("_ARENAPLAN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    for arguments in ((), ("solve", "problem.csv")):
+        assert run(*arguments).stdout.split() == words
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_completion(run: Run, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    shown = run("--show-completion", shell)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "_ARENAPLAN_COMPLETE" in shown.stdout
 
 
 def test_a_bad_setting(run: Run) -> None:

@@ -97,7 +97,9 @@ def test_validate(http: httpx.Client, data: st.DataObject) -> None:
 
 @FIXTURE
 @given(
-    damaged({**PARALLEL, "options": {"workers": 2, "alignment": 16, "solver": "greedy", "capacity": 10**6}})
+    damaged(
+        {**PARALLEL, "options": {"parallelism": 2, "alignment": 16, "solver": "greedy", "capacity": 10**6}}
+    )
 )
 def test_program(http: httpx.Client, request: dict[str, Any]) -> None:
     check(http.post("/program", json=request))

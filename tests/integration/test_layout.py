@@ -16,7 +16,7 @@ from clients import AsyncClient, CapacityExceeded, Client, ProblemError
 from service.problems import MEDIA_TYPE
 from solver import documents
 from solver.importers import load_minimalloc
-from solver.layout import Problem, find_violations
+from solver.layout import LayoutProblem, find_violations
 from tests.support.buffers import DATA
 from tests.support.server import PATIENCE, ROOT, Server, running_server
 from tests.support.training_shaped import training_shaped
@@ -32,7 +32,7 @@ def buffers() -> Buffers:
     return problem
 
 
-def document_of(problem: Problem) -> Buffers:
+def document_of(problem: LayoutProblem) -> Buffers:
     document: Buffers = json.loads(documents.dump_buffers(problem))
     return document
 

@@ -48,7 +48,7 @@ def test_a_plan_is_that_of_the_core(http: httpx.Client) -> None:
 
 
 def test_on_two_workers_the_pairs_run_side_by_side(http: httpx.Client, pairs: Program) -> None:
-    found = documents.load_plan(ask(http, pairs, workers=2).content)
+    found = documents.load_plan(ask(http, pairs, parallelism=2).content)
     assert [(step.id, step.wave) for step in found.steps] == [
         ("clean 0", 0), ("clean 1", 0), ("use 0", 1), ("use 1", 1),
     ]  # fmt: skip
@@ -155,9 +155,9 @@ def test_bad_blocks(
         ({"batch": 2}, "invalid-options", "batch"),
         ({"update": "end"}, "invalid-options", "update"),
         ({"target": "onert"}, "invalid-options", "target"),
-        ({"workers": 0}, "invalid-options", "workers"),
-        ({"workers": 65}, "invalid-options", "workers"),
-        ({"workers": 1.5}, "invalid-document", "workers"),
+        ({"parallelism": 0}, "invalid-options", "parallelism"),
+        ({"parallelism": 65}, "invalid-options", "parallelism"),
+        ({"parallelism": 1.5}, "invalid-document", "parallelism"),
         ({"seed": 1}, "invalid-document", "seed"),
     ],
 )
@@ -195,9 +195,9 @@ def test_clients(server: Server, pairs: Program, tmp_path: Path) -> None:
     path = tmp_path / "program.json"
     path.write_text(json.dumps(pairs), encoding="utf-8")
     with Client(server.url) as client:
-        result = client.plan_program(pairs, workers=2)
+        result = client.plan_program(pairs, parallelism=2)
         assert (result.status, result.proof) == ("optimal", "max-load")
-        assert client.plan_program(path, {"workers": 2}).cached
+        assert client.plan_program(path, {"parallelism": 2}).cached
         assert client.stored_plan(result.digest).document == result.document
         with pytest.raises(CapacityExceeded):
             client.plan_program(pairs, capacity=1000)

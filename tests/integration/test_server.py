@@ -41,16 +41,17 @@ def test_plan_and_validate(http: httpx.Client, tiny: Graph) -> None:
 
 
 def test_plan_and_validate_for_several_workers(http: httpx.Client, tiny: Graph) -> None:
-    one, two = plan(http, tiny, workers=1), plan(http, tiny, workers=2)
+    one, two = plan(http, tiny, parallelism=1), plan(http, tiny, parallelism=2)
     assert one.content == plan(http, tiny).content
     made = documents.load_plan(two.content)
     assert verify(made) == ()
     assert made.duration < len(made.steps) == len(one.json()["steps"])
     report = http.post("/v1/validate", json={"graph": tiny, "plan": two.json(), "steps": 3}).json()
     assert report["identical"] is True
-    refused = plan(http, tiny, workers=65)
-    assert (refused.status_code, refused.json()["pointer"]) == (422, "/options/workers")
-    assert plan(http, tiny, workers=2, target="nntrainer").json()["pointer"] == "/options/workers"
+    refused = plan(http, tiny, parallelism=65)
+    assert (refused.status_code, refused.json()["pointer"]) == (422, "/options/parallelism")
+    refused = plan(http, tiny, parallelism=2, target="nntrainer")
+    assert refused.json()["pointer"] == "/options/parallelism"
 
 
 def test_a_wrong_plan_is_named(http: httpx.Client, tiny: Graph) -> None:

@@ -11,11 +11,11 @@ from itertools import combinations_with_replacement, islice
 
 import pytest
 
-from solver.layout import Buffer, Lifespan, Problem, SolveOptions, find_violations, max_load, solve
-from solver.layout.exact.capacity_search import Ladder
+from solver.layout import Buffer, LayoutProblem, Lifespan, SolveOptions, find_violations, max_load, solve
+from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem
-from tests.support.oracle import GADGETS, climbed, sample, tiling
+from tests.support.oracle import GADGETS, sample, tightened, tiling
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
 PLAIN = SolveOptions(threads=1, work=20_000_000)
@@ -25,9 +25,9 @@ SOME = ((1, 3, 3), (2, 3, 3), (3, 3, 3), (4, 2, 3))
 TINY = SOME if not FUZZ else ((1, 4, 4), (2, 4, 4), (3, 3, 4), (4, 3, 3), (5, 2, 3))
 
 
-def easy(p: Problem) -> bool:
+def easy(p: LayoutProblem) -> bool:
     """Whether a fiftieth of the work settles it: then its like are settled as well, or something is wrong."""
-    layout, proved = climbed(p, replace(PLAIN, work=400_000))
+    layout, proved = tightened(p, replace(PLAIN, work=400_000))
     return layout.peak == proved
 
 
@@ -39,8 +39,8 @@ def test_most_samples_are_easy() -> None:
     assert len(VARIED) - 6 >= 0.8 * (FUZZ or 12)
 
 
-def optimum(p: Problem) -> int:
-    layout, proved = climbed(p, PLAIN)
+def optimum(p: LayoutProblem) -> int:
+    layout, proved = tightened(p, PLAIN)
     assert find_violations(p, layout) == ()
     assert layout.peak == proved
     return layout.peak
@@ -56,21 +56,21 @@ def test_every_tiny_problem(count: int, largest: int, steps: int) -> None:
         assert optimum(p) == best_peak(p), rows
 
 
-def moved(p: Problem, span: Callable[[Lifespan], Lifespan]) -> Problem:
-    return Problem(tuple(replace(b, lifespan=span(b.lifespan)) for b in p.buffers))
+def moved(p: LayoutProblem, span: Callable[[Lifespan], Lifespan]) -> LayoutProblem:
+    return LayoutProblem(tuple(replace(b, lifespan=span(b.lifespan)) for b in p.buffers))
 
 
-def mirrored(p: Problem) -> Problem:
+def mirrored(p: LayoutProblem) -> LayoutProblem:
     last = max(b.lifespan.end for b in p.buffers)
     return moved(p, lambda x: Lifespan(last - x.end, last - x.start))
 
 
-def delayed(p: Problem, steps: int) -> Problem:
+def delayed(p: LayoutProblem, steps: int) -> LayoutProblem:
     return moved(p, lambda x: Lifespan(x.start + steps, x.end + steps))
 
 
-def unaligned(p: Problem) -> Problem:
-    return Problem(tuple(replace(b, alignment=1) for b in p.buffers))
+def unaligned(p: LayoutProblem) -> LayoutProblem:
+    return LayoutProblem(tuple(replace(b, alignment=1) for b in p.buffers))
 
 
 def test_time_reversed() -> None:
@@ -89,23 +89,23 @@ def test_time_shifted_and_stretched(shift: int, factor: int) -> None:
 def test_sizes_scaled(factor: int) -> None:
     for p in islice(VARIED, 12):
         plain = unaligned(p)
-        scaled = Problem(tuple(replace(b, size=b.size * factor) for b in plain.buffers))
+        scaled = LayoutProblem(tuple(replace(b, size=b.size * factor) for b in plain.buffers))
         assert optimum(scaled) == factor * optimum(plain)
 
 
 def test_buffers_in_another_order() -> None:
     rng = random.Random(1)
     for p in VARIED:
-        assert optimum(Problem(tuple(rng.sample(p.buffers, len(p.buffers))))) == optimum(p)
+        assert optimum(LayoutProblem(tuple(rng.sample(p.buffers, len(p.buffers))))) == optimum(p)
 
 
 def test_a_dead_buffer_added() -> None:
-    """One that lives when nobody else does matters only if it is the largest of all."""
+    """One that lives when no other does matters only if it is the largest of all."""
     for p in VARIED:
         last, alignment = max(b.lifespan.end for b in p.buffers), p.buffers[0].alignment
         for size in (1, 1000):
             lonely = Buffer("lonely", size, Lifespan(last + 1, last + 2), alignment)
-            assert optimum(Problem((*p.buffers, lonely))) == max(size, optimum(p))
+            assert optimum(LayoutProblem((*p.buffers, lonely))) == max(size, optimum(p))
 
 
 def test_time_split_where_nothing_crosses() -> None:
@@ -116,7 +116,7 @@ def test_time_split_where_nothing_crosses() -> None:
         for pause in (0, 5):
             later = delayed(second, last + pause)
             renamed = (replace(b, id=f"second {b.id}") for b in later.buffers)
-            assert optimum(unaligned(Problem((*first.buffers, *renamed)))) == apart
+            assert optimum(unaligned(LayoutProblem((*first.buffers, *renamed)))) == apart
 
 
 def test_one_that_always_lives_adds_its_size() -> None:
@@ -124,7 +124,7 @@ def test_one_that_always_lives_adds_its_size() -> None:
         last = max(b.lifespan.end for b in p.buffers)
         for size in (1, 13):
             always = Buffer("always", size, Lifespan(0, last))
-            assert optimum(Problem((*p.buffers, always))) == optimum(p) + size
+            assert optimum(LayoutProblem((*p.buffers, always))) == optimum(p) + size
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -146,27 +146,27 @@ EDGES = {
 
 
 @pytest.mark.parametrize(("p", "best"), list(EDGES.values()), ids=list(EDGES))
-def test_edges(p: Problem, best: int) -> None:
+def test_edges(p: LayoutProblem, best: int) -> None:
     assert optimum(p) == best
     assert solve(p).lower_bound == best
 
 
 def test_nothing_to_place() -> None:
-    outcome = solve(Problem(()))
+    outcome = solve(LayoutProblem(()))
     assert outcome.layout is not None
     assert outcome.layout.offsets == ()
-    assert len(Instance.of(Problem(()))) == 0
+    assert len(Instance.of(LayoutProblem(()))) == 0
 
 
 def test_a_hundred_thousand_at_one_step() -> None:
     """Every layout without holes is the best; the default solver finds one and proves it."""
-    p = Problem(tuple(Buffer(str(i), 1 + i % 977, Lifespan(3, 4)) for i in range(100_000)))
+    p = LayoutProblem(tuple(Buffer(str(i), 1 + i % 977, Lifespan(3, 4)) for i in range(100_000)))
     outcome = solve(p)
     assert outcome.layout is not None
     assert outcome.layout.peak == max_load(p).bytes == sum(b.size for b in p.buffers)
     assert find_violations(p, outcome.layout) == ()
 
 
-def test_the_ladder_was_asked() -> None:
+def test_the_capacity_search_was_asked() -> None:
     """These tests would prove nothing if the default solver used another class than they do."""
-    assert vars(import_module("solver.layout.portfolio"))["Ladder"] is Ladder
+    assert vars(import_module("solver.layout.portfolio"))["CapacitySearch"] is CapacitySearch

@@ -29,9 +29,9 @@ from solver.documents import (
     parse_json,
 )
 from solver.errors import ArenaplanError, DocumentError, InternalError
-from solver.graph import DType, Graph, Initializer, Role
+from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.graph.ops import OPERATOR_NAMES, lookup
-from solver.layout.model.problem import Buffer, Lifespan, Problem
+from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
 from solver.pipeline import plan
 from solver.plan import StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document
@@ -69,7 +69,7 @@ def initializers(draw: st.DrawFn, shape: tuple[int, ...]) -> Initializer | None:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
+def graphs(draw: st.DrawFn) -> TrainableGraph:
     """Random operations over matrices of one batch, names and initializers drawn freely."""
     names = iter(draw(st.lists(NAMES, min_size=40, max_size=40, unique=True)))
     batch, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
@@ -107,7 +107,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @given(graphs())
-def test_graph_round_trip(graph: Graph) -> None:
+def test_graph_round_trip(graph: TrainableGraph) -> None:
     data = dump_graph(graph)
     again = load_graph(data)
     assert again == graph
@@ -117,7 +117,7 @@ def test_graph_round_trip(graph: Graph) -> None:
 
 
 @given(graphs())
-def test_plan_round_trip(graph: Graph) -> None:
+def test_plan_round_trip(graph: TrainableGraph) -> None:
     made = plan(graph)
     assert load_plan(dump_plan(made)) == made
     assert made.graph_digest == graph_digest(graph)
@@ -176,7 +176,7 @@ BUFFERS = st.builds(
 
 @given(st.lists(BUFFERS, max_size=6), st.none() | st.integers(0, 2**63 - 1))
 def test_buffers_round_trip(buffers: list[Buffer], capacity: int | None) -> None:
-    problem = Problem(tuple(buffers), capacity)
+    problem = LayoutProblem(tuple(buffers), capacity)
     assert load_buffers(dump_buffers(problem)) == problem
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from solver.executor import validate
-from solver.graph import Graph, Initializer
+from solver.graph import Initializer, TrainableGraph
 from solver.layout import Lifespan
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
@@ -86,7 +86,7 @@ class _Growing:
         ]  # fmt: skip
         self.add(self.draw(st.sampled_from(kinds))(self.some()))
 
-    def graph(self) -> Graph:
+    def graph(self) -> TrainableGraph:
         total, *rest = self.unread
         for name in rest:
             total = self.s.op("Add", [total, name], self.name())
@@ -101,7 +101,7 @@ class _Growing:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
+def graphs(draw: st.DrawFn) -> TrainableGraph:
     growing = _Growing(draw)
     for _ in range(draw(st.integers(1, 8))):
         growing.step()
@@ -109,7 +109,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 @given(graphs(), st.data())
-def test_a_read_of_what_was_overwritten_is_always_found(graph: Graph, data: st.DataObject) -> None:
+def test_a_read_of_what_was_overwritten_is_always_found(graph: TrainableGraph, data: st.DataObject) -> None:
     """Any operand that lost its bytes, read again by any later step, and given the lifespan to do so."""
     made = plan(graph, PlanOptions(in_place=True))
     assume(lost := list(_overwritten(made)))
@@ -150,7 +150,7 @@ def _tenants(made: Plan) -> int:
 
 @given(graphs(), st.sampled_from([1, 1, 1, 3]), st.sampled_from(["immediate", "end"]))
 def test_training_in_place_is_bit_identical_and_takes_no_more_memory(
-    graph: Graph, workers: int, update: str
+    graph: TrainableGraph, workers: int, update: str
 ) -> None:
     made = plan(graph, PlanOptions(in_place=True, parallelism=workers, update=update))
     assert verify(made) == ()
@@ -159,7 +159,7 @@ def test_training_in_place_is_bit_identical_and_takes_no_more_memory(
 
 
 @given(graphs())
-def test_most_graphs_have_something_to_share(graph: Graph) -> None:
+def test_most_graphs_have_something_to_share(graph: TrainableGraph) -> None:
     """Otherwise the property above would hold for want of anything to go wrong."""
     kinds = {operation.type for operation in graph.operations}
     if kinds & {"Flatten", "Reshape"}:
@@ -167,6 +167,6 @@ def test_most_graphs_have_something_to_share(graph: Graph) -> None:
 
 
 @given(graphs(), st.booleans())
-def test_every_graph_can_be_planned_for_singa(graph: Graph, in_place: bool) -> None:
+def test_every_graph_can_be_planned_for_singa(graph: TrainableGraph, in_place: bool) -> None:
     made = plan(graph, PlanOptions(target="singa", in_place=in_place))
     assert verify(made) == ()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout import Buffer, Problem, SolveOptions, Status, find_violations, max_load, solve
+from solver.layout import Buffer, LayoutProblem, SolveOptions, Status, find_violations, max_load, solve
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
@@ -43,18 +43,18 @@ def test_every_rule_set_of_the_compiled_search_agrees_with_cp_sat(capsys: pytest
     assert 4 * counts["with an optimum above max-load"] >= PROBLEMS
 
 
-def _mixed(seed: int) -> Problem:
+def _mixed(seed: int) -> LayoutProblem:
     """Alignments that sums of sizes do not keep, and in every third problem pins."""
     rng = random.Random(seed)
     p = random_problem(rng, rng.randint(2, 10), 7, rng.choice((6, 20, 40))) if seed % 2 else sample(seed)
     choice = rng.choice(((1, 2), (1, 2, 8), (4, 16), (1, 64)))
-    mixed = Problem(tuple(replace(b, alignment=rng.choice(choice)) for b in p.buffers))
+    mixed = LayoutProblem(tuple(replace(b, alignment=rng.choice(choice)) for b in p.buffers))
     placed = solve(mixed, solver="greedy").layout
     if seed % 3 or placed is None:
         return mixed if Instance.of(mixed).misaligning else _mixed(seed + 10**6)
     pins = set(rng.sample(range(len(mixed.buffers)), min(len(mixed.buffers), rng.choice((1, 2, 4)))))
     offsets = (offset if i in pins else None for i, offset in enumerate(placed.offsets))
-    return Problem(tuple(map(_pinned, mixed.buffers, offsets)))
+    return LayoutProblem(tuple(map(_pinned, mixed.buffers, offsets)))
 
 
 def _pinned(buffer: Buffer, offset: int | None) -> Buffer:
@@ -72,7 +72,7 @@ def test_every_rule_set_agrees_with_cp_sat_on_mixed_alignments_and_pins() -> Non
     assert 2 * counts["all rules, unfinished"] <= MIXED
 
 
-def _constrained(rng: random.Random) -> Problem:
+def _constrained(rng: random.Random) -> LayoutProblem:
     """Mixed alignments, and mostly a pin or two that leave each other alone."""
     p = random_problem(rng, rng.randint(1, 9), 7, rng.choice((6, 20)), rng.choice(((1,), (1, 2, 8), (4, 8))))
     buffers = list(p.buffers)
@@ -80,7 +80,7 @@ def _constrained(rng: random.Random) -> Problem:
         floor = max((b.offset + b.size for b in buffers if b.offset is not None), default=rng.randrange(20))
         alignment = buffers[i].alignment
         buffers[i] = replace(buffers[i], offset=-(-floor // alignment) * alignment)
-    return Problem(tuple(buffers))
+    return LayoutProblem(tuple(buffers))
 
 
 def test_pins_and_mixed_alignments_agree_with_cp_sat() -> None:
@@ -101,7 +101,7 @@ def test_pins_and_mixed_alignments_agree_with_cp_sat() -> None:
 def test_the_oracle_itself_agrees_with_trying_every_order(seed: int) -> None:
     rng = random.Random(seed)
     p = _constrained(rng)
-    p = Problem(p.buffers[:5])
+    p = LayoutProblem(p.buffers[:5])
     assert optimum(p) == best_peak(p)
     assert find_violations(p, stacked(p)) == ()
 

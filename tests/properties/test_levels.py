@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from solver.documents import dump_plan, load_plan
 from solver.executor import BlockRunner, BlockViews, validate
-from solver.graph import DType, Graph, TensorType
+from solver.graph import DType, TensorType, TrainableGraph
 from solver.pipeline import plan, plan_program
 from solver.plan import Plan, PlanOptions, verify
 from solver.plan.waves import wave_report
@@ -28,7 +28,7 @@ WORKERS = st.sampled_from([2, 3, 4])
 @settings(max_examples=40)
 @given(random_graphs(), WORKERS, st.sampled_from(["immediate", "end"]), st.booleans(), st.booleans())
 def test_graphs_train_to_the_same_bits(
-    graph: Graph, workers: int, update: str, in_place: bool, rewrite: bool
+    graph: TrainableGraph, workers: int, update: str, in_place: bool, rewrite: bool
 ) -> None:
     made = plan(graph, PlanOptions(parallelism=workers, update=update, in_place=in_place, rewrite=rewrite))
     assert verify(made) == ()
@@ -37,7 +37,7 @@ def test_graphs_train_to_the_same_bits(
 
 
 @given(random_graphs())
-def test_one_worker_is_the_plan_without_waves(graph: Graph) -> None:
+def test_one_worker_is_the_plan_without_waves(graph: TrainableGraph) -> None:
     made = plan(graph, PlanOptions(parallelism=1))
     assert made == plan(graph)
     assert b'"wave' not in dump_plan(made)
@@ -45,7 +45,7 @@ def test_one_worker_is_the_plan_without_waves(graph: Graph) -> None:
 
 
 @given(random_graphs(), WORKERS)
-def test_more_workers_never_take_more_waves(graph: Graph, workers: int) -> None:
+def test_more_workers_never_take_more_waves(graph: TrainableGraph, workers: int) -> None:
     one, several = (plan(graph, PlanOptions(parallelism=k, solver="greedy")) for k in (1, workers))
     found = wave_report(several)
     assert found.count <= len(one.steps) == found.steps
@@ -55,7 +55,7 @@ def test_more_workers_never_take_more_waves(graph: Graph, workers: int) -> None:
 
 @given(random_graphs(), WORKERS, st.data())
 def test_no_step_can_move_into_an_earlier_wave_of_what_it_needs(
-    graph: Graph, workers: int, data: st.DataObject
+    graph: TrainableGraph, workers: int, data: st.DataObject
 ) -> None:
     """Any step put into the wave of one that it depends on is named by the verifier."""
     made = plan(graph, PlanOptions(parallelism=workers, solver="greedy"))
@@ -72,7 +72,7 @@ def test_no_step_can_move_into_an_earlier_wave_of_what_it_needs(
 
 @given(random_graphs(), WORKERS, st.data())
 def test_nor_beside_a_step_that_overwrites_the_memory_it_touches(
-    graph: Graph, workers: int, data: st.DataObject
+    graph: TrainableGraph, workers: int, data: st.DataObject
 ) -> None:
     """The same where operands share memory: the names differ, the bytes are the same."""
     made = plan(graph, PlanOptions(parallelism=workers, solver="greedy", in_place=True))

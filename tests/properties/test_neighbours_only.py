@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from solver.layout import Buffer, Layout, Lifespan, Problem, find_violations
+from solver.layout import Buffer, Layout, LayoutProblem, Lifespan, find_violations
 from tests.support.buffers import problem
 from tests.support.nntrainer_v2 import accepts_by_neighbours, overlapping_pairs, v2
 
 INSTANCES = 10_000
 
 
-def named(p: Problem, made: Layout) -> set[frozenset[str]]:
+def named(p: LayoutProblem, made: Layout) -> set[frozenset[str]]:
     return {frozenset(v.buffers) for v in find_violations(p, made) if v.rule == "overlap"}
 
 
@@ -40,13 +40,13 @@ def test_gradients_that_follow_each_other_share_rightly() -> None:
     assert find_violations(p, made) == ()
 
 
-def instance(rng: random.Random) -> tuple[Problem, frozenset[str]]:
+def instance(rng: random.Random) -> tuple[LayoutProblem, frozenset[str]]:
     """Up to a dozen tensors over thirty ticks, half of them weight gradients."""
     buffers = []
     for k in range(rng.randint(3, 12)):
         start = rng.randrange(30)
         buffers.append(Buffer(f"b{k}", rng.randint(1, 100), Lifespan(start, rng.randint(start + 1, 31))))
-    return Problem(tuple(buffers)), frozenset(b.id for b in buffers if rng.random() < 0.5)
+    return LayoutProblem(tuple(buffers)), frozenset(b.id for b in buffers if rng.random() < 0.5)
 
 
 def test_every_overlap_of_10_000_layouts_is_named() -> None:

@@ -18,13 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.layout import Certificate, Proof, Status
+from solver.passes import Aliases
 from solver.plan import Plan
 from solver.program import (
     Access,
     Alias,
     Binding,
+    EntryKind,
     Phase,
     Program,
     Space,
@@ -115,19 +117,38 @@ def test_oracle_and_proof_agree_on_many_random_edits(part: int) -> None:
     assert accepted["rejected"] < count
 
 
+def transformed(program: Program, rng: random.Random) -> Program:
+    """The program with steps repeated and values paged anywhere, right or wrong."""
+    for _ in range(rng.randrange(4)):
+        t, u = sorted(rng.sample(range(len(program.steps)), 2))
+        written = [b.value for b in program.steps[t].bindings if b.access.writes]
+        how = rng.randrange(3)
+        if how == 0:
+            program = repeated(program, t, u)
+        elif how == 1 and written:
+            program = paged(program, rng.choice(written), t, u, min(rng.randrange(3), u - t - 1))
+        else:
+            carried = [e.value for e in program.entry if e.kind is not EntryKind.FED]
+            program = resident(program, rng.choice(carried))
+    return program
+
+
 @pytest.mark.fuzz
 @given(random_graphs(4), st.integers(0, 2**32), st.sampled_from([1, 2]), st.booleans())
 def test_oracle_and_proof_agree_on_random_graphs(
-    graph: Graph, seed: int, parallelism: int, in_place: bool
+    graph: TrainableGraph, seed: int, parallelism: int, in_place: bool
 ) -> None:
-    reference = derive(graph)
+    reference, rng = derive(graph), random.Random(seed)
+    judge = TermOracle(reference)
     plan = placed(prepared(reference, parallelism=parallelism, in_place=in_place))
-    judge, rng = TermOracle(reference), random.Random(seed)
     assert verdicts(judge, reference, plan) == ("", "")
+    changed = placed(Aliases(in_place=in_place).run(transformed(reference, rng)))
+    ours, theirs = verdicts(judge, reference, changed)
+    assert bool(ours) == bool(theirs), (ours, theirs)
     for _ in range(5):
-        edit, changed = edited(plan, rng)
-        ours, theirs = verdicts(judge, reference, changed)
-        assert bool(ours) == bool(theirs), (edit, ours, theirs)
+        edit, edited_plan = edited(plan if ours else changed, rng)
+        found = verdicts(judge, reference, edited_plan)
+        assert bool(found[0]) == bool(found[1]), (edit, found)
 
 
 @pytest.mark.parametrize("kind", EDITS)
@@ -432,6 +453,73 @@ def test_a_page_that_comes_in_before_it_has_gone_out() -> None:
     assert prove(reference, placed(program)) == ()
     out, back = (t for t, step in enumerate(program.steps) if step.reference is None)
     assert rejected(reference, placed(moved(program, back, out))) == ("5", "undefined")
+
+
+def test_of_two_places_of_a_carried_value_one_is_not_kept() -> None:
+    case = CASES["weight in both"]
+    program = case.plan.program
+    count = Counter(entry.reference for entry in program.entry)
+    (twice,) = (reference for reference, places in count.items() if places == 2)
+    for place in (exit_ for exit_ in program.exit if exit_.reference == twice):
+        exits = tuple(exit_ for exit_ in program.exit if exit_ != place)
+        plan = certified(replace(case.plan, program=replace(program, exit=exits)))
+        assert rejected(case.reference, plan) == ("6", "exit")
+
+
+def test_one_value_enters_twice_in_one_place() -> None:
+    reference = line()
+    plan = placed(reference)
+    program, weight = plan.program, reference.by_label["w1"]
+    twin = replace(program.values[weight], label="w1@twin")
+    number = len(program.values)
+    entry = next(entry for entry in program.entry if entry.value == weight)
+    exit_ = next(exit_ for exit_ in program.exit if exit_.value == weight)
+    program = replace(
+        program,
+        values=(*program.values, twin),
+        entry=(*program.entry, replace(entry, value=number)),
+        exit=(*program.exit, replace(exit_, value=number)),
+        initial={**program.initial, number: program.initial[weight]},
+    )
+    changed = replace(plan, program=program, offsets=(*plan.offsets, plan.offsets[weight]))
+    assert rejected(reference, certified(changed)) == ("6", "entry")
+
+
+def test_a_step_that_only_reads_finds_what_the_reference_finds() -> None:
+    case = CASES["blocks, 1 at a time"]
+    program = case.plan.program
+    early = moved(program, position(program, "print"), position(program, "fourth"))
+    assert rejected(case.reference, placed(early)) == ("5", "value")
+
+
+@pytest.mark.parametrize(("channels", "right"), [((0, 0), False), ((0, 1), True)])
+def test_two_copies_on_one_channel(channels: tuple[int, int], right: bool) -> None:
+    reference = line()
+    program = reference
+    for label in ("w1", "w2"):
+        program = resident(program, reference.by_label[label])
+    for number, channel in zip((-2, -1), channels, strict=True):
+        node = replace(program.operations[number], attributes={"channel": channel})
+        at = len(program.operations) + number
+        program = replace(program, operations=(*program.operations[:at], node, *program.operations[at + 1 :]))
+    levels = [max(t - 1, 0) for t in range(len(program.steps))]
+    plan = placed(program.reordered(range(len(program.steps)), levels))
+    assert [step.level for step in plan.program.steps if step.reference is None][:2] == [0, 0]
+    assert (TermOracle(reference).judge(plan) is None) is right
+    assert (prove(reference, plan) == ()) is right
+
+
+def test_a_promise_for_one_slot_does_not_speak_of_another_slot_of_the_same_value() -> None:
+    s = Sketch("slope")
+    a = s.op("Gemm", [s.input("x", 1, 2), s.parameter("w", 2, 2)], "a", "fc1")
+    h = s.op("PRelu", [a, a], "b", "act")
+    s.op("MeanSquaredError", [h, s.label("t", 1, 2)], "loss", "mse")
+    reference = derive(s.graph(trainable=[]))
+    t = position(reference, "act:forward")
+    value = {b.slot: b.value for b in reference.steps[t].bindings}
+    assert value["x0"] == value["x1"]
+    program = replace(reference, aliases=(Alias(value["y0"], value["x0"], t, view=False),))
+    assert rejected(reference, placed(program)) == ("3", "overlap")
 
 
 def test_cases_have_names_of_their_own() -> None:

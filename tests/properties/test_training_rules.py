@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from solver.documents import dump_graph, load_graph
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import Graph, Initializer, TrainingRules
+from solver.graph import Initializer, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, verify
 from solver.training import CLIP, OperandKind
@@ -36,7 +35,7 @@ OPTIONS = st.builds(
 
 
 @st.composite
-def layered(draw: st.DrawFn) -> Graph:
+def layered(draw: st.DrawFn) -> TrainableGraph:
     """A chain of layers with random masks and running statistics in between, and a branch around some."""
     batch, width = draw(st.integers(2, 5)), draw(st.integers(1, 5))
     s = Sketch("layered")
@@ -61,7 +60,7 @@ def layered(draw: st.DrawFn) -> Graph:
     return s.graph(optimizer=draw(st.sampled_from(["SGD", "Adam", "AdamW"])))
 
 
-def proved(graph: Graph, options: PlanOptions) -> Plan:
+def proved(graph: TrainableGraph, options: PlanOptions) -> Plan:
     made = plan(graph, options)
     assert verify(made) == ()
     assert validate(graph, made, steps=graph.training.accumulate + 1).identical
@@ -69,8 +68,10 @@ def proved(graph: Graph, options: PlanOptions) -> Plan:
 
 
 @given(random_graphs(), RULES, OPTIONS)
-def test_rules_train_to_the_same_bits(graph: Graph, rules: TrainingRules, options: PlanOptions) -> None:
-    ruled = replace(graph, training=rules)
+def test_rules_train_to_the_same_bits(
+    graph: TrainableGraph, rules: TrainingRules, options: PlanOptions
+) -> None:
+    ruled = graph.with_spec(rules=rules)
     assert load_graph(dump_graph(ruled)) == ruled
     made = proved(ruled, options)
     kernels = [step.kernel for step in made.steps]
@@ -79,19 +80,19 @@ def test_rules_train_to_the_same_bits(graph: Graph, rules: TrainingRules, option
 
 @given(layered(), RULES, OPTIONS)
 def test_states_and_masks_train_to_the_same_bits(
-    graph: Graph, rules: TrainingRules, options: PlanOptions
+    graph: TrainableGraph, rules: TrainingRules, options: PlanOptions
 ) -> None:
-    made = proved(replace(graph, training=rules), options)
+    made = proved(graph.with_spec(rules=rules), options)
     states = [b for _, b in made.buffers() if b.kind is OperandKind.STATE]
     assert all((b.lifespan.start, b.lifespan.end) == (0, made.duration) for b in states)
 
 
 @given(layered(), OPTIONS, st.integers(1, 3))
 def test_what_a_run_holds_does_not_depend_on_the_options(
-    graph: Graph, options: PlanOptions, accumulate: int
+    graph: TrainableGraph, options: PlanOptions, accumulate: int
 ) -> None:
     """Order of updates, threads and shared memory change no bit of what carries over."""
-    graph = replace(graph, training=TrainingRules(accumulate=accumulate, clip_global_norm=0.5))
+    graph = graph.with_spec(rules=TrainingRules(accumulate=accumulate, clip_global_norm=0.5))
     found = []
     for chosen in (PlanOptions(solver="greedy"), options):
         with Trainer(graph, plan(graph, chosen)) as trainer:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from tests.support.graphs import Sketch
 
 __all__ = ["heads", "inception"]
 
 
-def inception(batch: int = 16, side: int = 28, width: int = 16, blocks: int = 2) -> Graph:
+def inception(batch: int = 16, side: int = 28, width: int = 16, blocks: int = 2) -> TrainableGraph:
     """Blocks of four branches (convolutions of 1x1, 3x3, 5x5, and a pooled one), joined by Concat."""
     s = Sketch("inception")
     x, channels = s.input("x", batch, 3, side, side), 3
@@ -33,7 +33,7 @@ def _branch(s: Sketch, x: str, name: str, channels: int, width: int, size: int) 
     return s.op("Conv", [x, kernel], f"{name}.wide", auto_pad="SAME_UPPER", activation="Relu")
 
 
-def heads(batch: int = 8, length: int = 128, width: int = 256, count: int = 4) -> Graph:
+def heads(batch: int = 8, length: int = 128, width: int = 256, count: int = 4) -> TrainableGraph:
     """Attention, each head with matrices of its own, so that heads are branches."""
     s = Sketch("heads")
     x, part = s.input("x", batch, length, width), width // count

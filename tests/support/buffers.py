@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import chain, repeat
 from pathlib import Path
 
-from solver.layout import Buffer, Deadline, Layout, Lifespan, Problem
+from solver.layout import Buffer, Deadline, Layout, LayoutProblem, Lifespan
 
 __all__ = [
     "DATA",
@@ -26,13 +26,13 @@ __all__ = [
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
-def problem(*rows: tuple[int, int, int], alignment: int = 1, capacity: int | None = None) -> Problem:
+def problem(*rows: tuple[int, int, int], alignment: int = 1, capacity: int | None = None) -> LayoutProblem:
     """Buffers b0, b1, ... from (size, start, end)."""
     buffers = (Buffer(f"b{i}", z, Lifespan(s, e), alignment) for i, (z, s, e) in enumerate(rows))
-    return Problem(tuple(buffers), capacity)
+    return LayoutProblem(tuple(buffers), capacity)
 
 
-def layout(problem: Problem, *offsets: int) -> Layout:
+def layout(problem: LayoutProblem, *offsets: int) -> Layout:
     tops = (offset + b.size for b, offset in zip(problem.buffers, offsets, strict=True))
     return Layout(offsets, max(tops, default=0))
 
@@ -49,7 +49,7 @@ def countdown(asked: int) -> Deadline:
     return Countdown()
 
 
-def best_peak(problem: Problem) -> int:
+def best_peak(problem: LayoutProblem) -> int:
     """The smallest peak, from every order of placing each buffer as low as it goes.
 
     Some order of the offsets of an optimum, moved down, reproduces its peak; pins come first.
@@ -85,16 +85,16 @@ def _lowest(buffer: Buffer, placed: Iterable[tuple[Buffer, int]]) -> int:
 
 def random_problem(
     rng: random.Random, buffers: int, steps: int, largest: int, alignments: tuple[int, ...] = (1,)
-) -> Problem:
+) -> LayoutProblem:
     made = []
     for i in range(buffers):
         start = rng.randrange(steps)
         span = Lifespan(start, rng.randint(start + 1, steps))
         made.append(Buffer(f"b{i}", rng.randint(1, largest), span, rng.choice(alignments)))
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
-def tight_problem(rng: random.Random) -> Problem:
+def tight_problem(rng: random.Random) -> LayoutProblem:
     """Nearly full at every step: the kind whose optimum may lie above the max-load bound."""
     height, smallest = rng.randint(6, 14), rng.choice((1, 2, 3))
     largest = rng.randint(max(smallest, height // 3), max(smallest, height // 2))
@@ -108,10 +108,10 @@ def tight_problem(rng: random.Random) -> Problem:
             span = Lifespan(step, min(steps, step + rng.randint(1, longest)))
             made.append(Buffer(f"b{len(made)}", size, span, alignment))
             load += size
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
-def varied(rng: random.Random, base: Problem) -> Problem:
+def varied(rng: random.Random, base: LayoutProblem) -> LayoutProblem:
     """The same with one buffer a little larger, smaller, longer or shorter."""
     buffers = list(base.buffers)
     i = rng.randrange(len(buffers))
@@ -125,14 +125,14 @@ def varied(rng: random.Random, base: Problem) -> Problem:
         case _:
             end = max(start + 1, end + change)
     buffers[i] = Buffer(old.id, size, Lifespan(start, end), old.alignment)
-    return Problem(tuple(buffers))
+    return LayoutProblem(tuple(buffers))
 
 
-def read_csv(path: Path, alignment: int = 1) -> Problem:
+def read_csv(path: Path, alignment: int = 1) -> LayoutProblem:
     """The interchange format of public allocators: id, lower, upper, size; half-open."""
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         rows = [
             Buffer(row["id"], int(row["size"]), Lifespan(int(row["lower"]), int(row["upper"])), alignment)
             for row in csv.DictReader(file)
         ]
-    return Problem(tuple(rows))
+    return LayoutProblem(tuple(rows))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import Certificate, Lifespan, Status
 from solver.pipeline import plan, reference_of
 from solver.plan import Plan, PlanOptions
@@ -60,7 +60,7 @@ class Subject:
         return {violation.buffers for violation in found}
 
 
-def planned(graph: Graph, options: PlanOptions | None = None) -> Subject:
+def planned(graph: TrainableGraph, options: PlanOptions | None = None) -> Subject:
     made = plan(graph, options)
     return Subject(reference_of(graph, made.options), made)
 

@@ -11,12 +11,12 @@ import numpy as np
 from solver.graph import (
     DeclaredOperand,
     DType,
-    Graph,
     Initializer,
     Operation,
     OptimizerSpec,
     Role,
     Trainable,
+    TrainableGraph,
     TrainingRules,
     build_graph,
 )
@@ -63,7 +63,7 @@ class Sketch:
         outputs: Sequence[str] = (),
         training: TrainingRules | None = None,
         **hyper: Any,
-    ) -> Graph:
+    ) -> TrainableGraph:
         hyper.setdefault("learning_rate", 0.01)
         spec = OptimizerSpec(optimizer, hyper)
         return build_graph(
@@ -80,7 +80,7 @@ class Sketch:
 
 def chain(
     widths: Sequence[int] = (6, 5, 4), batch: int = 3, *, trainable: Trainable = "all", **hyper: Any
-) -> Graph:
+) -> TrainableGraph:
     """Linear layers fc1, fc2, ... with bias and fused Relu between, mean squared error at the end."""
     s = Sketch("chain")
     x = s.input("x", batch, widths[0])
@@ -92,7 +92,7 @@ def chain(
     return s.graph(trainable=trainable, **hyper)
 
 
-def residual(batch: int = 4, width: int = 6, classes: int = 5, **hyper: Any) -> Graph:
+def residual(batch: int = 4, width: int = 6, classes: int = 5, **hyper: Any) -> TrainableGraph:
     """A branch (h1 has two consumers), tied weights (w2 twice), one operand twice (Mul) and a softmax."""
     s = Sketch("residual")
     x = s.input("x", batch, width)
@@ -112,7 +112,7 @@ def residual(batch: int = 4, width: int = 6, classes: int = 5, **hyper: Any) -> 
     return s.graph(optimizer=str(hyper.pop("optimizer", "Adam")), **hyper)
 
 
-def convolutional(batch: int = 2, layout: str = "NHWC", **hyper: Any) -> Graph:
+def convolutional(batch: int = 2, layout: str = "NHWC", **hyper: Any) -> TrainableGraph:
     """Convolution, depthwise convolution, max and average pooling, pad, reshape: a small vision net."""
     s = Sketch("convolutional")
     image = (8, 8, 3) if layout == "NHWC" else (3, 8, 8)
@@ -143,7 +143,7 @@ def batch_normalised(
     mode: int = 1,
     dtype: DType = DType.FLOAT32,
     **hyper: Any,
-) -> Graph:
+) -> TrainableGraph:
     """Convolution, batch normalisation with running statistics, Relu, mean over the image, linear."""
     s = Sketch("batch normalised", dtype)
     image, kernel = ((2, 6, 6), (4, 2, 3, 3)) if layout == "NCHW" else ((6, 6, 2), (4, 3, 3, 2))

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import pairwise
 
-from solver.layout import Deadline, Layout, Lifespan, Problem
+from solver.layout import Deadline, Layout, LayoutProblem, Lifespan
 from solver.layout.baselines import NntrainerV1
 
 __all__ = ["accepts_by_neighbours", "overlapping_pairs", "v2"]
 
 
-def v2(problem: Problem, gradients: Collection[str]) -> Layout:
+def v2(problem: LayoutProblem, gradients: Collection[str]) -> Layout:
     """Offsets as V2 gives them: right only as long as no two gradients overlap in a way it does not know."""
     others = [i for i, b in enumerate(problem.buffers) if b.id not in gradients]
-    below = NntrainerV1().solve(Problem(tuple(problem.buffers[i] for i in others)), Deadline())
+    below = NntrainerV1().solve(LayoutProblem(tuple(problem.buffers[i] for i in others)), Deadline())
     assert below.layout is not None
     offsets = dict(zip(others, below.layout.offsets, strict=True))
     offsets |= _gradients(problem, set(range(len(problem.buffers))) - set(others), below.layout.peak)
@@ -32,7 +32,7 @@ def v2(problem: Problem, gradients: Collection[str]) -> Layout:
     return Layout(tuple(offsets[i] for i in range(len(tops))), max(tops, default=0))
 
 
-def _gradients(problem: Problem, indices: Collection[int], bottom: int) -> dict[int, int]:
+def _gradients(problem: LayoutProblem, indices: Collection[int], bottom: int) -> dict[int, int]:
     offsets: dict[int, int] = {}
     slots: list[tuple[int, list[Lifespan]]] = []
     for i in sorted(indices, key=lambda i: (-problem.buffers[i].size, i)):
@@ -54,7 +54,7 @@ def _overlap(held: Lifespan, new: Lifespan) -> bool:
     return inside or outlives or held == new
 
 
-def accepts_by_neighbours(problem: Problem, layout: Layout) -> bool:
+def accepts_by_neighbours(problem: LayoutProblem, layout: Layout) -> bool:
     """Sort by offset and compare each buffer with the next one: what the runtime's own check amounts to."""
     placed = sorted(zip(layout.offsets, range(len(layout.offsets)), strict=True))
     return not any(
@@ -64,7 +64,7 @@ def accepts_by_neighbours(problem: Problem, layout: Layout) -> bool:
     )
 
 
-def overlapping_pairs(problem: Problem, layout: Layout) -> set[frozenset[str]]:
+def overlapping_pairs(problem: LayoutProblem, layout: Layout) -> set[frozenset[str]]:
     """Every pair that shares a byte at some step, by looking at every pair."""
     found = set()
     rows = list(zip(problem.buffers, layout.offsets, strict=True))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from solver.graph import DType, Graph, Initializer, Operation, Role
+from solver.graph import DType, Initializer, Operation, Role, TrainableGraph
 from tests.support.graphs import Sketch
 
 __all__ = ["attention", "convolved", "elementwise", "recurrent"]
@@ -25,7 +25,7 @@ def _several(s: Sketch, type_: str, inputs: list[str], outputs: tuple[str, ...],
     s.operations.append(Operation(f"{outputs[0]}.op", type_, tuple(inputs), outputs, attributes))
 
 
-def elementwise(dtype: DType = DType.FLOAT64, **hyper: Any) -> Graph:
+def elementwise(dtype: DType = DType.FLOAT64, **hyper: Any) -> TrainableGraph:
     """Every function of one operand, a power, a condition that is computed, and two losses added up."""
     s = Sketch("elementwise", dtype)
     x = s.input("x", 4, 6)
@@ -54,7 +54,7 @@ def attention(
     width: int = 8,
     words: int = 7,
     **hyper: Any,
-) -> Graph:
+) -> TrainableGraph:
     """A block of a transformer: tied embedding, layer norm, two heads by Split, a mask, soft attention."""
     s = Sketch("attention", dtype)
     tokens = s.add("tokens", Role.INPUT, (batch, length), dtype=DType.INT64)
@@ -96,7 +96,7 @@ def attention(
     return s.graph(**hyper)
 
 
-def recurrent(dtype: DType = DType.FLOAT64, **hyper: Any) -> Graph:
+def recurrent(dtype: DType = DType.FLOAT64, **hyper: Any) -> TrainableGraph:
     """A cell unrolled over three steps with shared weights; one piece of each gate is used by nothing."""
     s = Sketch("recurrent", dtype)
     x, w = s.input("x", 2, 3, 4), s.parameter("w", 10, 18)
@@ -124,7 +124,7 @@ def _int32(value: int) -> Initializer:
     return Initializer("values", np.array(value, np.int32).tobytes())
 
 
-def convolved(layout: str = "NCHW", dtype: DType = DType.FLOAT64, **hyper: Any) -> Graph:
+def convolved(layout: str = "NCHW", dtype: DType = DType.FLOAT64, **hyper: Any) -> TrainableGraph:
     """Group and instance normalisation between convolutions, and an activation that reads its input."""
     s = Sketch("convolved", dtype)
     image, kernel = ((2, 6, 6), (4, 2, 3, 3)) if layout == "NCHW" else ((6, 6, 2), (4, 3, 3, 2))

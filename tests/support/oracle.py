@@ -1,4 +1,4 @@
-"""Small layout problems of many kinds, a third with an optimum above the max-load bound, and who judges them.
+"""Small layout problems of many kinds, a third with an optimum above the max-load bound, and their judges.
 
 `optimum` asks CP-SAT in a model of its own that shares nothing with the product but the types. Where load
 meets optimum, a search only has to find; where it does not, it has to refute, which is where a wrong search
@@ -24,20 +24,20 @@ from solver.layout import (
     Buffer,
     Deadline,
     Layout,
+    LayoutProblem,
     Lifespan,
-    Problem,
     Rules,
     SolveOptions,
     find_violations,
     max_load,
     solve,
 )
-from solver.layout.exact.capacity_search import Ladder
+from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.exact.feasibility import Watch
 from solver.layout.model.instance import Instance
 from tests.support.buffers import varied
 
-__all__ = ["GADGETS", "RULE_SETS", "Verdict", "climbed", "judge", "optimum", "sample", "stacked", "tiling"]
+__all__ = ["GADGETS", "RULE_SETS", "Verdict", "judge", "optimum", "sample", "stacked", "tightened", "tiling"]
 
 #: size:start-end. Problems whose optimum lies above their load, each as small as a search could make it.
 _GADGETS: Final = """
@@ -79,7 +79,7 @@ RULE_SETS: Final[dict[str, Rules]] = {
 }
 
 
-def optimum(problem: Problem) -> int:
+def optimum(problem: LayoutProblem) -> int:
     """The smallest peak; exact, with pins and any alignments. Milliseconds for some thirty small buffers.
 
     Offsets count in granules, the smallest alignment: between multiples of it nothing starts, so a buffer
@@ -107,7 +107,7 @@ def optimum(problem: Problem) -> int:
     return round(solver.objective_value)
 
 
-def stacked(problem: Problem) -> Layout:
+def stacked(problem: LayoutProblem) -> Layout:
     """Pins where they are, everything else one above the other: the worst layout worth the name."""
     offsets, top = [], max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
     for buffer in problem.buffers:
@@ -117,18 +117,20 @@ def stacked(problem: Problem) -> Layout:
     return Layout(tuple(offsets), top)
 
 
-def climbed(problem: Problem, options: SolveOptions) -> tuple[Layout, int]:
+def tightened(problem: LayoutProblem, options: SolveOptions) -> tuple[Layout, int]:
     """Best layout and proved bound (bytes) of the compiled search by itself: no greedy layout before it."""
     watch = Watch(Deadline(), options)
     bound = max_load(problem).bytes
-    ladder = Ladder(Instance.of(problem), stacked(problem), bound, watch, lambda _layout, _proved: None)
-    result = ladder.climb()
+    search = CapacitySearch(
+        Instance.of(problem), stacked(problem), bound, watch, lambda _layout, _proved: None
+    )
+    result = search.tighten()
     return result.layout, max(bound, result.proved)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What CP-SAT says, who disagrees, and who ran out of work before an answer.
+    """What CP-SAT says, which searches disagree, and which ran out of work before an answer.
 
     The last two name rule sets, or ``portfolio`` for the default solver.
     """
@@ -139,11 +141,11 @@ class Verdict:
     unfinished: tuple[str, ...]
 
 
-def judge(problem: Problem) -> Verdict:
+def judge(problem: LayoutProblem) -> Verdict:
     """Every rule set of the compiled search, and the default solver, against CP-SAT and the sweep."""
     best = optimum(problem)
     options = SolveOptions(threads=1, work=WORK)
-    claims = {name: climbed(problem, replace(options, rules=rules)) for name, rules in RULE_SETS.items()}
+    claims = {name: tightened(problem, replace(options, rules=rules)) for name, rules in RULE_SETS.items()}
     outcome = solve(problem, options=options)
     claims["portfolio"] = (outcome.layout or stacked(problem), outcome.lower_bound)
     return Verdict(
@@ -154,15 +156,15 @@ def judge(problem: Problem) -> Verdict:
     )
 
 
-def _true(problem: Problem, layout: Layout, proved: int, best: int) -> bool:
+def _true(problem: LayoutProblem, layout: Layout, proved: int, best: int) -> bool:
     """Nothing is claimed that is not so."""
     return proved <= best <= layout.peak and not find_violations(problem, layout)
 
 
-def sample(seed: int) -> Problem:
+def sample(seed: int) -> LayoutProblem:
     """A problem of some kind; the same seed gives the same problem."""
     rng = random.Random(seed)
-    kinds: tuple[Callable[[random.Random], Problem], ...] = (_stream, _gadget, _perturbed, _loose)
+    kinds: tuple[Callable[[random.Random], LayoutProblem], ...] = (_stream, _gadget, _perturbed, _loose)
     (kind,) = rng.choices(kinds, weights=(55, 25, 10, 10))
     made = kind(rng)
     while rng.random() < 0.2:
@@ -170,7 +172,7 @@ def sample(seed: int) -> Problem:
     return _aligned(rng, made) if rng.random() < 0.15 else made
 
 
-def _stream(rng: random.Random) -> Problem:
+def _stream(rng: random.Random) -> LayoutProblem:
     """Two to four dozen buffers."""
     height = rng.randint(9, 48)
     smallest = max(1, height // rng.randint(5, 9))
@@ -186,10 +188,10 @@ def _stream(rng: random.Random) -> Problem:
                 Buffer(f"b{len(made)}", size, Lifespan(step, min(steps, step + rng.randint(1, longest))))
             )
             left -= size
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
-def _gadget(rng: random.Random) -> Problem:
+def _gadget(rng: random.Random) -> LayoutProblem:
     """Scaled, maybe time reversed, with others below all of it and after it."""
     rows, scale = rng.choice(GADGETS), rng.randint(1, 4)
     height = scale * _load(rows)
@@ -205,32 +207,32 @@ def _gadget(rng: random.Random) -> Problem:
         last = start + rng.randint(1, 4)
         made.append((rng.randint(1, height), start, last))
     rng.shuffle(made)
-    return Problem(tuple(Buffer(f"b{i}", z, Lifespan(s, e)) for i, (z, s, e) in enumerate(made)))
+    return LayoutProblem(tuple(Buffer(f"b{i}", z, Lifespan(s, e)) for i, (z, s, e) in enumerate(made)))
 
 
 def _load(rows: tuple[tuple[int, int, int], ...]) -> int:
     return max(sum(size for size, start, end in rows if start <= step < end) for _, step, _ in rows)
 
 
-def _perturbed(rng: random.Random) -> Problem:
+def _perturbed(rng: random.Random) -> LayoutProblem:
     return varied(rng, tiling(rng, rng.randint(8, 40), rng.randint(6, 16), rng.randint(8, 22)))
 
 
-def _loose(rng: random.Random) -> Problem:
+def _loose(rng: random.Random) -> LayoutProblem:
     steps, made = rng.randint(1, 12), []
     for i in range(rng.randint(1, 18)):
         start = rng.randrange(steps)
         made.append(Buffer(f"b{i}", rng.randint(1, 30), Lifespan(start, rng.randint(start + 1, steps))))
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
-def _aligned(rng: random.Random, problem: Problem) -> Problem:
+def _aligned(rng: random.Random, problem: LayoutProblem) -> LayoutProblem:
     """One alignment for all, whatever the sizes: the search then deals with padding."""
     alignment = rng.choice((2, 4, 8))
-    return Problem(tuple(replace(b, alignment=alignment) for b in problem.buffers))
+    return LayoutProblem(tuple(replace(b, alignment=alignment) for b in problem.buffers))
 
 
-def tiling(rng: random.Random, height: int, width: int, cuts: int) -> Problem:
+def tiling(rng: random.Random, height: int, width: int, cuts: int) -> LayoutProblem:
     """A rectangle cut into pieces by random cuts: the optimum is its height."""
     pieces = [(0, width, 0, height)]
     for _ in range(cuts):
@@ -244,6 +246,6 @@ def tiling(rng: random.Random, height: int, width: int, cuts: int) -> Problem:
         else:
             pieces.append((start, end, low, high))
     rng.shuffle(pieces)
-    return Problem(
+    return LayoutProblem(
         tuple(Buffer(f"b{i}", high - low, Lifespan(s, e)) for i, (s, e, low, high) in enumerate(pieces))
     )

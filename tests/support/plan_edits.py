@@ -72,7 +72,8 @@ def _without(items: Sequence[T], i: int) -> tuple[T, ...]:
 
 
 def _any_step(plan: Plan, rng: random.Random) -> int:
-    return rng.randrange(len(plan.program.steps))
+    """A step that binds something, as every step does before an edit takes its last binding away."""
+    return rng.choice([t for t, step in enumerate(plan.program.steps) if step.bindings])
 
 
 def _any_value(plan: Plan, rng: random.Random) -> int:

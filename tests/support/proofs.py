@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solver.executor import rewritten
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import BlockProgram, reference_of
 from solver.plan import Plan
 from solver.verify import Violation, prove
@@ -13,9 +13,9 @@ from solver.verify import Violation, prove
 __all__ = ["moved", "offset_of", "violations"]
 
 
-def violations(subject: Graph | BlockProgram, made: Plan) -> tuple[Violation, ...]:
+def violations(subject: TrainableGraph | BlockProgram, made: Plan) -> tuple[Violation, ...]:
     """Every violation of a plan, none for a right one."""
-    given = rewritten(subject, made) if isinstance(subject, Graph) else subject
+    given = rewritten(subject, made) if isinstance(subject, TrainableGraph) else subject
     return prove(reference_of(given, made.options), made)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from tests.support.graphs import Sketch
 
 __all__ = ["random_graphs"]
@@ -21,7 +21,7 @@ _RULES = (None, TrainingRules(clip_global_norm=0.1, loss_scale=8.0), TrainingRul
 
 
 @st.composite
-def random_graphs(draw: st.DrawFn, most_operations: int = 8) -> Graph:
+def random_graphs(draw: st.DrawFn, most_operations: int = 8) -> TrainableGraph:
     """Matrices of one shape through random operations; whatever nothing reads is added up in the end."""
     batch, width = draw(st.integers(1, 4)), draw(st.integers(1, 5))
     s = Sketch("random")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solver.graph import DeclaredOperand, DType, Graph, Initializer, Operation, Role, build_graph
+from solver.graph import DeclaredOperand, DType, Initializer, Operation, Role, TrainableGraph, build_graph
 from tests.support.graphs import Sketch
 
 __all__ = ["apart", "constant", "mobile_block", "random_rewritable"]
@@ -37,7 +37,7 @@ def mobile_block(
     layout: str = "NHWC",
     dtype: DType = DType.FLOAT32,
     trained: bool = False,
-) -> Graph:
+) -> TrainableGraph:
     """An inverted residual block as exporters write it, each operation by itself; a trained head.
 
     1x1 convolution to six times the channels, depthwise 3x3, 1x1 back; behind each the sum with a bias,
@@ -74,7 +74,7 @@ def mobile_block(
     return s.graph(outputs=("logits",))
 
 
-def apart(graph: Graph) -> Graph:
+def apart(graph: TrainableGraph) -> TrainableGraph:
     """The same with every activation, and every bias along the last axis, by itself."""
     declared = [
         DeclaredOperand(o.id, o.role, o.shape, o.dtype, o.initializer)
@@ -201,7 +201,7 @@ class _Random(Sketch):
         return self.apply("Add", h, self.activated(h))
 
 
-def random_rewritable(seed: int, pieces: int = 5) -> Graph:
+def random_rewritable(seed: int, pieces: int = 5) -> TrainableGraph:
     """float64, at least one trained parameter; some intermediate values are outputs."""
     rng = random.Random(seed)
     s = _Random(rng)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
 
 from solver.executor import Trainer, synthetic_batch
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import Array, Graph, OptimizerSpec
+from solver.graph import Array, OptimizerSpec, TrainableGraph
 from solver.passes import Order
 from solver.pipeline import plan
 from solver.preparations.rewriting import RULES, Footprint, Rewriting, rewrite
@@ -19,7 +18,7 @@ from solver.training import derive
 __all__ = ["everywhere", "footprint", "gradients", "only", "outputs", "same_training", "types", "weight"]
 
 
-def footprint(graph: Graph) -> Footprint:
+def footprint(graph: TrainableGraph) -> Footprint:
     """What the product judges by, of the program with default options."""
     program = Order().run(derive(graph))
     placed = regions(program)
@@ -32,19 +31,19 @@ def footprint(graph: Graph) -> Footprint:
     return Footprint(max(curve), sum(region.size for region in placed), at_peak)
 
 
-def everywhere(graph: Graph, *names: str) -> Rewriting:
+def everywhere(graph: TrainableGraph, *names: str) -> Rewriting:
     """Rewritten by the rules named, or all that add no operations, wherever they hold, whatever it costs."""
     rules = [rule for rule in RULES if rule.name in names or not (names or rule.adds_operations)]
     bounds = count(0, -1)
 
-    def cost(candidate: Graph) -> Footprint:
+    def cost(candidate: TrainableGraph) -> Footprint:
         """Everything lowers it, and everywhere is its peak."""
         return Footprint(next(bounds), 0, frozenset(op.id for op in candidate.operations))
 
     return rewrite(graph, KernelArithmetic(), cost, rules)
 
 
-def only(graph: Graph, name: str) -> Graph:
+def only(graph: TrainableGraph, name: str) -> TrainableGraph:
     """Rewritten by one rule alone; the names of the graph have to survive."""
     found = everywhere(graph, name).graph
     assert (found.loss, found.outputs, found.trainable) == (graph.loss, graph.outputs, graph.trainable)
@@ -52,11 +51,11 @@ def only(graph: Graph, name: str) -> Graph:
     return found
 
 
-def types(graph: Graph) -> list[str]:
+def types(graph: TrainableGraph) -> list[str]:
     return [operation.type for operation in graph.operations]
 
 
-def weight(graph: Graph) -> tuple[int, int, int]:
+def weight(graph: TrainableGraph) -> tuple[int, int, int]:
     """What every use of a rule that adds no operations lowers, compared from left to right."""
     activations = ("Clip", "Relu", "Sigmoid", "Tanh")
     weights = {"Reshape": 1, **dict.fromkeys(activations, 0)}
@@ -70,23 +69,25 @@ def weight(graph: Graph) -> tuple[int, int, int]:
     return sum(weights.get(op.type, 2) for op in graph.operations), pooled, len(graph.operations)
 
 
-def gradients(graph: Graph) -> tuple[float, dict[str, Array]]:
+def gradients(graph: TrainableGraph) -> tuple[float, dict[str, Array]]:
     """Loss and gradients of one plain step of gradient descent, from the graph's first values."""
-    plain = replace(graph, optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
+    plain = graph.with_spec(optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
     trainer = Trainer(plain, plan(plain))
     before = {name: trainer.read(name) for name in plain.trainable}
     loss = trainer.step(synthetic_batch(graph, 5, 1))
     return loss, {name: before[name] - trainer.read(name) for name in plain.trainable}
 
 
-def outputs(graph: Graph) -> dict[str, Array]:
+def outputs(graph: TrainableGraph) -> dict[str, Array]:
     """The outputs of the first step."""
     trainer = Trainer(graph, plan(graph))
     trainer.step(synthetic_batch(graph, 5, 1))
     return {name: trainer.read(name) for name in graph.outputs}
 
 
-def same_training(before: Graph, after: Graph, *, bitwise: bool = False, rtol: float = 1e-5) -> None:
+def same_training(
+    before: TrainableGraph, after: TrainableGraph, *, bitwise: bool = False, rtol: float = 1e-5
+) -> None:
     """Loss and every gradient agree, bit for bit or to `rtol` of the largest element."""
     (loss, old), (other_loss, new) = gradients(before), gradients(after)
     assert old.keys() == new.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solver.graph import DType, Graph, Initializer, Operation, Role
+from solver.graph import DType, Initializer, Operation, Role, TrainableGraph
 from tests.support.graphs import Sketch
 
 __all__ = ["GATES", "classifier"]
@@ -25,7 +25,7 @@ def classifier(
     layout: int = 0,
     sequence: dict[str, Any] | None = None,
     **hyper: Any,
-) -> Graph:
+) -> TrainableGraph:
     """Two layers: all states of the first go into the second, whose last state is classified.
 
     The first starts from a constant, the second from nothing.

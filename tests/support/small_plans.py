@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solver.graph import DType, Graph, Initializer, Operation, TensorType, TrainingRules
+from solver.graph import DType, Initializer, Operation, TensorType, TrainableGraph, TrainingRules
 from solver.graph.ops.base import Node
 from solver.layout import Certificate, Proof, Status
 from solver.passes import Aliases, Levels, Order
+from solver.pipeline import plan, reference_of
 from solver.plan import Plan, PlanOptions
 from solver.program import (
     COPY,
@@ -32,7 +33,7 @@ from solver.training import Block, BlockOperation, BlockProgram, build_program, 
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.sequence_graphs import GATES
 
-__all__ = ["Case", "cases", "paged", "placed", "prepared", "repeated", "resident"]
+__all__ = ["Case", "cases", "mirrored", "paged", "placed", "prepared", "repeated", "resident"]
 
 #: Small, so that tensors of 8 and 16 bytes meet in part and not only as a whole.
 _ALIGNMENT = 8
@@ -50,7 +51,7 @@ class Case:
 # ------------------------------------------------------------------------------------------- graphs
 
 
-def _line(dropout: bool = False, **hyper: Any) -> Graph:
+def _line(dropout: bool = False, **hyper: Any) -> TrainableGraph:
     """Linear layers with an activation of its own, a view, and dropout if asked for."""
     s = Sketch("line")
     h = s.op("Gemm", [s.input("x", 2, 2), s.parameter("w1", 2, 2)], "a", "fc1")
@@ -62,7 +63,7 @@ def _line(dropout: bool = False, **hyper: Any) -> Graph:
     return s.graph(**hyper)
 
 
-def _sums(**hyper: Any) -> Graph:
+def _sums(**hyper: Any) -> TrainableGraph:
     """A sum whose derivative is a copy, one that broadcasts, and views of one value side by side."""
     s = Sketch("sums")
     a = s.op("Gemm", [s.input("x", 1, 2), s.parameter("w1", 2, 2)], "a", "fc1")
@@ -76,7 +77,7 @@ def _sums(**hyper: Any) -> Graph:
     return s.graph(outputs=("c",), **hyper)
 
 
-def _normalised(mode: int, **hyper: Any) -> Graph:
+def _normalised(mode: int, **hyper: Any) -> TrainableGraph:
     s = Sketch("normalised")
     ones = Initializer("ones")
     h = s.op("Conv", [s.input("x", 2, 1, 2, 1), s.parameter("k", 2, 1, 1, 1)], "a", "conv")
@@ -90,7 +91,7 @@ def _normalised(mode: int, **hyper: Any) -> Graph:
     return s.graph(**hyper)
 
 
-def _image(**hyper: Any) -> Graph:
+def _image(**hyper: Any) -> TrainableGraph:
     s = Sketch("image")
     h = s.op("Conv", [s.input("x", 1, 1, 3, 3), s.parameter("k", 1, 1, 2, 2)], "a", "conv", activation="Relu")
     h = s.op("MaxPool", [h], "b", "pool", kernel_shape=(1, 2))
@@ -100,7 +101,7 @@ def _image(**hyper: Any) -> Graph:
     return s.graph(outputs=("d",), **hyper)
 
 
-def _recurrent(type_: str, **hyper: Any) -> Graph:
+def _recurrent(type_: str, **hyper: Any) -> TrainableGraph:
     s, gates = Sketch(type_), GATES[type_]
     x = s.input("x", 2, 1, 1)
     weights = [s.parameter("w", 1, gates, 1), s.parameter("r", 1, gates, 1), s.parameter("b", 1, 2 * gates)]
@@ -210,6 +211,23 @@ def resident(program: Program, value: int) -> Program:
     return _sequential(program, steps, entry=entry, exit=exits, initial=initial)
 
 
+def mirrored(program: Program, value: int) -> Program:
+    """A carried value is in two spaces at the start, and at the end, when it has gone out again."""
+    program, there, operation = _slow(program, value)
+    more = tuple(replace(e, value=there) for e in program.entry if e.value == value)
+    exits = tuple(replace(e, value=there) for e in program.exit if e.value == value)
+    initial = {**program.initial}
+    if value in initial:
+        initial[there] = initial[value]
+    return _sequential(
+        program,
+        [*program.steps, _copy(operation, value, there)],
+        entry=(*program.entry, *more),
+        exit=(*program.exit, *exits),
+        initial=initial,
+    )
+
+
 # ------------------------------------------------------------------------------------------- layouts
 
 
@@ -275,7 +293,7 @@ _CAREFUL = TrainingRules(accumulate=2, clip_global_norm=0.1, loss_scale=8.0, ski
 _CLIPPED = TrainingRules(clip_global_norm=0.1)
 
 #: Graphs by name; every one is planned several ways.
-_GRAPHS: Mapping[str, Callable[[], Graph]] = {
+_GRAPHS: Mapping[str, Callable[[], TrainableGraph]] = {
     "chain": lambda: chain((2, 2, 1), 1),
     "frozen layers": lambda: chain((2, 2, 2, 1), 1, trainable=["w3", "b3"]),
     "adam": lambda: chain((2, 1), 2, optimizer="Adam"),
@@ -312,9 +330,19 @@ def cases() -> Iterator[Case]:
             yield Case(f"{name}, {way}", reference, placed(prepared(reference, **options)))
     for parallelism in (1, 2):
         reference = _dense(explicit_program(_blocks()))
-        plan = placed(Levels(parallelism=parallelism).run(reference))
-        yield Case(f"blocks, {parallelism} at a time", reference, plan)
+        made = placed(Levels(parallelism=parallelism).run(reference))
+        yield Case(f"blocks, {parallelism} at a time", reference, made)
     yield from _by_hand()
+    yield from _of_targets()
+
+
+def _of_targets() -> Iterator[Case]:
+    """Plans as they are made, for every target; some have several spaces, and hold values for longer."""
+    for target in ("reference", "onert", "nntrainer", "singa"):
+        for name in ("chain", "frozen layers", "image"):
+            options = PlanOptions(target=target, alignment=8, in_place=target == "reference")
+            graph = _GRAPHS[name]()
+            yield Case(f"{name} for {target}", reference_of(graph, options), plan(graph, options))
 
 
 def _dense(program: Program) -> Program:
@@ -366,6 +394,7 @@ def _by_hand() -> Iterator[Case]:
         yield Case(f"paged, {ahead} ahead", reference, placed(program))
     weights = [e.value for e in reference.entry if e.kind is EntryKind.CARRIED]
     yield Case("weight in flash", reference, placed(resident(reference, weights[0])))
+    yield Case("weight in both", reference, placed(mirrored(reference, weights[0])))
     yield Case("weights in flash", reference, placed(resident(resident(reference, weights[0]), weights[1])))
     wide = derive(_GRAPHS["branches and tied weights"]())
     both = paged(repeated(wide, 1, back), value, 3, back + 1, 1)

@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 
 __all__ = ["Columns", "training_columns", "training_shaped"]
 
@@ -48,9 +48,9 @@ class Columns:
     end: _Integers
     alignment: int
 
-    def problem(self, capacity: int | None = None) -> Problem:
+    def problem(self, capacity: int | None = None) -> LayoutProblem:
         rows = zip(self.size.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
-        return Problem(
+        return LayoutProblem(
             tuple(Buffer(f"b{i}", z, Lifespan(s, e), self.alignment) for i, (z, s, e) in enumerate(rows)),
             capacity,
         )
@@ -151,6 +151,6 @@ def training_columns(seed: int, *, buffers: int = 700, alignment: int = 64) -> C
     return Columns(size[order], start[order], end[order], alignment)
 
 
-def training_shaped(seed: int, *, buffers: int = 700, alignment: int = 64) -> Problem:
+def training_shaped(seed: int, *, buffers: int = 700, alignment: int = 64) -> LayoutProblem:
     """The same as a problem."""
     return training_columns(seed, buffers=buffers, alignment=alignment).problem()

@@ -19,7 +19,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Final
 
 from solver.exporters.memory_map.scene import Area, Boxes, Label, Scene, Strokes, dashes
-from solver.layout import Layout, Piece, Problem, in_pieces, pieces
+from solver.layout import Layout, LayoutProblem, Piece, in_pieces, pieces
 
 __all__ = ["draw"]
 
@@ -58,7 +58,9 @@ class _Axis:
         return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
 
 
-def draw(problem: Problem, layout: Layout, *, title: str, about: str = "", lower_bound: int = 0) -> Scene:
+def draw(
+    problem: LayoutProblem, layout: Layout, *, title: str, about: str = "", lower_bound: int = 0
+) -> Scene:
     """The scene of a layout that is right. `about` is a second line, below the title; O(n log n)."""
     scene = Scene(WIDTH, HEIGHT, title)
     first = min((b.lifespan.start for b in problem.buffers), default=0)
@@ -90,7 +92,7 @@ def _frame(scene: Scene, steps: _Axis, vertical: _Axis, name: str, ticks: int = 
     scene.add(Label((_LEFT - 8, vertical.end - 12), name, 13, _FAINT, "end"))
 
 
-def _rectangles(scene: Scene, problem: Problem, layout: Layout, steps: _Axis, offsets: _Axis) -> None:
+def _rectangles(scene: Scene, problem: LayoutProblem, layout: Layout, steps: _Axis, offsets: _Axis) -> None:
     """Pieces of one buffer have one colour."""
     buffers = problem.buffers
     order = sorted(range(len(buffers)), key=lambda i: (buffers[i].lifespan, layout.offsets[i]))
@@ -138,7 +140,7 @@ def _limits(scene: Scene, peak: int, lower_bound: int, offsets: _Axis) -> None:
     scene.add(Label((_RIGHT, _MAP_TOP - 12), f"peak {peak:,} bytes{same}", 13, _PEAK, "end"))
 
 
-def _live(scene: Scene, problem: Problem, steps: _Axis, curve: _Axis) -> None:
+def _live(scene: Scene, problem: LayoutProblem, steps: _Axis, curve: _Axis) -> None:
     """Bytes live at each step, filled; the peak of the layout as the same red line."""
     _frame(scene, steps, curve, "live bytes", ticks=3)
     points = [(steps.begin, curve.begin)]
@@ -150,7 +152,7 @@ def _live(scene: Scene, problem: Problem, steps: _Axis, curve: _Axis) -> None:
     scene.add(Strokes(_PEAK, 1.6, ((_LEFT, curve.end, _RIGHT, curve.end),)))
 
 
-def _loads(problem: Problem) -> Iterator[tuple[int, int]]:
+def _loads(problem: LayoutProblem) -> Iterator[tuple[int, int]]:
     """Steps at which the live bytes change, with the bytes from then on."""
     held = in_pieces(problem).buffers
     changes = sorted((b.lifespan.start, b.size) for b in held)

@@ -3,13 +3,13 @@
 | name | runtime | how it places |
 |---|---|---|
 | bump, nntrainer-basic | onert, nntrainer (Basic) | never reuses a byte |
-| first-fit | onert (Samsung ONE) | first gap, in the order of requests |
-| wic | onert, its default | first gap, by descending size |
+| first-fit | onert (Samsung ONE) | first free block, in the order of requests |
+| wic | onert, its default | first free block, by descending size |
 | nntrainer-v1 | nntrainer, its default | a stack by birth; reuses expired slots of exactly the same size |
-| nntrainer-v3 | nntrainer | first gap, in order of birth |
-| tflm-greedy | TensorFlow Lite Micro | first gap, by descending size, later requests first |
+| nntrainer-v3 | nntrainer | first free block, in order of birth |
+| tflm-greedy | TensorFlow Lite Micro | first free block, by descending size, later requests first |
 | executorch-greedy | ExecuTorch (exir) | objects that buffers share, by descending size |
-| best-fit | caching allocators | tightest gap, in order of birth |
+| best-fit | caching allocators | tightest free block, in order of birth |
 | skyline | XLA and Chainer (Sekiyama et al., 2018) | lowest plateau, longest life first |
 
 None of the runtimes knows mixed alignments or pins. Here sizes are padded to the largest alignment where
@@ -30,7 +30,7 @@ from solver.layout.bounds.settle import settle
 from solver.layout.greedy.placement import Fit, best_fit, first_fit, place
 from solver.layout.greedy.skyline import lowest_plateau
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
-from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 
 __all__ = [
     "ANSWERED",
@@ -53,7 +53,7 @@ class Bump:
 
     name = "bump"
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         offsets, peak = [], pinned_top(problem)
         for buffer in problem.buffers:
@@ -68,20 +68,20 @@ class NntrainerBasic(Bump):
 
 
 class _InOrder:
-    """One gap after the other in a fixed order of buffers; pinned ones first."""
+    """First fit in a fixed order of buffers; pinned ones first."""
 
     name: ClassVar[str]
 
     @property
     def fit(self) -> Fit:
-        """How a gap is chosen."""
+        """How a free block is chosen."""
         return first_fit
 
-    def order(self, instance: Instance, problem: Problem) -> Integers:
+    def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         """Positions of the buffers, in the order in which they are placed: by default, that of requests."""
         return np.arange(len(instance))
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         instance = Instance.of(problem)
         offsets = place(instance, self.order(instance, problem), self.fit)
@@ -90,7 +90,7 @@ class _InOrder:
 
 
 class FirstFit(_InOrder):
-    """The first gap that is large enough, in the order of `Problem.buffers` (the order of requests)."""
+    """The first free block that is large enough, in the order of requests, that of the problem."""
 
     name = "first-fit"
 
@@ -100,7 +100,7 @@ class WIC(_InOrder):
 
     name = "wic"
 
-    def order(self, instance: Instance, problem: Problem) -> Integers:
+    def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         return np.argsort(-instance.size, kind="stable")
 
 
@@ -109,7 +109,7 @@ class NntrainerV3(_InOrder):
 
     name = "nntrainer-v3"
 
-    def order(self, instance: Instance, problem: Problem) -> Integers:
+    def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         return _by_birth(problem)
 
 
@@ -118,12 +118,12 @@ class TflmGreedy(_InOrder):
 
     name = "tflm-greedy"
 
-    def order(self, instance: Instance, problem: Problem) -> Integers:
+    def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         return np.lexsort((-np.arange(len(instance)), -instance.size))
 
 
 class BestFit(_InOrder):
-    """The tightest gap, by birth: what an allocator without foresight can do at best."""
+    """The tightest free block, by birth: what an allocator without foresight can do at best."""
 
     name = "best-fit"
 
@@ -131,17 +131,17 @@ class BestFit(_InOrder):
     def fit(self) -> Fit:
         return best_fit
 
-    def order(self, instance: Instance, problem: Problem) -> Integers:
+    def order(self, instance: Instance, problem: LayoutProblem) -> Integers:
         return _by_birth(problem)
 
 
-def _by_birth(problem: Problem) -> Integers:
+def _by_birth(problem: LayoutProblem) -> Integers:
     spans = [(b.lifespan.start, b.lifespan.end, i) for i, b in enumerate(problem.buffers)]
     return np.array([i for _, _, i in sorted(spans)], dtype=np.int64)
 
 
 class _AbovePins(ABC):
-    """Those that know no pins: all else goes above the pins. Sizes are padded to the largest alignment.
+    """Planners that know no pins: all else goes above the pins. Sizes are padded to the largest alignment.
 
     More than `ANSWERED` buffers have no layout where the deadline passes first.
     """
@@ -149,17 +149,17 @@ class _AbovePins(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def offsets(self, padded: Instance, problem: Problem, deadline: Deadline) -> Integers | None:
+    def offsets(self, padded: Instance, problem: LayoutProblem, deadline: Deadline) -> Integers | None:
         """Offsets from 0 for every buffer; None when the deadline passes first."""
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         instance, bound, layout = Instance.of(problem), max_load(problem), None
         alignment = int(instance.alignment.max(initial=1))
         free = np.flatnonzero(instance.offset == FREE)
         padded = replace(instance, size=instance.size + -instance.size % alignment).subset(free)
         until = Deadline() if len(free) <= ANSWERED else deadline
-        found = self.offsets(padded, Problem(tuple(problem.buffers[i] for i in free)), until)
+        found = self.offsets(padded, LayoutProblem(tuple(problem.buffers[i] for i in free)), until)
         if found is not None:
             offsets = instance.offset.copy()
             offsets[free] = found + round_up(pinned_top(problem), alignment)
@@ -175,7 +175,7 @@ class NntrainerV1(_AbovePins):
 
     name = "nntrainer-v1"
 
-    def offsets(self, padded: Instance, problem: Problem, deadline: Deadline) -> Integers | None:
+    def offsets(self, padded: Instance, problem: LayoutProblem, deadline: Deadline) -> Integers | None:
         offsets = np.zeros(len(padded), dtype=np.int64)
         stack: list[int] = []
         size, spans = padded.size.tolist(), [b.lifespan for b in problem.buffers]
@@ -217,7 +217,7 @@ class ExecutorchGreedy(_AbovePins):
 
     name = "executorch-greedy"
 
-    def offsets(self, padded: Instance, problem: Problem, deadline: Deadline) -> Integers | None:
+    def offsets(self, padded: Instance, problem: LayoutProblem, deadline: Deadline) -> Integers | None:
         offsets = np.zeros(len(padded), dtype=np.int64)
         objects: list[_Shared] = []
         top = 0
@@ -251,7 +251,7 @@ class Skyline(_AbovePins):
 
     name = "skyline"
 
-    def offsets(self, padded: Instance, problem: Problem, deadline: Deadline) -> Integers | None:
+    def offsets(self, padded: Instance, problem: LayoutProblem, deadline: Deadline) -> Integers | None:
         return None if deadline.expired else lowest_plateau(padded, "lifetime", MAX_BYTES, deadline)
 
 

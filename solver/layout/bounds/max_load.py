@@ -10,7 +10,7 @@ import numpy as np
 
 from solver.layout.model.columns import Columns
 from solver.layout.model.pieces import in_pieces
-from solver.layout.model.problem import Buffer, Problem
+from solver.layout.model.problem import Buffer, LayoutProblem
 
 __all__ = ["LowerBound", "live_at", "max_load", "pinned_top"]
 
@@ -27,27 +27,27 @@ class LowerBound:
     witness_step: int | None
 
 
-def live_at(problem: Problem, step: int) -> tuple[Buffer, ...]:
-    """The buffers whose lifespan covers `step`, in the order of the problem; with gaps, what is held then."""
+def live_at(problem: LayoutProblem, step: int) -> tuple[Buffer, ...]:
+    """The buffers whose lifespan covers `step`, in the order of the problem; of holes, what is held then."""
     return tuple(b for b in in_pieces(problem).buffers if b.lifespan.start <= step < b.lifespan.end)
 
 
-def pinned_top(problem: Problem) -> int:
+def pinned_top(problem: LayoutProblem) -> int:
     """The highest byte (exclusive) that a pin claims; 0 without pins. A lower bound by itself."""
     return max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
 
 
-def max_load(problem: Problem) -> LowerBound:
+def max_load(problem: LayoutProblem) -> LowerBound:
     """Largest load over all steps in exact integers, O(n log n); ``(0, None)`` without buffers.
 
-    Offsets are multiples of the smallest alignment, the granule. Whoever lies above a live buffer
+    Offsets are multiples of the smallest alignment, the granule. A buffer above a live one
     thus starts at or beyond that buffer's size rounded up to the granule; only the topmost one
     need not be padded, and in the best case it is the one with the most padding. So the load of a
     step is the sum of the rounded sizes less the largest padding among the live buffers. It grows
     with every birth (rounded size less any growth of that padding is positive), hence it is enough
     to look right after each birth, and the first to attain the maximum is at the earliest step.
 
-    With gaps it is the load of the pieces, without any padding.
+    With holes it is the load of the pieces, without any padding.
     """
     problem = in_pieces(problem)
     if len(problem.buffers) >= COLUMNS_FROM:
@@ -68,7 +68,7 @@ def _unpadded(columns: Columns) -> LowerBound:
     return LowerBound(int(load[at]), int(now[at]))
 
 
-def _exact(problem: Problem) -> LowerBound:
+def _exact(problem: LayoutProblem) -> LowerBound:
     """In Python integers of any size."""
     granule = min((buffer.alignment for buffer in problem.buffers), default=1)
     dying: list[tuple[int, int]] = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from solver.layout.bounds.max_load import LowerBound, pinned_top
-from solver.layout.model.problem import Layout, Outcome, Problem, Proof, Status
+from solver.layout.model.problem import Layout, LayoutProblem, Outcome, Proof, Status
 
 __all__ = ["settle"]
 
 
 def settle(
-    problem: Problem,
+    problem: LayoutProblem,
     layout: Layout | None,
     bound: LowerBound,
     solver: str,
@@ -24,7 +24,7 @@ def settle(
 
     `proved` is a lower bound in bytes that a complete search has established (0: none); `began` is
     a `time.perf_counter` reading. A peak that equals what a pin alone claims is proved by `SOLVER`:
-    nobody can find it by adding up live bytes.
+    it cannot be found by adding up live bytes.
     """
     best = max(bound.bytes, proved, pinned_top(problem))
     status, proof = Status.UNKNOWN, None

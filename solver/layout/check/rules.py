@@ -23,7 +23,7 @@ import numpy as np
 from solver.errors import ProblemError
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.pieces import Piece, pieces
-from solver.layout.model.problem import MAX_BYTES, Buffer, Gap, Layout, Lifespan, Problem
+from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
 
 __all__ = ["Violation", "check_problem", "find_violations"]
 
@@ -41,7 +41,7 @@ class Violation:
     detail: str
 
 
-def check_problem(problem: Problem) -> None:
+def check_problem(problem: LayoutProblem) -> None:
     """Raise `ProblemError` naming the first buffer that no layout solver can take. O(n log n).
 
     A buffer larger than the capacity is no error: the answer to such a problem is infeasible.
@@ -56,7 +56,7 @@ def check_problem(problem: Problem) -> None:
         _check_each(problem)
 
 
-def _plainly_right(problem: Problem) -> bool:
+def _plainly_right(problem: LayoutProblem) -> bool:
     """Whether a glance at the columns of a large problem already shows that it is one."""
     if len(problem.buffers) < COLUMNS_FROM or len({b.id for b in problem.buffers}) < len(problem.buffers):
         return False
@@ -64,7 +64,7 @@ def _plainly_right(problem: Problem) -> bool:
     return columns is not None and columns.well_formed() and bool((columns.pin == UNPINNED).all())
 
 
-def _check_each(problem: Problem) -> None:
+def _check_each(problem: LayoutProblem) -> None:
     seen: set[str] = set()
     for index, buffer in enumerate(problem.buffers):
         if buffer.id in seen:
@@ -99,20 +99,24 @@ def _check_buffer(index: int, buffer: Buffer) -> None:
     if buffer.offset is not None:
         _check_pin(index, buffer, buffer.offset)
     before = span.start
-    for gap in buffer.gaps:
-        _check_gap(index, buffer, gap, before)
-        before = gap.lifespan.end
+    for hole in buffer.holes:
+        _check_hole(index, buffer, hole, before)
+        before = hole.lifespan.end
 
 
-def _check_gap(index: int, buffer: Buffer, gap: Gap, before: int) -> None:
+def _check_hole(index: int, buffer: Buffer, hole: Hole, before: int) -> None:
     """Inside the lifespan, from step `before` on, and its bytes inside the buffer."""
-    span, numbers = gap.lifespan, (gap.lifespan.start, gap.lifespan.end, gap.low, gap.high)
-    if not all(map(_is_int, numbers)) or not before <= span.start < span.end <= buffer.lifespan.end:
-        what = f"has the gap [{span.start!r}, {span.end!r})"
-        remedy = "Gaps are not empty, lie inside the lifespan, apart and in order of time."
+    span = hole.lifespan
+    what = f"has the hole [{span.start!r}, {span.end!r})"
+    if not _is_int(span.start) or not _is_int(span.end):
+        raise _bad(index, buffer, what, "Steps are whole numbers.", "gaps")
+    if not before <= span.start < span.end <= buffer.lifespan.end:
+        remedy = "Holes are not empty, lie inside the lifespan, apart and in order of time."
         raise _bad(index, buffer, what, remedy, "gaps")
-    if not 0 <= gap.low <= gap.high <= buffer.size:
-        what = f"has a gap that holds bytes [{gap.low}, {gap.high}) of {buffer.size}"
+    what += f", which holds bytes [{hole.low!r}, {hole.high!r}) of {buffer.size}"
+    if not _is_int(hole.low) or not _is_int(hole.high):
+        raise _bad(index, buffer, what, "Bytes are whole numbers.", "gaps")
+    if not 0 <= hole.low <= hole.high <= buffer.size:
         raise _bad(index, buffer, what, "They lie inside the buffer; none where the two are equal.", "gaps")
 
 
@@ -124,7 +128,7 @@ def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
         raise _bad(index, buffer, what, "Pin it at an aligned offset.", "offset")
 
 
-def _check_sum(problem: Problem) -> None:
+def _check_sum(problem: LayoutProblem) -> None:
     """With this, every offset that any solver may try fits 63 bits."""
     total = max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
     for index, buffer in enumerate(problem.buffers):
@@ -134,7 +138,7 @@ def _check_sum(problem: Problem) -> None:
             raise _bad(index, buffer, what, "No runtime addresses that much; check the sizes.", "size")
 
 
-def _check_pins(problem: Problem) -> None:
+def _check_pins(problem: LayoutProblem) -> None:
     buffers = problem.buffers
     if not any(buffer.offset is not None for buffer in buffers):
         return
@@ -145,7 +149,9 @@ def _check_pins(problem: Problem) -> None:
         raise _bad(index, buffers[index], what, "Pin one of the two elsewhere.", "offset")
 
 
-def find_violations(problem: Problem, layout: Layout, *, limit: int | None = None) -> tuple[Violation, ...]:
+def find_violations(
+    problem: LayoutProblem, layout: Layout, *, limit: int | None = None
+) -> tuple[Violation, ...]:
     """Every rule that the layout breaks (the first `limit` of them); empty when it is right.
 
     O((n + output) log n). The problem must have passed `check_problem`.
@@ -158,7 +164,7 @@ def find_violations(problem: Problem, layout: Layout, *, limit: int | None = Non
     return tuple(islice(_violations(problem, layout), limit))
 
 
-def _plainly_sound(problem: Problem, layout: Layout) -> bool:
+def _plainly_sound(problem: LayoutProblem, layout: Layout) -> bool:
     """Whether columns and a compiled sweep show that a layout of a large problem breaks no rule.
 
     False decides nothing: then each rule is checked by itself, in Python integers.
@@ -184,7 +190,7 @@ def _plainly_sound(problem: Problem, layout: Layout) -> bool:
         return False
 
 
-def _violations(problem: Problem, layout: Layout) -> Iterator[Violation]:
+def _violations(problem: LayoutProblem, layout: Layout) -> Iterator[Violation]:
     for buffer, offset in zip(problem.buffers, layout.offsets, strict=True):
         yield from _misplaced(buffer, offset)
     for a, b in _overlaps(pieces(problem), layout.offsets):
@@ -206,7 +212,7 @@ def _misplaced(buffer: Buffer, offset: int) -> Iterator[Violation]:
         yield Violation("pin", (buffer.id,), f"offset {offset}, pinned at {buffer.offset}")
 
 
-def _overlap(problem: Problem, layout: Layout, a: Piece, b: Piece) -> Violation:
+def _overlap(problem: LayoutProblem, layout: Layout, a: Piece, b: Piece) -> Violation:
     at_a, at_b = layout.offsets[a.owner], layout.offsets[b.owner]
     bytes_ = f"bytes [{max(at_a + a.low, at_b + b.low)}, {min(at_a + a.high, at_b + b.high)})"
     both = Lifespan(max(a.lifespan.start, b.lifespan.start), min(a.lifespan.end, b.lifespan.end))

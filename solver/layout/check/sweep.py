@@ -7,7 +7,7 @@ sweep ends at the first overlap; naming all of them is left to the slow check.
     live     [  a  ]     [   b   ]      the neighbours of x: a below (top(a) <= bottom(x)?) and
     newborn         [ x ]               b above (top(x) <= bottom(b)?)
 
-The set of live offsets is a binary tree over the ranks of all offsets whose nodes say "somebody below".
+The set of live offsets is a binary tree over the ranks of all offsets whose nodes say "occupied below".
 """
 
 from __future__ import annotations
@@ -31,52 +31,52 @@ def disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers
     leaves = 1 << len(start).bit_length()
     by_start = np.argsort(start, kind="stable")
     by_end = np.argsort(end, kind="stable")
-    owner, somebody = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)
-    return bool(_sweep(start, end, bottom, top, ranks, by_start, by_end, owner, somebody))
+    owner, occupied = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)
+    return bool(_sweep(start, end, bottom, top, ranks, by_start, by_end, owner, occupied))
 
 
 @compiled
-def _below(somebody: _Flags, leaf: int) -> int:
+def _below(occupied: _Flags, leaf: int) -> int:
     """The nearest occupied leaf to the left; -1 if there is none."""
     node = leaf
-    while node > 1 and (node & 1 == 0 or somebody[node - 1] == 0):
+    while node > 1 and (node & 1 == 0 or occupied[node - 1] == 0):
         node >>= 1
     if node <= 1:
         return -1
     node -= 1
-    while node < len(somebody) // 2:
-        node = 2 * node + (1 if somebody[2 * node + 1] else 0)
+    while node < len(occupied) // 2:
+        node = 2 * node + (1 if occupied[2 * node + 1] else 0)
     return node
 
 
 @compiled
-def _above(somebody: _Flags, leaf: int) -> int:
+def _above(occupied: _Flags, leaf: int) -> int:
     """The nearest occupied leaf to the right; -1 if there is none."""
     node = leaf
-    while node > 1 and (node & 1 == 1 or somebody[node + 1] == 0):
+    while node > 1 and (node & 1 == 1 or occupied[node + 1] == 0):
         node >>= 1
     if node <= 1:
         return -1
     node += 1
-    while node < len(somebody) // 2:
-        node = 2 * node + (0 if somebody[2 * node] else 1)
+    while node < len(occupied) // 2:
+        node = 2 * node + (0 if occupied[2 * node] else 1)
     return node
 
 
 @compiled
-def _leave(somebody: _Flags, leaf: int) -> None:
-    somebody[leaf] = 0
+def _leave(occupied: _Flags, leaf: int) -> None:
+    occupied[leaf] = 0
     node = leaf >> 1
-    while node > 0 and somebody[2 * node] == 0 and somebody[2 * node + 1] == 0:
-        somebody[node] = 0
+    while node > 0 and occupied[2 * node] == 0 and occupied[2 * node + 1] == 0:
+        occupied[node] = 0
         node >>= 1
 
 
 @compiled
-def _enter(somebody: _Flags, leaf: int) -> None:
+def _enter(occupied: _Flags, leaf: int) -> None:
     node = leaf
-    while node > 0 and somebody[node] == 0:
-        somebody[node] = 1
+    while node > 0 and occupied[node] == 0:
+        occupied[node] = 1
         node >>= 1
 
 
@@ -90,22 +90,22 @@ def _sweep(
     by_start: _Integers,
     by_end: _Integers,
     owner: _Integers,
-    somebody: _Flags,
+    occupied: _Flags,
 ) -> bool:
-    leaves, dead = len(somebody) // 2, 0
+    leaves, dead = len(occupied) // 2, 0
     for position in range(len(by_start)):
         i = by_start[position]
         while end[by_end[dead]] <= start[i]:
-            _leave(somebody, leaves + ranks[by_end[dead]])
+            _leave(occupied, leaves + ranks[by_end[dead]])
             dead += 1
         leaf = leaves + ranks[i]
-        below, above = _below(somebody, leaf), _above(somebody, leaf)
-        if somebody[leaf]:
+        below, above = _below(occupied, leaf), _above(occupied, leaf)
+        if occupied[leaf]:
             return False
         if below >= 0 and top[owner[below - leaves]] > bottom[i]:
             return False
         if above >= 0 and bottom[owner[above - leaves]] < top[i]:
             return False
-        _enter(somebody, leaf)
+        _enter(occupied, leaf)
         owner[ranks[i]] = i
     return True

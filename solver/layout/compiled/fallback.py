@@ -1,4 +1,4 @@
-"""Says once that nothing can be compiled here, whoever finds out first."""
+"""Says once that nothing can be compiled here, wherever that is noticed first."""
 
 from __future__ import annotations
 

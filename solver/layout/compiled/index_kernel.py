@@ -1,7 +1,7 @@
 """First fit and best fit over the index of free space, compiled; growth near n log n.
 
 The strips that cover a lifespan hang on one path of the tree. A cursor on each node of the path gives
-them from the lowest to the highest; those that touch make a gap.
+them from the lowest to the highest; those that touch make a free block.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from solver.layout.compiled.index_strips import (
     FREE,
     HEIGHT,
     HOME,
+    INFINITY,
     LATEST,
     LEFT,
     LENGTH,
@@ -27,7 +28,6 @@ from solver.layout.compiled.index_strips import (
     POSITION,
     RIGHT,
     SIZE,
-    SKY,
     SLOT,
     START,
     STOP,
@@ -49,14 +49,14 @@ __all__ = [
     "STOPPED", "place_some",
 ]  # fmt: skip
 
-# How to choose among gaps, and why a walk ended.
+# How to choose among free blocks, and why a walk ended.
 FIRST, BEST, PINNED = range(3)
 DONE, LIMIT, STOPPED, SHORT_OF_STRIPS, SHORT_OF_CHUNKS, SHORT_OF_ENTRIES = range(6)
 
 
 @inlined
 def _advance(shelf: Shelf, cursors: Integers, k: int, start: int, end: int) -> None:
-    """Move the k-th cursor to its next strip that covers [start, end); its height is SKY if there is none."""
+    """Move the k-th cursor to its next strip that covers [start, end); to the height INFINITY without one."""
     node, position, slot = cursors[k, NODE], cursors[k, POSITION], cursors[k, SLOT]
     at, used = shelf.nodes[node, AT], shelf.nodes[node, USED]
     chunks, strips = shelf.chunks, shelf.strips
@@ -71,7 +71,7 @@ def _advance(shelf: Shelf, cursors: Integers, k: int, start: int, end: int) -> N
                     return
                 slot += 1
         position, slot = position + 1, 0
-    cursors[k, HEIGHT] = SKY
+    cursors[k, HEIGHT] = INFINITY
 
 
 @compiled
@@ -82,7 +82,7 @@ def _open(shelf: Shelf, cursors: Integers, start: int, end: int) -> int:
         if nodes[node, USED] > 0:
             cursors[count, NODE], cursors[count, POSITION], cursors[count, SLOT] = node, 0, 0
             _advance(shelf, cursors, count, start, end)
-            if cursors[count, HEIGHT] < SKY:
+            if cursors[count, HEIGHT] < INFINITY:
                 count += 1
         centre = nodes[node, CENTRE]
         if centre < 0 or start <= centre < end:
@@ -97,7 +97,7 @@ def _next(shelf: Shelf, cursors: Integers, count: int, strip: Integers, start: i
     for k in range(count):
         if low < 0 or cursors[k, HEIGHT] < cursors[low, HEIGHT]:
             low = k
-    if low < 0 or cursors[low, HEIGHT] == SKY:
+    if low < 0 or cursors[low, HEIGHT] == INFINITY:
         return False
     node, slot = cursors[low, NODE], cursors[low, SLOT]
     chunk = shelf.entries[shelf.nodes[node, AT] + cursors[low, POSITION]]
@@ -115,33 +115,33 @@ def _aligned(bottom: int, alignment: int) -> int:
 
 
 @compiled
-def _lowest(shelf: Shelf, gap: Integers, buffer: Integers, floor: int) -> tuple[int, int]:
-    """The strips of the lowest gap with an aligned place at or above `floor`: how many, and that place.
+def _lowest(shelf: Shelf, block: Integers, buffer: Integers, least: int) -> tuple[int, int]:
+    """How many strips the lowest free block with an aligned place at or above `least` has, and that place.
 
-    The number is negative when `gap` is too short for them.
+    The number is negative when `block` is too short for them.
     """
     start, end, size, alignment = buffer[START], buffer[UNTIL], buffer[SIZE], buffer[ALIGNMENT]
     cursors = shelf.cursors
     count, strips = _open(shelf, cursors, start, end), 0
-    while strips < len(gap):
-        _next(shelf, cursors, count, gap[strips], start, end)
-        if strips > 0 and gap[strips, BOTTOM] != gap[strips - 1, TOP]:
+    while strips < len(block):
+        _next(shelf, cursors, count, block[strips], start, end)
+        if strips > 0 and block[strips, BOTTOM] != block[strips - 1, TOP]:
             for field in range(5):
-                gap[0, field] = gap[strips, field]
+                block[0, field] = block[strips, field]
             strips = 0
         strips += 1
-        offset = _aligned(max(gap[0, BOTTOM], floor), alignment)
-        if gap[strips - 1, TOP] - offset >= size:
+        offset = _aligned(max(block[0, BOTTOM], least), alignment)
+        if block[strips - 1, TOP] - offset >= size:
             return strips, offset
     return -1, 0
 
 
 @compiled
 def _tightest(shelf: Shelf, strip: Integers, buffer: Integers) -> int:
-    """The place that leaves the least room in its gap, the lowest of these."""
+    """The place that leaves the least room in its free block, the lowest of these."""
     start, end, size, alignment = buffer[START], buffer[UNTIL], buffer[SIZE], buffer[ALIGNMENT]
     count = _open(shelf, shelf.cursors, start, end)
-    best, least, bottom, top, more = -1, SKY, -1, -1, True
+    best, least, bottom, top, more = -1, INFINITY, -1, -1, True
     while more:
         more = _next(shelf, shelf.cursors, count, strip, start, end)
         if not more or strip[BOTTOM] != top:
@@ -154,15 +154,15 @@ def _tightest(shelf: Shelf, strip: Integers, buffer: Integers) -> int:
 
 
 @compiled
-def _fill(shelf: Shelf, gap: Integers, strips: int, start: int, end: int, low: int, high: int) -> None:
-    """Take [start, end) x [low, high) out of the gap's strips and put back what sticks out."""
+def _fill(shelf: Shelf, block: Integers, strips: int, start: int, end: int, low: int, high: int) -> None:
+    """Take [start, end) x [low, high) out of a free block's strips and put back what sticks out."""
     left, left_bottom, left_top = -1, 0, 0
     right, right_bottom, right_top = -1, 0, 0
     for k in range(strips):
-        begin, stop, bottom, top = gap[k, BEGIN], gap[k, END], gap[k, BOTTOM], gap[k, TOP]
+        begin, stop, bottom, top = block[k, BEGIN], block[k, END], block[k, BOTTOM], block[k, TOP]
         if top <= low or bottom >= high:
             continue
-        trim(shelf, gap[k], low, high)
+        trim(shelf, block[k], low, high)
         bottom, top = max(bottom, low), min(top, high)
         if begin != left:
             if 0 <= left < start:
@@ -182,7 +182,7 @@ def _fill(shelf: Shelf, gap: Integers, strips: int, start: int, end: int, low: i
 
 @compiled
 def place_some(
-    shelf: Shelf, gap: Integers, buffers: Integers, order: Integers, first: int, limit: int, fit: int
+    shelf: Shelf, block: Integers, buffers: Integers, order: Integers, first: int, limit: int, fit: int
 ) -> int:
     """Place from position `first` of the order on; the position it got to.
 
@@ -192,10 +192,10 @@ def place_some(
     counts = shelf.counts
     for position in range(first, len(order)):
         buffer = buffers[order[position]]
-        floor = buffer[OFFSET] if fit == PINNED else 0
+        least = buffer[OFFSET] if fit == PINNED else 0
         if fit == BEST:
-            floor = _tightest(shelf, gap[0], buffer)
-        strips, offset = _lowest(shelf, gap, buffer, floor)
+            least = _tightest(shelf, block[0], buffer)
+        strips, offset = _lowest(shelf, block, buffer, least)
         chunks = more_chunks(shelf, 4 * strips + 4)
         counts[WHY] = DONE
         if strips < 0:
@@ -211,6 +211,6 @@ def place_some(
         if counts[WHY] != DONE:
             return position
         buffer[OFFSET] = offset
-        _fill(shelf, gap, strips, buffer[START], buffer[UNTIL], offset, offset + buffer[SIZE])
+        _fill(shelf, block, strips, buffer[START], buffer[UNTIL], offset, offset + buffer[SIZE])
     counts[WHY] = DONE
     return len(order)

@@ -8,10 +8,10 @@ Free space is cut into *strips*: at every height, a strip reaches as far in time
       |       |________________________|
       |  s2        s2        s2       s2 |  placed     a buffer with lifespan [start, end) can lie at a
       |__________________________________|             height exactly where one strip covers all of
-      |  s1   |  placed   |   s5                       [start, end); a gap is a stack of such strips
+      |  s1   |  placed   |   s5                       [start, end); a free block is a stack of them
       +----------------------------------- sections
 
-Placing a buffer removes the strips of its gap and leaves what sticks out: left, right, below, above. Each
+Placing a buffer removes the strips of its block and leaves what sticks out: left, right, below, above. Each
 edge of a placed buffer ends at most two strips, so there are O(n) of them. They are kept in an
 interval tree (Edelsbrunner, 1980): a strip hangs on the topmost node whose centre it covers, so those that
 cover [start, end) hang on one path from the root. The centres are the busiest sections, where
@@ -43,6 +43,7 @@ __all__ = [
     "FREE",
     "HEIGHT",
     "HOME",
+    "INFINITY",
     "LATEST",
     "LEFT",
     "LENGTH",
@@ -51,7 +52,6 @@ __all__ = [
     "POSITION",
     "RIGHT",
     "SIZE",
-    "SKY",
     "SLOT",
     "START",
     "STOP",
@@ -74,7 +74,7 @@ CHUNK: Final = 32
 LEAF: Final = 8
 
 #: Above every layout, and a granule below the largest integer so that rounding up cannot overflow.
-SKY: Final = 2**63 - 1
+INFINITY: Final = 2**63 - 1
 
 #: Most nodes on a path: every centre lies in the middle half of its node's sections.
 DEPTH: Final = 160
@@ -87,7 +87,7 @@ LENGTH, EARLIEST, LATEST = range(3)
 CENTRE, LEFT, RIGHT, AT, USED, ROOM = range(6)
 # Fields of a cursor: node, position in its directory, slot in that chunk, bottom of the strip there.
 NODE, POSITION, SLOT, HEIGHT = range(4)
-# Field of a strip in a gap, after those of a strip: the node it hangs on.
+# Field of a strip in a free block, after those of a strip: the node it hangs on.
 HOME: Final = 4
 # Fields of a buffer. Padding to the smallest alignment is part of the size, not of the exact size.
 START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)

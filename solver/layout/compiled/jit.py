@@ -81,9 +81,17 @@ class _Kept(FunctionCache):
     """Loads what is kept without making the compiler ready, which would take four times as long."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """None where nothing is kept; then the compiler is needed, and made ready."""
+        """None where nothing is kept; then the compiler is needed, and made ready.
+
+        What is kept names its types by module and class. Where sources have moved or renamed one, it cannot
+        even be read to see that it is out of date; it is thrown away.
+        """
         with self._guard_against_spurious_io_errors():
-            found = cast(Any, self)._load_overload(sig, target_context)
+            try:
+                found = cast(Any, self)._load_overload(sig, target_context)
+            except (AttributeError, ImportError):
+                cast(Any, self).flush()
+                found = None
         return cast(Any, super()).load_overload(sig, target_context) if found is None else found
 
 

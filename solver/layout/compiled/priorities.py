@@ -25,7 +25,7 @@ def ranked(key: np.ndarray, tie: np.ndarray, kind: Integers) -> Integers:
 
 
 def _keys(instance: Instance) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The most successful first; `crowd` is the mean load that a buffer lives through."""
+    """The most successful first; `mean` is the mean load that a buffer lives through."""
     width, size = instance.end - instance.start, instance.size
     area = size.astype(np.float64) * width
     load = instance.load()

@@ -1,12 +1,12 @@
 """Which buffer a choice tries first, and how one run differs from the next.
 
-    lshore |    |__________|     rshore      flush: ends level with a shore that it touches, so that two
-           |    |    i     |__________       plateaus become one
-           |____|__________|                 leans: touches a shore, so that no new valley opens there
+      left |    |__________|     right     flush: ends level with a neighbour that it touches, so that two
+ neighbour |    |    i     |__________     plateaus become one
+           |____|__________|               leans: touches a neighbour, so that no new niche opens there
            left            right
 
 Packing by hand one does the same: what fits into a corner goes first, best of all where it levels the
-floor (Burke, Kendall and Whitwell, *A new placement heuristic for the orthogonal stock-cutting problem*,
+skyline (Burke, Kendall and Whitwell, *A new placement heuristic for the orthogonal stock-cutting problem*,
 2004). Ties go by an order from `priorities`, with noise from the second way on, and runs differ in the
 rule for sections, in the order, and in how much corners count: search times are heavy-tailed.
 """
@@ -21,8 +21,9 @@ from solver.layout.compiled.jit import inlined
 from solver.layout.compiled.priorities import ORDERS
 from solver.layout.compiled.skyline_state import (
     FIRST,
-    FLOOR,
     GUIDED,
+    HEIGHT,
+    INFINITY,
     LAST,
     LEANING,
     LEFT,
@@ -34,19 +35,18 @@ from solver.layout.compiled.skyline_state import (
     SECTION,
     SECTION_RULE,
     SEED,
-    SKY,
     TRIED,
     UNTRIED,
     WALLS,
     WORK,
-    Board,
+    SearchState,
 )
 from solver.layout.compiled.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
 from solver.layout.model.instance import Integers
 
 __all__ = ["ROUND", "candidate", "prepare", "raised"]
 
-#: How much corners count: not at all, as many shores as are touched, or level ones before all.
+#: How much corners count: not at all, as many neighbours as are touched, or level ones before all.
 PLAIN, LEAN, FLUSH = range(3)
 
 #: Section rule (`skyline_survey.urgency`) and regard for corners, in the order of a round.
@@ -60,11 +60,11 @@ WAYS: Final = (
 #: Runs with the same node limit.
 ROUND = ORDERS * len(WAYS)
 
-#: More than any rank, and more than two shores.
-SHORE, LEVEL = 1 << 52, 1 << 55
+#: More than any rank, and more than two touches.
+TOUCH, LEVEL = 1 << 52, 1 << 55
 
-#: The hottest kind is tried so many of 2**20 parts of all places earlier than its order says.
-HEAT = 1 << 19
+#: The most active kind is tried so many of 2**20 parts of all places earlier than its order says.
+PROMOTED = 1 << 19
 
 #: Noise reaches so many of 2**20 parts of all places, up and down.
 NOISE = 50_000
@@ -79,60 +79,60 @@ def mix(x: Any) -> Any:
 
 
 @inlined
-def prepare(b: Board, ranks: Integers, run: int) -> None:
+def prepare(s: SearchState, ranks: Integers, run: int) -> None:
     """Sets the ranks and rules of a run, and forgets the weights where the rule for sections changes.
 
     Weights kept for longer make every run repeat the last one's way. Kinds that were told apart stay so:
     the old rank breaks ties.
     """
-    c, n = b.counters, len(b.rank)
+    c, n = s.counters, len(s.rank)
     k = run // 2 if c[GUIDED] else run
     order, way = k % ORDERS, k // ORDERS % len(WAYS)
     c[SECTION_RULE], c[LEANING] = WAYS[way]
     if order == 0:
-        b.weight[:] = 1.0
+        s.weight[:] = 1.0
     if not c[RULES] & WALLS:
         c[LEANING] = PLAIN
     reach = 0 if k < ORDERS and c[SEED] == 0 else NOISE * n
     if c[GUIDED] and run % 2 == 1:
         order, reach = ORDERS, NOISE * n >> 2 * (k % 4)
-    hottest = 1.0
+    most_active = 1.0
     for i in range(n):
-        hottest = max(hottest, b.heat[i])
+        most_active = max(most_active, s.activity[i])
     for i in range(n):
         rank = ranks[order, i]
-        word = mix(mix(np.uint64(rank + 1)) + np.uint64(b.zone1[0]) + np.uint64(run))
+        word = mix(mix(np.uint64(rank + 1)) + np.uint64(s.zone1[0]) + np.uint64(run))
         noise = np.int64(word >> np.uint64(2)) % (2 * reach + 1) - reach
         if c[RULES] & PROMOTION and c[GUIDED]:
-            noise -= np.int64(HEAT * n * (b.heat[b.kind[i]] / hottest))
-        b.rank[i] = ((rank << 20) + noise) // 64 * n + rank
+            noise -= np.int64(PROMOTED * n * (s.activity[s.kind[i]] / most_active))
+        s.rank[i] = ((rank << 20) + noise) // 64 * n + rank
 
 
 @inlined
-def candidate(b: Board, frame: int) -> int:
+def candidate(s: SearchState, frame: int) -> int:
     """The most preferred buffer not yet tried that may stand at the section; moves TRIED on."""
-    f = b.frames
-    only, tried, floor = f[frame, ONLY], f[frame, TRIED], f[frame, FLOOR]
-    best, lowest = NONE, SKY
+    f = s.frames
+    only, tried, height = f[frame, ONLY], f[frame, TRIED], f[frame, HEIGHT]
+    best, lowest = NONE, INFINITY
     if only != NONE:
         # A spanning buffer: only where neither strides nor pins matter.
-        if tried == UNTRIED and floor + b.size[only] <= b.limit[only]:
+        if tried == UNTRIED and height + s.size[only] <= s.limit[only]:
             best = only
-    elif tried < SKY:
+    elif tried < INFINITY:
         section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
-        before = b.floor[left - 1] if left > f[frame, FIRST] else SKY
-        after = b.floor[right] if right < f[frame, LAST] else SKY
-        b.counters[WORK] += b.born[section + 1] - b.born[left]
-        for i in range(b.born[left], b.born[section + 1]):
-            end, bottom = b.end[i], raised(b, i, floor)
-            top = bottom + b.size[i]
+        before = s.skyline[left - 1] if left > f[frame, FIRST] else INFINITY
+        after = s.skyline[right] if right < f[frame, LAST] else INFINITY
+        s.counters[WORK] += s.born[section + 1] - s.born[left]
+        for i in range(s.born[left], s.born[section + 1]):
+            end, bottom = s.end[i], raised(s, i, height)
+            top = bottom + s.size[i]
             if (
-                b.placed[i] == 0
+                s.placed[i] == 0
                 and section < end <= right
-                and top <= b.limit[i]
-                and stands(b, i, bottom, bottom - floor)
+                and top <= s.limit[i]
+                and stands(s, i, bottom, bottom - height)
             ):
-                first = preference(b, i, b.start[i] == left, end == right, top == before, top == after)
+                first = preference(s, i, s.start[i] == left, end == right, top == before, top == after)
                 if tried < first < lowest:
                     best, lowest = i, first
     f[frame, TRIED] = lowest
@@ -140,28 +140,28 @@ def candidate(b: Board, frame: int) -> int:
 
 
 @inlined
-def raised(b: Board, i: int, floor: int) -> int:
-    """Where buffer i can begin at or above the floor; no floor is above an unplaced pin."""
-    pin, stride = int(b.pin[i]), int(b.stride[i])
-    return (floor + stride - 1) & -stride if pin == NONE else pin
+def raised(s: SearchState, i: int, height: int) -> int:
+    """Where buffer i can begin at or above this height; the skyline is never above an unplaced pin."""
+    pin, stride = int(s.pin[i]), int(s.stride[i])
+    return (height + stride - 1) & -stride if pin == NONE else pin
 
 
 @inlined
-def stands(b: Board, i: int, bottom: int, padding: int) -> bool:
+def stands(s: SearchState, i: int, bottom: int, padding: int) -> bool:
     """Whether so much can be lost under buffer i, and no pin lies under it or in its way."""
-    enough, top = True, bottom + b.size[i] if b.pin[i] == NONE else bottom
-    if padding > 0 or len(b.pins) > 0:
-        for t in range(b.start[i], b.end[i]):
-            enough = enough and padding <= b.slack[t] and top <= b.roof[t]
+    enough, top = True, bottom + s.size[i] if s.pin[i] == NONE else bottom
+    if padding > 0 or len(s.pins) > 0:
+        for t in range(s.start[i], s.end[i]):
+            enough = enough and padding <= s.slack[t] and top <= s.roof[t]
     return enough
 
 
 @inlined
-def preference(b: Board, i: int, leans: bool, hugs: bool, joins: bool, meets: bool) -> int:
-    """Lowest first: level with the left or right shore that it touches, touching one, then by rank."""
-    regard, rank = b.counters[LEANING], int(b.rank[i])
+def preference(s: SearchState, i: int, leans: bool, hugs: bool, joins: bool, meets: bool) -> int:
+    """Lowest first: level with the left or right neighbour that it touches, touching one, then by rank."""
+    regard, rank = s.counters[LEANING], int(s.rank[i])
     if regard != PLAIN:
-        rank -= SHORE * (leans + hugs)
+        rank -= TOUCH * (leans + hugs)
     if regard == FLUSH:
         rank -= LEVEL * ((leans and joins) + (hugs and meets))
     return rank

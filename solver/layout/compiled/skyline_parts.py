@@ -27,7 +27,7 @@ from solver.layout.compiled.skyline_state import (
     RULES,
     TWO,
     WORK,
-    Board,
+    SearchState,
 )
 from solver.layout.compiled.skyline_table import plus, state, times
 
@@ -35,68 +35,68 @@ __all__ = ["divide", "same_part", "split"]
 
 
 @inlined
-def divide(b: Board, frame: int, i: int, padding: int) -> None:
-    """The parts left after buffer i has been placed, so far above the floor.
+def divide(s: SearchState, frame: int, i: int, padding: int) -> None:
+    """The parts left after buffer i has been placed, so far above the skyline.
 
     It can only have broken what it alone joined.
     """
-    f, c = b.frames, b.counters
+    f, c = s.frames, s.counters
     count, whole = f[frame, COUNT] - 1, True
     if c[RULES] & DECOMPOSE:
-        for t in range(b.start[i] + 1, b.end[i]):
-            whole = whole and b.crossing[t] > 0
+        for t in range(s.start[i] + 1, s.end[i]):
+            whole = whole and s.crossing[t] > 0
     if whole and count > 0:
-        c[HASH1] = plus(f[frame, ONE], b.change1[i])
-        c[HASH2] = plus(f[frame, TWO], b.change2[i])
+        c[HASH1] = plus(f[frame, ONE], s.change1[i])
+        c[HASH2] = plus(f[frame, TWO], s.change2[i])
         if padding > 0:
-            c[HASH1] = plus(c[HASH1], PRIME - times(padding, b.breadth1[i]))
-            c[HASH2] = plus(c[HASH2], PRIME - times(padding, b.breadth2[i]))
-        same_part(b, frame, count)
+            c[HASH1] = plus(c[HASH1], PRIME - times(padding, s.breadth1[i]))
+            c[HASH2] = plus(c[HASH2], PRIME - times(padding, s.breadth2[i]))
+        same_part(s, frame, count)
     else:
-        split(b, f[frame, FIRST], f[frame, LAST], frame + 1, f[frame, REST])
+        split(s, f[frame, FIRST], f[frame, LAST], frame + 1, f[frame, REST])
 
 
 @inlined
-def same_part(b: Board, frame: int, count: int) -> None:
+def same_part(s: SearchState, frame: int, count: int) -> None:
     """The part of a choice once more, with so many buffers left in it, and the hashes of the moment."""
-    f, p, part = b.frames, b.parts, b.counters[PART_COUNT]
+    f, p, part = s.frames, s.parts, s.counters[PART_COUNT]
     p[part, FIRST] = f[frame, FIRST]
     p[part, LAST] = f[frame, LAST]
     p[part, COUNT] = count
-    p[part, ONE] = b.counters[HASH1]
-    p[part, TWO] = b.counters[HASH2]
+    p[part, ONE] = s.counters[HASH1]
+    p[part, TWO] = s.counters[HASH2]
     p[part, PARENT] = frame + 1
     p[part, NEXT] = f[frame, REST]
-    b.counters[PART_COUNT] = part + 1
-    b.counters[HEAD] = part
+    s.counters[PART_COUNT] = part + 1
+    s.counters[HEAD] = part
 
 
 @inlined
-def split(b: Board, first: int, last: int, parent: int, rest: int) -> None:
+def split(s: SearchState, first: int, last: int, parent: int, rest: int) -> None:
     """One part for each stretch of sections that unplaced buffers join; smallest in front of `rest`."""
-    p, c = b.parts, b.counters
-    c[WORK] += last - first + b.born[last] - b.born[first]
+    p, c = s.parts, s.counters
+    c[WORK] += last - first + s.born[last] - s.born[first]
     base = c[PART_COUNT]
-    count = outline_parts(b, first, last, base)
+    count = outline_parts(s, first, last, base)
     c[PART_COUNT] = base + count
     c[HEAD] = rest
     for q in range(base, base + count):
         p[q, PARENT] = parent
         # What lay to the left of it does not concern it any more.
-        b.fresh[p[q, FIRST]] = 0
-        p[q, COUNT], p[q, ONE], p[q, TWO] = state(b, p[q, FIRST], p[q, LAST])
-        link(b, q, rest)
+        s.fresh[p[q, FIRST]] = 0
+        p[q, COUNT], p[q, ONE], p[q, TWO] = state(s, p[q, FIRST], p[q, LAST])
+        link(s, q, rest)
 
 
 @inlined
-def outline_parts(b: Board, first: int, last: int, base: int) -> int:
+def outline_parts(s: SearchState, first: int, last: int, base: int) -> int:
     """Numbers the stretches from `base` on; how many there are."""
-    p, count, joined = b.parts, 0, False
+    p, count, joined = s.parts, 0, False
     for t in range(first, last):
-        if b.live[t] == 0:
+        if s.live[t] == 0:
             joined = False
             continue
-        if not joined or b.crossing[t] == 0:
+        if not joined or s.crossing[t] == 0:
             p[base + count, FIRST] = t
             count += 1
         joined = True
@@ -105,14 +105,14 @@ def outline_parts(b: Board, first: int, last: int, base: int) -> int:
 
 
 @inlined
-def link(b: Board, q: int, rest: int) -> None:
+def link(s: SearchState, q: int, rest: int) -> None:
     """Into the agenda before `rest`, in the order of the number of buffers: fewest fail soonest."""
-    p = b.parts
-    before, after = NONE, b.counters[HEAD]
+    p = s.parts
+    before, after = NONE, s.counters[HEAD]
     while after != rest and p[after, COUNT] < p[q, COUNT]:
         before, after = after, p[after, NEXT]
     p[q, NEXT] = after
     if before == NONE:
-        b.counters[HEAD] = q
+        s.counters[HEAD] = q
     else:
         p[before, NEXT] = q

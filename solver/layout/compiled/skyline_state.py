@@ -5,13 +5,14 @@ written to a trail and taken back on the way up, so a node costs a few numbers, 
 
     frames   one per choice on the current path           (FRAME_FIELDS numbers)
     parts    one per stretch of sections still to solve   (PART_FIELDS numbers)
-    trail    one per placement or gap on the path         (TRAIL_FIELDS numbers)
+    trail    one per placement or waste on the path       (TRAIL_FIELDS numbers)
 
-What a look at a plateau has found is kept under its first section while it is `fresh`: until the floor there
-or beside it moves, or a failure makes one of its sections heavier. A node looks at what has changed only.
+What a look at a plateau has found is kept under its first section while it is `fresh`: until the skyline
+there or beside it moves, or a failure makes one of its sections heavier. A node looks at what has changed
+only.
 
 A path places each buffer at most once, so these grow with the depth, which is n plus the number of
-gaps. When they are full the search answers "out of memory" and the caller may give it more.
+sections wasted. When they are full the search answers "out of memory" and the caller may give it more.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ import numpy.typing as npt
 
 from solver.layout.model.instance import FREE, Instance, Integers
 
-__all__ = ["Board", "allocate"]
+__all__ = ["SearchState", "allocate"]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-#: Higher than any floor.
-SKY: Final = 1 << 61
+#: Higher than any skyline.
+INFINITY: Final = 1 << 61
 #: What hashes are residues of.
 PRIME: Final = (1 << 61) - 1
 #: Explanations tell so many stretches of sections apart, as bits of one number.
 STRETCHES: Final = 62
-#: Gaps are forced many at a time, section by section.
+#: Waste is forced in many sections at a time, section by section.
 TRAIL_PER_FRAME: Final = 8
 #: No part, no buffer.
 NONE: Final = -1
 #: Less than any preference.
-UNTRIED: Final = -SKY
+UNTRIED: Final = -INFINITY
 
 # Fields of a part: sections [FIRST, LAST), COUNT unplaced buffers, its hashes, frames left if it fails, next.
 FIRST, LAST, COUNT, ONE, TWO, PARENT, NEXT = range(7)
 PART_FIELDS: Final = 7
 # Fields of a frame; the first six are those of its part. LEFT and RIGHT are the plateau branched on,
-# TRIED the preference last placed there, ONLY the one buffer to try, GAP where the gap ends; NONE: no more.
-# BLAME explains why the alternatives tried so far have failed.
-LEFT, RIGHT, SECTION, FLOOR, GAP, TRIED, ONLY, PARTS, TRAIL, REST, BLAME = range(6, 17)
+# TRIED the preference last placed there, ONLY the one buffer to try, WASTE where waste ends; NONE: no more.
+# EXPLANATION says why the alternatives tried so far have failed.
+LEFT, RIGHT, SECTION, HEIGHT, WASTE, TRIED, ONLY, PARTS, TRAIL, REST, EXPLANATION = range(6, 17)
 FRAME_FIELDS: Final = 17
 
-# An entry of the trail: a section, its floor before the gap and the plateau that forced it (NONE, SKY where
-# it was chosen); or NONE - i and the padding under buffer i.
+# An entry of the trail: a section, its height before the waste and the plateau that forced it (NONE, INFINITY
+# where it was chosen); or NONE - i and the padding under buffer i.
 TRAIL_FIELDS: Final = 4
 
 # A refuted state: two hashes, and what explains it.
@@ -72,12 +73,12 @@ STOP, BEST_WORK, BEST_SEED = range(3)
 NO, YES, UNKNOWN, FULL = range(4)
 
 # Rules, as bits of counters[RULES].
-ANY_PLATEAU, GAPS, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS, JUMPS, PROMOTION = (
+ANY_PLATEAU, FORCED_WASTE, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS, JUMPS, PROMOTION = (
     1 << k for k in range(10)
 )
 
 
-class Board(NamedTuple):
+class SearchState(NamedTuple):
     """Arrays over buffers, over sections, over depth; see the comments for what they hold."""
 
     # buffers, by start
@@ -95,15 +96,15 @@ class Board(NamedTuple):
     change1: Integers  # of the hash of a part, when the buffer is placed
     change2: Integers
     kind: Integers  # equal for buffers that can take each other's place
-    heat: Floats  # of a kind: how often it came too late
+    activity: Floats  # of a kind: how often it was placed too late
     placed: Integers
     offset: Integers
     pins: Integers  # the buffers that are pinned
     # sections (one more than there are, so that "one past the last" is addressable)
     born: Integers  # the first buffer that starts here or later
-    floor: Integers
+    skyline: Integers
     roof: Integers  # the lowest unplaced pin over it
-    slack: Integers  # room that gaps may still take: capacity - floor - what is unplaced there
+    slack: Integers  # room that waste may still take: capacity - skyline - what is unplaced there
     bit: Integers  # of its stretch
     zone1: Integers
     zone2: Integers
@@ -119,7 +120,7 @@ class Board(NamedTuple):
     stop: Integers  # one past the plateau
     key: Floats  # how urgent its most urgent section is; infinite where there is nothing to decide
     pick: Integers  # that section
-    gap: Integers  # where a gap there would end, or NONE
+    waste: Integers  # where waste there would end, or NONE
     only: Integers  # the one buffer to try there, or NONE
     # depth
     parts: Integers
@@ -133,7 +134,7 @@ class Board(NamedTuple):
 
 def allocate(
     instance: Instance, unit: int, limit: Integers, table_bits: int, depth: int, signals: Integers, seed: int
-) -> Board:
+) -> SearchState:
     """Arrays for a search among buffers in the order of their starts.
 
     They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes.
@@ -146,7 +147,7 @@ def allocate(
 
     kind = kinds(instance)
     count = int(kind.max(initial=-1)) + 1
-    return Board(
+    return SearchState(
         start=np.ascontiguousarray(instance.start),
         end=np.ascontiguousarray(instance.end),
         size=instance.size // unit,
@@ -158,7 +159,7 @@ def allocate(
         key1=hashes(count)[kind],
         key2=hashes(count)[kind],
         kind=kind,
-        heat=np.zeros(n),
+        activity=np.zeros(n),
         **{name: np.zeros(n, dtype=np.int64) for name in _BUFFER_ARRAYS},
         born=np.searchsorted(instance.start, np.arange(width)),
         **{name: np.zeros(width, dtype=np.int64) for name in _SECTION_ARRAYS},
@@ -178,8 +179,8 @@ def allocate(
 
 _BUFFER_ARRAYS: Final = ("breadth1", "breadth2", "change1", "change2", "placed", "offset")
 _SECTION_ARRAYS: Final = (
-    "floor", "roof", "slack", "crossing", "live", "cover", "fill", "before", "after",
-    "fresh", "stop", "pick", "gap", "only",
+    "skyline", "roof", "slack", "crossing", "live", "cover", "fill", "before", "after",
+    "fresh", "stop", "pick", "waste", "only",
 )  # fmt: skip
 
 

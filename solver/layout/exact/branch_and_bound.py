@@ -1,4 +1,4 @@
-"""Branch and bound as a solver: reductions, restarts and the climb between bound and incumbent.
+"""Branch and bound as a solver: reductions, restarts, and the range between bound and incumbent narrowed.
 
 The exact search itself, and why it is complete, is in `solver.layout.exact.skyline_search`.
 """
@@ -19,10 +19,10 @@ from solver.layout.exact.skyline_search import Answer, Budget, Placed, SkylineSe
 from solver.layout.greedy.placement import first_fit, greedy_portfolio, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import DEFAULT_WORK, Progress, Rules, SolveOptions
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
-__all__ = ["BranchAndBound", "Climb", "climb", "fits"]
+__all__ = ["BranchAndBound", "Tightened", "fits", "tighten"]
 
 #: Nodes of the first run for each buffer; each later run, with another priority, may take a bit more.
 #: Runs are short because search times are heavy-tailed: another priority often succeeds at once.
@@ -57,9 +57,11 @@ def fits(
     NO only after the search has been exhausted. Pins and `misaligning` sizes are not supported. `seed` says
     which priority comes first.
     """
-    rules, everyone = rules or Rules(), np.arange(len(instance))
+    rules, everything = rules or Rules(), np.arange(len(instance))
     core, peeled = (
-        peel(instance, capacity, lambda: budget.deadline.expired) if rules.peel else (everyone, everyone[:0])
+        peel(instance, capacity, lambda: budget.deadline.expired)
+        if rules.peel
+        else (everything, everything[:0])
     )
     part = instance.subset(core)
     search, priorities = SkylineSearch(part, capacity, rules), _priorities(part)
@@ -85,21 +87,21 @@ def _with_peeled(instance: Instance, core: Integers, peeled: Integers, placed: P
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class Tightened:
     """The best layout, and the bytes that the search has proved necessary (0: nothing proved)."""
 
     layout: Layout
     proved: int
 
 
-def climb(
+def tighten(
     instance: Instance,
     layout: Layout,
     bound: int,
     budget: Budget,
     options: SolveOptions | None = None,
     goal: int = 0,
-) -> Climb:
+) -> Tightened:
     """Narrow the range between bound and incumbent: ask at the bound or the goal first, then bisect.
 
     Each YES is a new incumbent, each NO a new bound; where the budget ran out without an answer, only larger
@@ -124,7 +126,7 @@ def climb(
             news = Progress(layout.peak, max(bound, proved), time.perf_counter() - began, "branch-and-bound")
             options.progress(news)
         ask = low + (layout.peak - low) // 2
-    return Climb(layout, proved)
+    return Tightened(layout, proved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class BranchAndBound:
         # The default of the options is meant for compiled code.
         return replace(self, options=options, work=self.work if limit == DEFAULT_WORK else limit)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         if instance.pinned or instance.misaligning:
@@ -159,7 +161,7 @@ class BranchAndBound:
         layout = incumbent or greedy_portfolio(instance, enough, deadline).layout
         budget = Budget(self.work, deadline)
         goal = enough if enough > bound.bytes else 0
-        result = climb(instance, layout, bound.bytes, budget, self.options, goal)
+        result = tighten(instance, layout, bound.bytes, budget, self.options, goal)
         return settle(
             problem,
             result.layout,

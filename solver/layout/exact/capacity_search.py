@@ -1,14 +1,14 @@
-"""The capacity ladder: from "does it fit under C?" to the smallest C, with a proof where there is one.
+"""The capacity search: from "does it fit under C?" to the smallest C, with a proof where there is one.
 
     bytes   incumbent  ----------------  a YES at C brings it down to the new peak
-                        |  asked: strides below it, half the gap at first; twice as far after a YES,
+                        |  asked: strides below it, half the way at first; twice as far after a YES,
                         v  half as far while a question stays open, until one step is too far
             proved     ----------------  a NO at C lifts it to the next multiple of the unit
             max-load   ----------------  asked first
 
 A round spends the same work on every question, and the next one has more for each. Far questions come first
 because they are hardly less often answered than near ones, and an answer saves all that lie between. On the
-way down the incumbent shows who may lie low (solution-guided search, Beck, 2007).
+way down the incumbent shows which buffers may lie low (solution-guided search, Beck, 2007).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from solver.layout.exact.feasibility import Answer, Decider, Watch
+from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch
 from solver.layout.greedy.large import LARGE
 from solver.layout.greedy.placement import first_fit, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
@@ -26,7 +26,7 @@ from solver.layout.model.options import DEFAULT_WORK
 from solver.layout.model.problem import MAX_BYTES, Layout
 from solver.layout.model.reduce import components, peel
 
-__all__ = ["NEGLIGIBLE", "Climbed", "Ladder", "Listener", "negligible"]
+__all__ = ["NEGLIGIBLE", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
@@ -36,12 +36,12 @@ WORK_GROWTH: Final = 2
 #: Sets of buffers whose searches are kept for the next question, which bounds memory.
 KEPT: Final = 64
 
-#: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy gaps are small there, and
-#: what the first descents do not close, longer search has not closed either.
+#: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy layouts are good there,
+#: and what the first descents do not close, longer search has not closed either.
 DESCENTS_WHEN_LARGE: Final = 1
 
-#: A gap of one part in so many of the bound is not worth more work than this: padding makes the bound a few
-#: bytes too low, and seconds go by until a search has found the last of them, or none.
+#: An optimality gap of one part in so many of the bound is not worth more work than this: padding makes the
+#: bound a few bytes too low, and seconds go by until a search has found the last of them, or none.
 NEGLIGIBLE: Final = 1_000_000
 NEGLIGIBLE_WORK: Final = 100_000_000
 
@@ -50,7 +50,7 @@ ENDLESS: Final = 2**62
 
 
 def negligible(peak: int, bound: int) -> bool:
-    """Whether so small a gap is hardly worth more work."""
+    """Whether so small an optimality gap is hardly worth more work."""
     return (peak - bound) * NEGLIGIBLE <= bound
 
 
@@ -61,18 +61,18 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Climbed:
+class Tightened:
     """The best layout, and the bytes that the search has proved necessary (0: nothing proved)."""
 
     layout: Layout
     proved: int
 
 
-class Ladder:
+class CapacitySearch:
     """One problem, from its incumbent and bound to the optimum.
 
     `goal` is the peak (bytes) below which nothing more is asked: the capacity where that is enough. Above the
-    `capacity` no gap is negligible.
+    `capacity` no optimality gap is negligible.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Ladder:
         self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
         self._left = ENDLESS if self._options.work is None else self._affordable(self._options.work)
         self._peels = self._options.rules.peel and not (instance.misaligning or instance.pinned)
-        self._deciders: dict[bytes, Decider] = {}
+        self._searches: dict[bytes, FeasibilitySearch] = {}
 
-    def knock(self, goal: int = 0) -> Climbed:
-        """One short question at the goal or the bound, which often answers all."""
+    def probe(self, goal: int = 0) -> Tightened:
+        """One short question at the goal or the bound, which often settles the problem."""
         capacity = max(self._low, goal // self._step * self._step)
         if not self._finished(goal):
             self._question(capacity, self._first_work)
-        return Climbed(self._layout, self._proved)
+        return Tightened(self._layout, self._proved)
 
     def offer(self, layout: Layout) -> None:
         """A layout from elsewhere to start from, if it is better."""
@@ -114,14 +114,14 @@ class Ladder:
         """A descent looks at all that is left for each buffer."""
         return max(FIRST_WORK, FIRST_WORK_PER_SQUARE * len(self._instance) ** 2)
 
-    def climb(self, goal: int = 0) -> Climbed:
-        """Rounds of questions until the gap is closed or small enough, or the work is spent."""
+    def tighten(self, goal: int = 0) -> Tightened:
+        """Rounds of questions until the optimality gap is closed or small enough, or the work is spent."""
         work = self._first_work
         self._weigh()
         while not self._finished(goal):
             self._round(work, goal)
             work *= WORK_GROWTH
-        return Climbed(self._layout, self._proved)
+        return Tightened(self._layout, self._proved)
 
     def _weigh(self) -> None:
         """What is left to win decides what is left to spend, where the caller has not said what to spend."""
@@ -167,9 +167,9 @@ class Ladder:
         return answer
 
     def _ask(self, capacity: int, work: int, *, guided: bool) -> tuple[Answer, Integers | None]:
-        """Whether everything fits, with offsets if so. Peels, then solves what never meets apart."""
-        instance, everyone = self._instance, np.arange(len(self._instance))
-        core, peeled = peel(instance, capacity, self._watch) if self._peels else (everyone, everyone[:0])
+        """Whether everything fits, with offsets if so. Peels, then solves what never meets one by one."""
+        instance, everything = self._instance, np.arange(len(self._instance))
+        core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
         for members in _stretches(instance, core):
@@ -177,20 +177,20 @@ class Ladder:
                 offsets[members] = known[members]
                 continue
             guide = known[members] if guided else None
-            decision = self._decider(members).decide(capacity, work, self._watch, guide)
+            decision = self._search(members).decide(capacity, work, self._watch, guide)
             self._left -= decision.work
             if decision.offsets is None:
                 return decision.answer, None
             offsets[members] = decision.offsets
         return Answer.YES, _with_peeled(instance, offsets, peeled)
 
-    def _decider(self, members: Integers) -> Decider:
+    def _search(self, members: Integers) -> FeasibilitySearch:
         key = members.tobytes()
-        if key not in self._deciders:
-            if len(self._deciders) == KEPT:
-                self._deciders.clear()
-            self._deciders[key] = Decider(self._instance.subset(members).compact(), self._options)
-        return self._deciders[key]
+        if key not in self._searches:
+            if len(self._searches) == KEPT:
+                self._searches.clear()
+            self._searches[key] = FeasibilitySearch(self._instance.subset(members).compact(), self._options)
+        return self._searches[key]
 
 
 def _stretches(instance: Instance, core: Integers) -> list[Integers]:

@@ -3,13 +3,13 @@
 Search costs about the square of the buffers, yet what decides are some hundreds: large ones, where little
 memory is free. All others are taken out of its way, and put back into the layout that it finds::
 
-    load        ____##_____####____        sections are crowded (#) where little of the capacity is free
-    always   |=======================|     lives throughout: at the bottom it is in nobody's way
+    load        ____##_____####____        sections are contended (#) where little of the capacity is free
+    always   |=======================|     lives throughout: at the bottom it is in no buffer's way
     large          |=====|                 searched as it is
-    dust         |=====|                   small, but where it is crowded: those that live through the same
-    dust          |=====|                  crowded sections share a box as long as them all, so that boxes
+    dust         |=====|                   small, but where it is contended: those that live through the same
+    dust          |=====|                  contended sections share a box as long as them all, so that boxes
     box          |======|                  waste memory only where some is free
-    easy     |===|          |====|         sees no crowded section, and is small beside what is free: last
+    easy     |===|          |====|         sees no contended section, and is small beside what is free: last
 
 Joining buffers of like lifespans is the boxing of Buchsbaum et al. (SIAM J. Comput. 2004) and of idealloc
 (arXiv 2504.04874); here boxes serve search, and dissolve once it is done: bottom up in the order of the
@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.exact.feasibility import Decider, Watch
+from solver.layout.exact.feasibility import FeasibilitySearch, Watch
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import walk
 from solver.layout.model.contention import peak_load_seen
@@ -42,24 +42,24 @@ BOX: Final = 333
 #: How often boxes that take too much are made anew; twice nearly always does.
 PASSES: Final = 8
 
-#: More than this is not searched: memory (see `Decider`), and each descent would take seconds.
+#: More than this is not searched: memory (see `FeasibilitySearch`), and each descent would take seconds.
 SEARCHED: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How coarse. Crowded: less than one part in `crowded` of the capacity is free.
+    """How coarse. Contended: less than one part in `contended` of the capacity is free.
 
-    Easy: so many of the buffer's size would fit into what is free all its life, and nothing there is crowded.
+    Easy: so many of the buffer's size would fit into what is free all its life; nothing there is contended.
     """
 
-    crowded: int
+    contended: int
     easy: int
 
 
-ROUGH: Final = Grain(crowded=200, easy=10)
-MIDDLE: Final = Grain(crowded=100, easy=10)
-FINE: Final = Grain(crowded=50, easy=30)
+ROUGH: Final = Grain(contended=200, easy=10)
+MIDDLE: Final = Grain(contended=100, easy=10)
+FINE: Final = Grain(contended=50, easy=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Coarse:
     def order(self, offsets: Integers) -> Integers:
         """The order in which first fit puts no box above these offsets, counted from the top of `always`.
 
-        Proof, by induction along the order: of those packed, who lies below a buffer in the layout of boxes
-        comes before it and ends no higher than there; who lies above comes after. So its place there is free.
+        Proof, by induction along the order: of those packed, the buffers below one in the layout of
+        boxes come before it and end no higher than there; those above come after. So its place there is free.
         """
         bottom = offsets[self.box] + self.within
         return np.concatenate((self.always, self.packed[np.argsort(bottom, kind="stable")], self.easy))
@@ -90,23 +90,23 @@ class Coarse:
 def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     """Boxes for this capacity, without those that are always there or easy. No pins. O(n log n) a pass.
 
-    Where boxes take more than the capacity, sections count as crowded too, and boxes are made anew: in a
-    crowded section they hold what lives there and nothing else.
+    Where boxes take more than the capacity, sections count as contended too, and boxes are made anew: in a
+    contended section they hold what lives there and nothing else.
     """
     throughout = instance.end - instance.start == instance.sections
     room = capacity - int(instance.size[throughout].sum())
     rest = np.flatnonzero(~throughout)
     part = instance.subset(rest)
     small = part.size * grain.easy <= room - peak_load_seen(part)
-    crowded = room - part.load() < max(1, room // grain.crowded)
+    contended = room - part.load() < max(1, room // grain.contended)
     for _ in range(PASSES):
-        passed = np.concatenate(([0], np.cumsum(crowded)))
+        passed = np.concatenate(([0], np.cumsum(contended)))
         first, last = passed[part.start], passed[part.end]
         easy = small & (first == last)
         members, begins = _packed(part, np.flatnonzero(~easy), first, last, room)
         boxes = _boxed(part, members, begins)
-        over = ~crowded & (boxes.load() > room)
-        crowded |= over
+        over = ~contended & (boxes.load() > room)
+        contended |= over
         if not over.any():
             break
     left = rest[easy]
@@ -173,7 +173,7 @@ def search_coarsely(
     room = capacity - int(instance.size[coarse.always].sum())
     if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
-    decision = Decider(coarse.instance, watch.options).decide(room, work, watch)
+    decision = FeasibilitySearch(coarse.instance, watch.options).decide(room, work, watch)
     if decision.offsets is None:
         return None
     layout, cut = walk(instance, module, coarse.order(decision.offsets), limit, watch.deadline)

@@ -23,7 +23,7 @@ from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import SolveOptions
 from solver.layout.model.pieces import Piece
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Lifespan, Outcome, Problem
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Lifespan, Outcome
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -69,7 +69,7 @@ def _grid(instance: Instance, held: Sequence[Piece] | None = None) -> int:
 
     Move all buffers down as far as they go: offsets become sums of sizes above the ground or a
     pin, rounded up to alignments. An alignment that divides all sizes and pins rounds nothing.
-    With gaps, tops and bottoms of pieces (`held`) come into these sums as well.
+    With holes, tops and bottoms of pieces (`held`) come into these sums as well.
     """
     if held is not None:
         ends = [end for piece in held for end in (piece.low, piece.high)]
@@ -98,7 +98,7 @@ class _Model:
         deadline: Deadline,
         held: Sequence[Piece] | None = None,
     ) -> None:
-        """`held` are the pieces of buffers with gaps. Raises TimeoutError once the deadline has passed."""
+        """`held` are the pieces of buffers with holes. Raises TimeoutError once the deadline has passed."""
         from ortools.sat.python import cp_model
 
         self._instance, self._incumbent, self._deadline = instance, incumbent, deadline
@@ -170,13 +170,14 @@ class _Model:
         status = solver.solve(self._model, self._listener(line))
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            line.offer(self._layout(solver.value))
+            # Of equally good layouts the answer itself: which of them is heard of first, threads decide.
+            line.best = min(self._layout(solver.value), line.best, key=lambda candidate: candidate.peak)
         layout = line.best
         proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
-        """Keeps each better layout at once: who stops waiting for CP-SAT loses nothing."""
+        """Keeps each better layout at once: a caller that stops waiting for CP-SAT loses nothing."""
         from ortools.sat.python import cp_model
 
         layout = self._layout
@@ -193,7 +194,7 @@ class _Model:
 
 
 def _whole(instance: Instance) -> list[Piece]:
-    """Each buffer over its sections, padded: what is held where there are no gaps."""
+    """Each buffer over its sections, padded: what is held where there are no holes."""
     columns = (instance.start.tolist(), instance.end.tolist(), instance.size.tolist())
     return [Piece(i, Lifespan(s, e), 0, size) for i, (s, e, size) in enumerate(zip(*columns, strict=True))]
 
@@ -255,7 +256,7 @@ class CpSat:
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         enough = self.options.enough(bound.bytes, problem.capacity)

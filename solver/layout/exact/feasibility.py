@@ -3,7 +3,7 @@
 Search times are heavy-tailed: a seed that is lost for seconds stands beside one that finds an answer
 at once, so two of them run side by side. Whose answer counts is decided by work, not by the clock:
 the seed that needed the least, and of equals the first. Each stops as soon as it has done more than
-the best answer so far, so nobody waits long for the loser, and the answer is the same on any number
+the best answer so far, so the loser is not waited for long, and the answer is the same on any number
 of threads. What a loser has learnt depends on when it was stopped, so it is forgotten.
 """
 
@@ -26,8 +26,8 @@ from solver.layout.compiled.skyline_state import (
     CAPACITY,
     DECOMPOSE,
     FILL,
+    FORCED_WASTE,
     FULL,
-    GAPS,
     GUIDED,
     JUMPS,
     NO,
@@ -47,7 +47,7 @@ from solver.layout.compiled.skyline_state import (
     WORK,
     WORK_LIMIT,
     YES,
-    Board,
+    SearchState,
     allocate,
     kinds,
 )
@@ -58,7 +58,7 @@ from solver.layout.model.problem import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Answer", "Decider", "Decision", "Watch", "compiled_search"]
+__all__ = ["Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
 
 #: Searches that race.
 SEEDS: Final = 2
@@ -115,7 +115,7 @@ class Watch:
 
 
 @cache
-def compiled_search() -> Callable[[Board, Integers, int, float], int] | None:
+def compiled_search() -> Callable[[SearchState, Integers, int, float], int] | None:
     """The compiled kernel, tried once; None, and one warning, where nothing compiles here."""
     try:
         from solver.layout.compiled.skyline_kernel import race
@@ -129,16 +129,16 @@ def compiled_search() -> Callable[[Board, Integers, int, float], int] | None:
     return None
 
 
-def _nothing() -> tuple[Board, Integers, int, float]:
+def _nothing() -> tuple[SearchState, Integers, int, float]:
     """Arguments for a problem of one buffer: compiling, or loading from the cache, happens here."""
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
     instance = Instance(zero, one, one, one, one, zero - 1, 1)
-    board = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER, _NEVER], np.int64), 0)
-    board.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
-    return board, np.zeros((ORDERS, 1), np.int64), 1, GROWTH
+    state = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER, _NEVER], np.int64), 0)
+    state.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
+    return state, np.zeros((ORDERS, 1), np.int64), 1, GROWTH
 
 
-class Decider:
+class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
     Memory: for each of two seeds 6 MiB and about 4 kB a buffer.
@@ -158,14 +158,15 @@ class Decider:
         ranks = priorities(instance, shared)[:, self._order]
         # Rows that lie in one piece: as the kernel is compiled, for this layout of memory alone.
         self._ranks = np.ascontiguousarray(np.concatenate((ranks, ranks[:1])))
-        self._boards: list[Board | None] = [None] * SEEDS
+        self._states: list[SearchState | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
 
     def decide(self, capacity: int, work: int, watch: Watch, guide: Integers | None = None) -> Decision:
         """At most `work` by each seed. NO only after a search has been exhausted.
 
-        `guide`: offsets (bytes) of a layout that is too high; half of the runs try first who lies low in it.
+        `guide`: offsets (bytes) of a layout that is too high; half of the runs try first the buffers that
+        lie low in it.
         """
         limit = (capacity + self._instance.size - self._instance.exact) // self._unit
         overfull = self._load > int(limit.max(initial=0))
@@ -174,19 +175,19 @@ class Decider:
             return Decision(Answer.NO, None, 0)
         self._signals[:] = (0, _NEVER, _NEVER)
         self._forget(capacity if self._instance.pinned else capacity % self._unit)
-        boards = [self._board(k, capacity, limit, work) for k in range(SEEDS)]
+        states = [self._state(k, capacity, limit, work) for k in range(SEEDS)]
         if guide is not None:
             self._ranks[ORDERS] = _upwards(guide, self._instance.size, self._shared)[self._order]
-            for board in boards:
-                board.counters[GUIDED] = 1
+            for state in states:
+                state.counters[GUIDED] = 1
         answers = [UNKNOWN] * SEEDS
         if self._options.threads > 1:
-            self._together(boards, answers, watch)
+            self._together(states, answers, watch)
         else:
-            self._in_turn(boards, answers, watch)
+            self._in_turn(states, answers, watch)
         # What short runs could find has been looked for: asked again, go on with the longer ones.
-        self._runs.update({(capacity, k): int(board.counters[RUNS]) for k, board in enumerate(boards)})
-        return self._verdict(boards, answers)
+        self._runs.update({(capacity, k): int(state.counters[RUNS]) for k, state in enumerate(states)})
+        return self._verdict(states, answers)
 
     def _forget(self, residue: int) -> None:
         """Where the remainder by the unit changes, buffers end at other heights: nothing learnt holds.
@@ -195,19 +196,19 @@ class Decider:
         """
         if residue != self._residue:
             self._residue = residue
-            self._boards = [None] * SEEDS
+            self._states = [None] * SEEDS
 
-    def _board(self, k: int, capacity: int, limit: Integers, work: int) -> Board:
-        board, bits = self._boards[k], TABLE_BITS if work > SHORT else SHORT_TABLE_BITS
-        if board is not None and len(board.table) < 1 << bits:
-            board = self._boards[k] = board._replace(table=np.zeros((1 << bits, TABLE_FIELDS), np.int64))
-        if board is None:
+    def _state(self, k: int, capacity: int, limit: Integers, work: int) -> SearchState:
+        state, bits = self._states[k], TABLE_BITS if work > SHORT else SHORT_TABLE_BITS
+        if state is not None and len(state.table) < 1 << bits:
+            state = self._states[k] = state._replace(table=np.zeros((1 << bits, TABLE_FIELDS), np.int64))
+        if state is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
-            board = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed)
-            self._boards[k] = board
-        counters = board.counters
-        board.limit[:] = limit
+            state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed)
+            self._states[k] = state
+        counters = state.counters
+        state.limit[:] = limit
         counters[:] = 0
         counters[RUNS] = self._runs.get((capacity, k), 0)
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
@@ -217,13 +218,13 @@ class Decider:
             and not (self._instance.misaligning or self._instance.pinned),
             hashable=int(limit.max()) < PRIME,
         )
-        return board
+        return state
 
-    def _step(self, board: Board, k: int, answers: list[int]) -> int:
+    def _step(self, state: SearchState, k: int, answers: list[int]) -> int:
         growth = GROWTH if self._options.rules.restarts else 0.0
         first = max(FIRST_RUN, FIRST_RUN_PER_BUFFER * len(self._instance))
-        answers[k] = self._race(board, self._ranks, first, growth)
-        mine = (int(board.counters[WORK]), k)
+        answers[k] = self._race(state, self._ranks, first, growth)
+        mine = (int(state.counters[WORK]), k)
         if answers[k] in (YES, NO):
             if self._options.race:
                 self._signals[STOP] = 1
@@ -231,11 +232,11 @@ class Decider:
                 self._signals[BEST_WORK], self._signals[BEST_SEED] = mine
         return answers[k]
 
-    def _together(self, boards: list[Board], answers: list[int], watch: Watch) -> None:
+    def _together(self, states: list[SearchState], answers: list[int], watch: Watch) -> None:
         """Each seed on a thread of its own; this one looks at the clock."""
         threads = [
-            threading.Thread(target=self._step, args=(board, k, answers), daemon=True)
-            for k, board in enumerate(boards)
+            threading.Thread(target=self._step, args=(state, k, answers), daemon=True)
+            for k, state in enumerate(states)
         ]
         for thread in threads:
             thread.start()
@@ -245,44 +246,44 @@ class Decider:
                 if watch():
                     self._signals[STOP] = 1
 
-    def _in_turn(self, boards: list[Board], answers: list[int], watch: Watch) -> None:
+    def _in_turn(self, states: list[SearchState], answers: list[int], watch: Watch) -> None:
         """The same on one thread: a round of runs each, until none goes on."""
         active = list(range(SEEDS))
         while active:
             for k in list(active):
-                boards[k].counters[PAUSE] = 1
-                runs = int(boards[k].counters[RUNS])
-                self._together_one(boards[k], k, answers, watch)
-                if answers[k] != UNKNOWN or boards[k].counters[RUNS] == runs or self._out(boards[k]):
+                states[k].counters[PAUSE] = 1
+                runs = int(states[k].counters[RUNS])
+                self._together_one(states[k], k, answers, watch)
+                if answers[k] != UNKNOWN or states[k].counters[RUNS] == runs or self._out(states[k]):
                     active.remove(k)
 
-    def _together_one(self, board: Board, k: int, answers: list[int], watch: Watch) -> None:
-        thread = threading.Thread(target=self._step, args=(board, k, answers), daemon=True)
+    def _together_one(self, state: SearchState, k: int, answers: list[int], watch: Watch) -> None:
+        thread = threading.Thread(target=self._step, args=(state, k, answers), daemon=True)
         thread.start()
         while thread.is_alive():
             thread.join(TICK)
             if watch():
                 self._signals[STOP] = 1
 
-    def _out(self, board: Board) -> bool:
-        counters = board.counters
+    def _out(self, state: SearchState) -> bool:
+        counters = state.counters
         mine = (int(counters[WORK]), int(counters[SEED]))
         best = (int(self._signals[BEST_WORK]), int(self._signals[BEST_SEED]))
         return bool(self._signals[STOP]) or int(counters[WORK]) >= int(counters[WORK_LIMIT]) or mine > best
 
-    def _verdict(self, boards: list[Board], answers: list[int]) -> Decision:
+    def _verdict(self, states: list[SearchState], answers: list[int]) -> Decision:
         decided = [k for k in range(SEEDS) if answers[k] in (YES, NO)]
         if not decided:
-            return Decision(Answer.UNKNOWN, None, max(int(b.counters[WORK]) for b in boards))
-        winner = min(decided, key=lambda k: (int(boards[k].counters[WORK]), k))
-        board = boards[winner]
+            return Decision(Answer.UNKNOWN, None, max(int(b.counters[WORK]) for b in states))
+        winner = min(decided, key=lambda k: (int(states[k].counters[WORK]), k))
+        state = states[winner]
         for k in range(SEEDS):
             if k != winner:
-                self._boards[k] = None
-        offsets = np.empty_like(board.offset)
-        offsets[self._order] = board.offset * self._unit
+                self._states[k] = None
+        offsets = np.empty_like(state.offset)
+        offsets[self._order] = state.offset * self._unit
         found = offsets if answers[winner] == YES else None
-        return Decision(_ANSWERS[answers[winner]], found, int(board.counters[WORK]))
+        return Decision(_ANSWERS[answers[winner]], found, int(state.counters[WORK]))
 
 
 def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:
@@ -297,7 +298,7 @@ def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:
     """
     chosen = {
         ANY_PLATEAU: rules.plateaus,
-        GAPS: rules.gaps,
+        FORCED_WASTE: rules.gaps,
         TABLE: rules.transposition and hashable,
         DECOMPOSE: rules.decomposition,
         WEIGHTS: rules.weights,

@@ -1,28 +1,28 @@
 """An exact skyline branch and bound on the question "do all buffers fit under C bytes?".
 
-The floor is the height, section by section, below which everything is settled. Take any plateau of
-the floor that is lower than both of its neighbours::
+The skyline is the height, section by section, below which everything is settled. Take any niche, a plateau
+of the skyline that is lower than both of its neighbours::
 
          C ________________________________________
                                                     slack[s]: how much of C - load[s] is not yet
-      floor    ______                               given away to gaps
+      skyline  ______                               wasted
               |      |            ________
-         _____|      |           |                  g: the height at which a gap at s can end
-                     |   gap s   |
-                     |____[_]____|                  f: the plateau, sections [left, right)
+         _____|      |           |                  g: the height at which waste at s can end
+                     |   waste   |
+                     |____[s]____|                  f: the niche, sections [left, right)
          ---------------------------------- sections
 
-Move every buffer of a layout down as far as it goes. Then section s of the plateau has either some
-unplaced buffer that lives wholly inside the plateau exactly on its floor, or a gap: whatever comes
-first above s rests on a neighbouring plateau, or on a buffer inside the plateau that does not
-cover s, so the gap reaches at least to ``g = min(neighbours, f + smallest such buffer)``. A gap
-costs ``g - f`` of slack[s]; when slack runs out, the branch is dead. A section that nobody inside
-the plateau covers has its gap forced. Branch on the section with the fewest alternatives for its
-weight, where sections that caused failures grow heavier (dom/wdeg, Boussemart et al., 2004).
+Move every buffer of a layout down as far as it goes. Then section s of the niche has either some unplaced
+buffer that lives wholly inside the niche exactly on its skyline, or waste: the first buffer above s rests on
+a neighbour, or on a buffer inside the niche that does not cover s, so the waste reaches at least to
+``g = min(neighbours, f + smallest such buffer)``. It costs ``g - f`` of slack[s]; when slack runs out, the
+branch is dead. A section that no buffer inside the niche covers is wasted at once. Branch on the section with
+the fewest alternatives for its weight, where sections that caused failures grow heavier (dom/wdeg,
+Boussemart et al., 2004).
 
 Where the sections fall apart into parts that no unplaced buffer joins, the parts are solved one by
 one, and a part without a solution refutes the choice that created it. Refuted parts are remembered
-exactly (floor and unplaced buffers), not by a hash. The skyline view follows MiniMalloc (ASPLOS
+exactly (skyline and unplaced buffers), not by a hash. The skyline view follows MiniMalloc (ASPLOS
 2023) in spirit.
 """
 
@@ -44,7 +44,7 @@ from solver.layout.model.reduce import components
 
 __all__ = ["Answer", "Budget", "Placed", "SkylineSearch"]
 
-_INFINITE: Final = 2**63
+_INFINITY: Final = 2**63
 
 #: Numbers kept to remember refuted parts; each takes 8 bytes, or 40 where it is not shared.
 MEMORY_LIMIT: Final = 4_000_000
@@ -103,7 +103,7 @@ _Key: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
 class _State:
     """A node: nothing here is changed after it was made. `parts` and `placed` are linked lists."""
 
-    floor: list[int]
+    skyline: list[int]
     slack: list[int]
     parts: _Parts
     placed: Placed
@@ -119,21 +119,21 @@ class _Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Valley:
+class _Niche:
     """The plateau over sections [left, right) and the height of the lower of its two neighbours."""
 
     left: int
     right: int
-    shore: int
+    neighbour: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """The section to branch on, the valley it lies in, and where its gap would end (None: no gap)."""
+    """The section to branch on, the niche it lies in, and where waste there would end (None: it cannot)."""
 
-    valley: _Valley
+    niche: _Niche
     section: int
-    gap_end: int | None
+    waste_end: int | None
 
 
 class SkylineSearch:
@@ -175,12 +175,12 @@ class SkylineSearch:
     ) -> _State | None:
         """The next node: the first alternative of this one, or the next of an earlier choice."""
         part, rest = parts
-        floor, slack = list(state.floor), list(state.slack)
-        branch = self._propagate(part, floor, slack)
+        skyline, slack = list(state.skyline), list(state.slack)
+        branch = self._propagate(part, skyline, slack)
         if branch is not None:
-            key = self._key(part, floor)
+            key = self._key(part, skyline)
             if key not in self._refuted:
-                here = _State(floor, slack, rest, state.placed)
+                here = _State(skyline, slack, rest, state.placed)
                 alternatives = self._alternatives(here, part, branch, len(stack) + 1, rank)
                 stack.append(_Frame(alternatives, key, part.parent))
                 return self._backtrack(stack, len(stack))
@@ -199,91 +199,91 @@ class SkylineSearch:
             height = stack[-1].parent
 
     def _remember(self, key: _Key) -> None:
-        _, floor, kinds = key
-        if self._memory >= len(floor) + len(kinds):
-            self._memory -= len(floor) + len(kinds)
+        _, skyline, kinds = key
+        if self._memory >= len(skyline) + len(kinds):
+            self._memory -= len(skyline) + len(kinds)
             self._refuted.add(key)
 
-    def _key(self, part: _Part, floor: list[int]) -> _Key:
-        """All that the fate of a part depends on: slack follows from floor, buffers and capacity."""
+    def _key(self, part: _Part, skyline: list[int]) -> _Key:
+        """All that the fate of a part depends on: slack follows from skyline, buffers and capacity."""
         kinds = tuple(self._kind[i] for i in part.items)
-        return part.first, tuple(floor[part.first : part.last]), kinds
+        return part.first, tuple(skyline[part.first : part.last]), kinds
 
     def _alternatives(
         self, state: _State, part: _Part, branch: _Branch, height: int, rank: list[int]
     ) -> Iterator[_State]:
-        """Every buffer inside the plateau that covers the section, on its floor; then the gap."""
+        """Every buffer inside the plateau that covers the section, on its skyline; then waste."""
         tried: set[int] = set()
-        for i in sorted(self._inside(part, branch.valley), key=rank.__getitem__):
+        for i in sorted(self._inside(part, branch.niche), key=rank.__getitem__):
             if self._kind[i] in tried or not self._start[i] <= branch.section < self._end[i]:
                 continue
             tried.add(self._kind[i])
             placed = self._place(state, part, i, height)
             if placed is not None:
                 yield placed
-        if branch.gap_end is not None:
-            yield self._leave_gap(state, part, branch.section, branch.gap_end, height)
+        if branch.waste_end is not None:
+            yield self._leave_waste(state, part, branch.section, branch.waste_end, height)
 
     def _place(self, state: _State, part: _Part, i: int, height: int) -> _State | None:
         start, end = self._start[i], self._end[i]
-        bottom = state.floor[start]
+        bottom = state.skyline[start]
         if bottom + self._exact[i] > self._capacity:
             return None
-        floor = list(state.floor)
-        floor[start:end] = [bottom + self._size[i]] * (end - start)
+        skyline = list(state.skyline)
+        skyline[start:end] = [bottom + self._size[i]] * (end - start)
         left = components(self._start, self._end, [j for j in part.items if j != i])
         parts = _linked(left, height, state.parts)
-        return _State(floor, state.slack, parts, (i, bottom, state.placed))
+        return _State(skyline, state.slack, parts, (i, bottom, state.placed))
 
-    def _leave_gap(self, state: _State, part: _Part, section: int, top: int, height: int) -> _State:
-        floor, slack = list(state.floor), list(state.slack)
-        slack[section] -= top - floor[section]
-        floor[section] = top
+    def _leave_waste(self, state: _State, part: _Part, section: int, top: int, height: int) -> _State:
+        skyline, slack = list(state.skyline), list(state.slack)
+        slack[section] -= top - skyline[section]
+        skyline[section] = top
         same = _Part(part.first, part.last, part.items, height)
-        return _State(floor, slack, (same, state.parts), state.placed)
+        return _State(skyline, slack, (same, state.parts), state.placed)
 
-    def _propagate(self, part: _Part, floor: list[int], slack: list[int]) -> _Branch | None:
-        """Force gaps, in place, until none is forced; None when some section has no way out."""
+    def _propagate(self, part: _Part, skyline: list[int], slack: list[int]) -> _Branch | None:
+        """Force waste, in place, until none is forced; None when some section has no way out."""
         while True:
             best, best_key, forced = None, (math.inf, 0), False
-            for valley in self._chosen(_valleys(part, floor), floor):
-                covers, other = self._survey(part, valley)
-                for section in range(valley.left, valley.right):
-                    bottom = floor[section]
-                    top = min(valley.shore, bottom + other[section - valley.left])
-                    may_gap = top < _INFINITE and top - bottom <= slack[section]
-                    alternatives = covers[section - valley.left] + may_gap
+            for niche in self._chosen(_niches(part, skyline), skyline):
+                covers, other = self._survey(part, niche)
+                for section in range(niche.left, niche.right):
+                    bottom = skyline[section]
+                    top = min(niche.neighbour, bottom + other[section - niche.left])
+                    may_waste = top < _INFINITY and top - bottom <= slack[section]
+                    alternatives = covers[section - niche.left] + may_waste
                     if not alternatives:
                         self._weight[section] += self._rules.weights
                         return None
-                    if self._rules.gaps and not covers[section - valley.left]:
+                    if self._rules.gaps and not covers[section - niche.left]:
                         slack[section] -= top - bottom
-                        floor[section] = top
+                        skyline[section] = top
                         forced = True
                     key = (alternatives / self._weight[section], slack[section])
                     if key < best_key:
-                        best, best_key = _Branch(valley, section, top if may_gap else None), key
+                        best, best_key = _Branch(niche, section, top if may_waste else None), key
             if not forced:
                 return best
 
-    def _chosen(self, valleys: Iterator[_Valley], floor: list[int]) -> Iterator[_Valley]:
-        """All of them, or only the lowest: some section of it must be covered or left to a gap, too."""
+    def _chosen(self, niches: Iterator[_Niche], skyline: list[int]) -> Iterator[_Niche]:
+        """All of them, or only the lowest: some section of it must be covered or wasted, too."""
         if self._rules.plateaus:
-            return valleys
-        return iter((min(valleys, key=lambda valley: floor[valley.left]),))
+            return niches
+        return iter((min(niches, key=lambda niche: skyline[niche.left]),))
 
-    def _inside(self, part: _Part, valley: _Valley) -> list[int]:
-        """The buffers that live wholly inside the valley; items are sorted by start."""
+    def _inside(self, part: _Part, niche: _Niche) -> list[int]:
+        """The buffers that live wholly inside the niche; items are sorted by start."""
         start, end = self._start, self._end
-        first = bisect_left(part.items, valley.left, key=start.__getitem__)
-        last = bisect_left(part.items, valley.right, lo=first, key=start.__getitem__)
-        return [i for i in part.items[first:last] if end[i] <= valley.right]
+        first = bisect_left(part.items, niche.left, key=start.__getitem__)
+        last = bisect_left(part.items, niche.right, lo=first, key=start.__getitem__)
+        return [i for i in part.items[first:last] if end[i] <= niche.right]
 
-    def _survey(self, part: _Part, valley: _Valley) -> tuple[list[int], list[int]]:
-        """Per section of a valley: how many buffers inside cover it; the smallest that does not."""
-        left, width = valley.left, valley.right - valley.left
-        change, before, after = [0] * (width + 1), [_INFINITE] * (width + 1), [_INFINITE] * (width + 1)
-        for i in self._inside(part, valley):
+    def _survey(self, part: _Part, niche: _Niche) -> tuple[list[int], list[int]]:
+        """Per section of a niche: how many buffers inside cover it; the smallest that does not."""
+        left, width = niche.left, niche.right - niche.left
+        change, before, after = [0] * (width + 1), [_INFINITY] * (width + 1), [_INFINITY] * (width + 1)
+        for i in self._inside(part, niche):
             first, last, size = self._start[i] - left, self._end[i] - left, self._size[i]
             change[first] += 1
             change[last] -= 1
@@ -297,18 +297,18 @@ class SkylineSearch:
         return change, [min(before[k], after[k + 1]) for k in range(width)]
 
 
-def _valleys(part: _Part, floor: list[int]) -> Iterator[_Valley]:
+def _niches(part: _Part, skyline: list[int]) -> Iterator[_Niche]:
     """Plateaus lower than both neighbours; the borders of a part are infinitely high."""
     left = part.first
     while left < part.last:
         right = left + 1
-        while right < part.last and floor[right] == floor[left]:
+        while right < part.last and skyline[right] == skyline[left]:
             right += 1
-        before = floor[left - 1] if left > part.first else _INFINITE
-        after = floor[right] if right < part.last else _INFINITE
-        shore = min(before, after)
-        if shore > floor[left]:
-            yield _Valley(left, right, shore)
+        before = skyline[left - 1] if left > part.first else _INFINITY
+        after = skyline[right] if right < part.last else _INFINITY
+        neighbour = min(before, after)
+        if neighbour > skyline[left]:
+            yield _Niche(left, right, neighbour)
         left = right
 
 
@@ -320,7 +320,7 @@ def _linked(parts: list[tuple[int, int, list[int]]], parent: int, rest: _Parts) 
 
 
 def _slack(instance: Instance, capacity: int) -> list[int]:
-    """What gaps may take from each section, in whole units.
+    """What waste may take from each section, in whole units.
 
     The topmost buffer of a section may reach beyond the capacity by its padding, so a section is
     allowed the largest padding live in it; `_place` holds each buffer to its exact bytes.

@@ -22,7 +22,7 @@ COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
 
 _CHUNKS: Final = 64
-_GAP: Final = 16
+_BLOCK: Final = 16
 
 
 class _Kernel:
@@ -82,11 +82,11 @@ class Walk:
             ),
             axis=1,
         )
-        self._gap = np.empty((_GAP, 5), np.int64)
+        self._block = np.empty((_BLOCK, 5), np.int64)
         self._shelf = self._empty(instance)
         pinned = np.flatnonzero(instance.offset != FREE)
         if len(pinned):
-            self._go(pinned, self._strips.SKY, module.PINNED)
+            self._go(pinned, self._strips.INFINITY, module.PINNED)
         self._pinned = instance.offset != FREE
 
     @property
@@ -117,7 +117,7 @@ class Walk:
             np.empty((strips.DEPTH, 4), np.int64),
             np.array([_CHUNKS, 0, self._module.DONE, 0]),
         )
-        strips.insert(shelf, 0, len(load), 0, strips.SKY)
+        strips.insert(shelf, 0, len(load), 0, strips.INFINITY)
         return shelf
 
     def _more_chunks(self) -> None:
@@ -133,11 +133,11 @@ class Walk:
     def _go(self, order: Integers, limit: int, fit: int) -> int:
         module, position = self._module, 0
         while True:
-            arguments = (self._shelf, self._gap, self.buffers, order, position, limit, fit)
+            arguments = (self._shelf, self._block, self.buffers, order, position, limit, fit)
             position = int(module.place_some(*arguments))
             match int(self._shelf.counts[self._strips.WHY]):
                 case module.SHORT_OF_STRIPS:
-                    self._gap = _twice(self._gap)
+                    self._block = _twice(self._block)
                 case module.SHORT_OF_CHUNKS:
                     self._more_chunks()
                 case module.SHORT_OF_ENTRIES:

@@ -1,4 +1,4 @@
-"""Very many buffers: a few promising orders, two at a time on threads, until the gap hardly matters."""
+"""Very many buffers: a few promising orders, two at a time on threads, until the layout is good enough."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["GOOD_ENOUGH", "LARGE", "race", "walk"]
 #: Buffers from which one pass takes so long that two threads pay, and that not all orders are tried.
 LARGE: Final = 5000
 
-#: One part in so many of the bound: a smaller gap is not worth another pass over very many buffers.
+#: One part in so many of the bound: a smaller optimality gap is not worth another
+#: pass over very many buffers.
 GOOD_ENOUGH: Final = 2000
 
 _THREADS: Final = 2

@@ -1,4 +1,4 @@
-"""Local search over placement orders: whoever did not fit moves forward and is placed earlier.
+"""Local search over placement orders: a buffer that did not fit moves forward and is placed earlier.
 
 Place in order, first fit, under a target. The first buffer that would end beyond the target was
 placed too late: move it to a random earlier position and try again (after squeaky wheel
@@ -22,7 +22,7 @@ from solver.layout.bounds.settle import settle
 from solver.layout.greedy.placement import first_fit, greedy_portfolio, place_until
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import SolveOptions
-from solver.layout.model.problem import Deadline, Layout, LayoutSolver, Outcome, Problem
+from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
 __all__ = ["Improvement", "LocalSearch", "Placer", "improve"]
@@ -135,7 +135,7 @@ class LocalSearch:
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound, instance = max_load(problem), Instance.of(problem)
         enough = self.options.enough(bound.bytes, problem.capacity)

@@ -1,4 +1,4 @@
-"""Greedy layouts: place the buffers one by one in some order, each into a gap that is free.
+"""Greedy layouts: place the buffers one by one in some order, each into a free block.
 
 Large first with first fit is the classic (Pisarchyk & Lee, 2020, arXiv 2001.03288); no single
 order wins everywhere, so a portfolio of them is tried until one meets the max-load bound.
@@ -23,7 +23,7 @@ from solver.layout.greedy.large import LARGE, race
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, Outcome, Problem
+from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
 
 __all__ = [
     "Fit",
@@ -38,8 +38,8 @@ __all__ = [
     "place_until",
 ]
 
-#: Chooses among gaps: (room in bytes of each gap, lowest first; size needed) -> index of the gap.
-#: The last gap is the unlimited one above everything.
+#: Chooses among free blocks: (room in bytes of each, lowest first; size needed) -> index of the block.
+#: The last block is the unlimited one above everything.
 Fit = Callable[[Integers, int], int]
 
 #: The skyline costs sections times buffers; beyond this it no longer pays for itself.
@@ -49,7 +49,7 @@ SKYLINE_WORK: Final = 4_000_000
 SOFTER_FROM: Final = 2000
 
 #: Tried first, because they win most often on training steps; all others follow.
-FIRST_FIT_ORDERS: Final = ("size", "crowd-size", "area")
+FIRST_FIT_ORDERS: Final = ("size", "contention-size", "area")
 
 #: All that is tried where there are very many buffers, in this order.
 LARGE_ORDERS: Final = (
@@ -63,7 +63,7 @@ LARGE_ORDERS: Final = (
 )
 
 #: Best fit has won with these where first fit did not.
-BEST_FIT_ORDERS: Final = ("crowd-size", "crowd-area")
+BEST_FIT_ORDERS: Final = ("contention-size", "contention-area")
 
 #: What the largest slack weighs, in sizes of the largest buffer: where size leads, neither, or slack.
 SIZE_LEADS: Final = 0.3
@@ -72,17 +72,17 @@ SLACK_LEADS: Final = 4.0
 
 
 def first_fit(room: Integers, size: int) -> int:
-    """The lowest gap that is large enough."""
+    """The lowest block that is large enough."""
     return int((room >= size).argmax())
 
 
 def best_fit(room: Integers, size: int) -> int:
-    """The gap that leaves the least over; the lowest of these."""
+    """The block that leaves the least over; the lowest of these."""
     return int(np.where(room >= size, room, MAX_BYTES).argmin())
 
 
 class _Shelf:
-    """Buffers placed so far, by offset, between the ground and the sky (both live at all times).
+    """Buffers placed so far, by offset, between the ground and a lid above all (both live at all times).
 
     Rows: first section, one past the last, bottom, top.
     """
@@ -100,8 +100,8 @@ class _Shelf:
         rows[:, at] = (start, end, bottom, top)
         self._count = count + 1
 
-    def gaps(self, start: int, end: int) -> tuple[Integers, Integers]:
-        """Floor and ceiling of every gap free throughout sections [start, end), lowest first."""
+    def free_blocks(self, start: int, end: int) -> tuple[Integers, Integers]:
+        """Bottom and top of every block that is free throughout sections [start, end), lowest first."""
         starts, ends, bottoms, tops = self._rows[:, : self._count]
         live = (starts < end) & (ends > start)
         return np.maximum.accumulate(tops[live])[:-1], bottoms[live][1:]
@@ -149,10 +149,10 @@ def _place_until(instance: Instance, order: Integers, fit: Fit, limit: int) -> t
     for count, i in enumerate(order.tolist()):
         if pinned[i]:
             continue
-        floors, ceilings = shelf.gaps(start[i], end[i])
+        bottoms, tops = shelf.free_blocks(start[i], end[i])
         if alignment[i] > granule:
-            floors = (floors + (alignment[i] - 1)) & -alignment[i]
-        offset = int(floors[fit(ceilings - floors, size[i])])
+            bottoms = (bottoms + (alignment[i] - 1)) & -alignment[i]
+        offset = int(bottoms[fit(tops - bottoms, size[i])])
         if offset + exact[i] > limit:
             return offsets, count
         offsets[i] = offset
@@ -178,8 +178,8 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
         "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width),
         "area": lambda: _sorted(-area, -size),
         "lifetime": lambda: _sorted(-width, -size),
-        "crowd-size": lambda: _sorted(-peak_load_seen(instance), -size),
-        "crowd-area": lambda: _sorted(-peak_load_seen(instance), -area),
+        "contention-size": lambda: _sorted(-peak_load_seen(instance), -size),
+        "contention-area": lambda: _sorted(-peak_load_seen(instance), -area),
         "degree": lambda: _sorted(-instance.degree(), -size),
         "start-size": lambda: _sorted(instance.start, -size),
         "start-lifetime": lambda: _sorted(instance.start, -width),
@@ -197,8 +197,8 @@ def _slack(instance: Instance, weight: float) -> npt.NDArray[np.float64]:
 
     Scaled: the most there is counts as `weight` of the largest buffers.
     """
-    crowd = peak_load_seen(instance)
-    slack = (crowd.max(initial=0) - crowd).astype(np.float64)
+    contention = peak_load_seen(instance)
+    slack = (contention.max(initial=0) - contention).astype(np.float64)
     scaled: npt.NDArray[np.float64] = slack * (
         weight * float(instance.size.max(initial=0)) / max(slack.max(initial=0.0), 1.0)
     )
@@ -221,7 +221,7 @@ def greedy_portfolio(
 
     At least one layout is always made.
 
-    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time; a gap of `GOOD_ENOUGH` ends it.
+    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time, until the layout is `GOOD_ENOUGH`.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
@@ -271,7 +271,7 @@ class Greedy:
 
     name = "greedy"
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
         bound = max_load(problem)
         result = greedy_portfolio(Instance.of(problem), bound.bytes, deadline)

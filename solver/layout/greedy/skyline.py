@@ -1,9 +1,9 @@
-"""The lowest-plateau skyline heuristic: fill the deepest valley, or raise it to its lower shore.
+"""The lowest-plateau skyline heuristic: fill the deepest niche, or raise it to its lower neighbour.
 
-    floor
+    skyline
       |          ______
       | ____    |      |         the lowest plateau is [b, e); put the best buffer that lives
-      |     |___|      |__       wholly inside it onto its floor, or, if there is none, raise it
+      |     |___|      |__       wholly inside it onto it, or, if there is none, raise it
       +-----b---e-------------   to the lower of its two neighbours (that space is lost)
             sections
 
@@ -39,21 +39,21 @@ def lowest_plateau(
     deadline = deadline or Deadline()
     rank = _ranks(instance, rule)
     by_start = _by_start(instance, rank)
-    floor = np.zeros(instance.sections, dtype=np.int64)
+    skyline = np.zeros(instance.sections, dtype=np.int64)
     offsets = np.full(len(instance), FREE, dtype=np.int64)
     end, size, exact = instance.end.tolist(), instance.size.tolist(), instance.exact.tolist()
     left = len(instance)
     while left:
         if deadline.expired:
             return None
-        begin, stop = _lowest(floor)
+        begin, stop = _lowest(skyline)
         chosen = _best_inside(by_start, begin, stop, end, rank)
         if chosen is None:
-            floor[begin:stop] = _lower_shore(floor, begin, stop)
+            skyline[begin:stop] = _lower_neighbour(skyline, begin, stop)
             continue
         by_start[int(instance.start[chosen])].remove(chosen)
-        offsets[chosen] = floor[begin]
-        floor[instance.start[chosen] : end[chosen]] += size[chosen]
+        offsets[chosen] = skyline[begin]
+        skyline[instance.start[chosen] : end[chosen]] += size[chosen]
         if int(offsets[chosen]) + exact[chosen] > limit:
             return None
         left -= 1
@@ -83,11 +83,11 @@ def _by_start(instance: Instance, rank: list[int]) -> list[list[int]]:
     return starting
 
 
-def _lowest(floor: Integers) -> tuple[int, int]:
+def _lowest(skyline: Integers) -> tuple[int, int]:
     """The leftmost of the lowest plateaus, as sections [begin, stop)."""
-    begin = int(floor.argmin())
-    higher = floor[begin:] != floor[begin]
-    return begin, begin + int(higher.argmax()) if higher.any() else len(floor)
+    begin = int(skyline.argmin())
+    higher = skyline[begin:] != skyline[begin]
+    return begin, begin + int(higher.argmax()) if higher.any() else len(skyline)
 
 
 def _best_inside(
@@ -97,8 +97,8 @@ def _best_inside(
     return min((i for i in inside if i is not None), key=rank.__getitem__, default=None)
 
 
-def _lower_shore(floor: Integers, begin: int, stop: int) -> int:
-    """The lower neighbouring floor. There is one: a plateau over all sections holds every buffer left."""
-    left = int(floor[begin - 1]) if begin else _TALLER
-    right = int(floor[stop]) if stop < len(floor) else _TALLER
+def _lower_neighbour(skyline: Integers, begin: int, stop: int) -> int:
+    """Height of the lower neighbour. There is one: a plateau over all sections holds every buffer left."""
+    left = int(skyline[begin - 1]) if begin else _TALLER
+    right = int(skyline[stop]) if stop < len(skyline) else _TALLER
     return min(left, right)

@@ -14,7 +14,7 @@ class Certificate:
     """How good an arena is, and why that is known.
 
     `lower_bound` bytes are needed by every layout; under the ``max-load`` proof they are live at
-    `witness_step`, which anyone can add up. ``solver`` means a complete search closed the gap.
+    `witness_step`, which anyone can add up. ``solver`` means a complete search closed the optimality gap.
     """
 
     status: Status

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.model.problem import MAX_BYTES, Problem
+from solver.layout.model.problem import MAX_BYTES, LayoutProblem
 
 __all__ = ["UNPINNED", "Columns"]
 
@@ -33,10 +33,10 @@ class Columns:
     pin: _Integers
 
     @classmethod
-    def of(cls, problem: Problem) -> Columns | None:
-        """None where there are gaps, something is no plain integer, or the sum is too large for 64 bits."""
+    def of(cls, problem: LayoutProblem) -> Columns | None:
+        """None where there are holes, something is no plain integer, or the sum is too large for 64 bits."""
         buffers = problem.buffers
-        if any(b.gaps for b in buffers):
+        if any(b.holes for b in buffers):
             return None
         sizes = [b.size for b in buffers]
         starts, ends = [b.lifespan.start for b in buffers], [b.lifespan.end for b in buffers]

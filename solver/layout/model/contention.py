@@ -1,4 +1,4 @@
-"""How crowded it gets during a life."""
+"""How contended memory is during a life."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def peak_load_seen(instance: Instance) -> Integers:
         tables.append(np.maximum(last[:-half], last[half:]))
     width = instance.end - instance.start
     level = np.frexp(width.astype(np.float64))[1] - 1
-    crowd = np.zeros(len(instance), dtype=np.int64)
+    contention = np.zeros(len(instance), dtype=np.int64)
     for k in np.unique(level).tolist():
         chosen = level == k
         left, right = instance.start[chosen], instance.end[chosen] - 2**k
-        crowd[chosen] = np.maximum(tables[k][left], tables[k][right])
-    return crowd
+        contention[chosen] = np.maximum(tables[k][left], tables[k][right])
+    return contention

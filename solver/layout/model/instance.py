@@ -11,8 +11,8 @@ one section see the same conflicts, so a section stands for the set of all buffe
 
 Two buffers conflict over steps exactly when they conflict over sections, and the load of a section
 is the largest load of its steps. Proof: inside a section no birth follows a death, so between its last
-birth and its first death all that touch it live at once; and who shares a step shares its section. Dead
-time, in which nobody lives, belongs to no section of anybody. Inverse: none is needed, offsets stay what they
+birth and its first death all that touch it live at once; and buffers that share a step share its section.
+Dead time, in which no buffer lives, belongs to no section. Inverse: none is needed, offsets stay what they
 are. There are at most as many sections as buffers.
 """
 
@@ -25,7 +25,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.model.problem import MAX_BYTES, Layout, Problem
+from solver.layout.model.problem import MAX_BYTES, Layout, LayoutProblem
 
 __all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
 
@@ -42,10 +42,10 @@ def round_up(value: int, granule: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Arrays of length n in the order of `Problem.buffers`; lifespans are half-open over sections.
+    """Arrays of length n in the order of `LayoutProblem.buffers`; lifespans are half-open over sections.
 
     Every offset is a multiple of the smallest alignment, so a buffer takes its `exact` bytes
-    rounded up to that granule from whoever lies above: this is its `size` here. Only at the top of
+    rounded up to that granule from the buffers above: this is its `size` here. Only at the top of
     the arena do the `exact` bytes count.
     """
 
@@ -58,7 +58,7 @@ class Instance:
     sections: int
 
     @classmethod
-    def of(cls, problem: Problem) -> Instance:
+    def of(cls, problem: LayoutProblem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
         buffers = problem.buffers
         start, end, sections = _sections(*_steps(problem))
@@ -83,7 +83,7 @@ class Instance:
 
     @property
     def unit(self) -> int:
-        """The greatest common divisor of sizes and pins, and of alignments if they matter; 1 for nobody.
+        """The greatest common divisor of sizes and pins, and of alignments if they matter; 1 for no buffers.
 
         Bytes. Search may count in units of it. Proof: move every buffer of a layout that is not pinned down
         as far as its alignment lets it; nothing ends higher than before, and each bottom is the ground or the
@@ -138,7 +138,7 @@ def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
     return first, last, int(section[-1]) + 1 if len(section) else 0
 
 
-def _steps(problem: Problem) -> tuple[Integers, Integers]:
+def _steps(problem: LayoutProblem) -> tuple[Integers, Integers]:
     """Starts and ends, or, where they are too large for 64 bits, their ranks."""
     starts, ends = [b.lifespan.start for b in problem.buffers], [b.lifespan.end for b in problem.buffers]
     if max(ends, default=0) > MAX_BYTES:

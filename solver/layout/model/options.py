@@ -35,13 +35,14 @@ class Progress:
 class Rules:
     """Rules of the exact search, each of which only saves work: none changes what is feasible.
 
-    `plateaus`: branch on any local-minimum plateau (off: the lowest). `gaps`: force gaps at once.
+    `plateaus`: branch on any local-minimum plateau (off: the lowest). `gaps`: force waste at once.
     `symmetry`: identical buffers once. `transposition`: remember what was refuted. `decomposition`:
     solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
     `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
-    `fill`: fail where a valley cannot be filled. `span`: place at once who exactly spans a valley.
-    `walls`: in part of the runs, try first who leans on a wall of a valley. `jumps`: go back at once to a
-    choice that a failure depends on. `promotion`: below an incumbent, try earlier who came too late before.
+    `fill`: fail where a niche cannot be filled. `span`: place at once a buffer that exactly spans a niche.
+    `walls`: in part of the runs, try first a buffer that leans on a wall of a niche. `jumps`: go back at once
+    to a choice that a failure depends on. `promotion`: below an incumbent, try earlier the kinds that were
+    placed too late before.
     """
 
     plateaus: bool = True
@@ -64,7 +65,7 @@ class SolveOptions:
     """`work` per seed (None: until the deadline); `seed` of the first of two searches that race.
 
     `threads` changes the time, never the answer. With `race` the first answer wins, and the outcome
-    says that it is not deterministic. The search stops at a gap of `target_gap` (a fraction), and
+    says that it is not deterministic. The search stops at an optimality gap of `target_gap` (a fraction), and
     where `fit` is set as soon as the capacity is met. `cancel` ends it within 50 ms, once there is
     a first layout to return, and a microsecond or two a buffer to check it; `progress` is called in the
     caller's thread. Raises OptionsError where a number is out of range.
@@ -92,7 +93,9 @@ class SolveOptions:
         if self.threads < 1:
             raise OptionsError(f"There cannot be {self.threads} threads.", remedy="Give 1 or more.")
         if not 0 <= self.target_gap < float("inf"):
-            raise OptionsError(f"The gap {self.target_gap} is no fraction.", remedy="Give 0 or more.")
+            raise OptionsError(
+                f"The target gap {self.target_gap} is not a fraction.", remedy="Give 0 or more."
+            )
 
     def enough(self, bound: int, capacity: int | None) -> int:
         """The peak (bytes) at which a search may stop, with this lower bound."""

@@ -1,14 +1,14 @@
-"""A buffer with gaps as several pieces that move together.
+"""A buffer with holes as several pieces that move together.
 
 ::
 
-    offset + size  _______            ______      a gap during which bytes [low, high) are held: the buffer
+    offset + size  _______            ______      a hole during which bytes [low, high) are held: the buffer
     offset + high |       |__________|      |     is three pieces, and others may use what is above and
     offset + low  |       |__________|      |     below the one in the middle
     offset        |_______|          |______|
 
 The largest load of the pieces is a lower bound, a layout in which no two pieces overlap is right, and a
-layout of the buffers without their gaps is one with them. Shares no code with the solvers.
+layout of the buffers without their holes is one with them. Shares no code with the solvers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from solver.layout.model.problem import Buffer, Lifespan, Problem
+from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
 
-__all__ = ["Piece", "has_gaps", "in_pieces", "pieces", "without_gaps"]
+__all__ = ["Piece", "has_holes", "in_pieces", "pieces", "without_holes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +31,35 @@ class Piece:
     high: int
 
 
-def has_gaps(problem: Problem) -> bool:
-    return any(buffer.gaps for buffer in problem.buffers)
+def has_holes(problem: LayoutProblem) -> bool:
+    return any(buffer.holes for buffer in problem.buffers)
 
 
-def without_gaps(problem: Problem) -> Problem:
+def without_holes(problem: LayoutProblem) -> LayoutProblem:
     """All bytes held throughout: a layout of this is one of the problem, its bounds are not."""
-    return replace(problem, buffers=tuple(replace(b, gaps=()) if b.gaps else b for b in problem.buffers))
+    return replace(problem, buffers=tuple(replace(b, holes=()) if b.holes else b for b in problem.buffers))
 
 
-def pieces(problem: Problem) -> list[Piece]:
-    """Buffer by buffer, in order of time; one that has no gaps is one piece."""
+def pieces(problem: LayoutProblem) -> list[Piece]:
+    """Buffer by buffer, in order of time; one that has no holes is one piece."""
     return [piece for owner, buffer in enumerate(problem.buffers) for piece in _cut(owner, buffer)]
 
 
 def _cut(owner: int, buffer: Buffer) -> Iterator[Piece]:
     begin = buffer.lifespan.start
-    for gap in buffer.gaps:
-        if begin < gap.lifespan.start:
-            yield Piece(owner, Lifespan(begin, gap.lifespan.start), 0, buffer.size)
-        if gap.low < gap.high:
-            yield Piece(owner, gap.lifespan, gap.low, gap.high)
-        begin = gap.lifespan.end
+    for hole in buffer.holes:
+        if begin < hole.lifespan.start:
+            yield Piece(owner, Lifespan(begin, hole.lifespan.start), 0, buffer.size)
+        if hole.low < hole.high:
+            yield Piece(owner, hole.lifespan, hole.low, hole.high)
+        begin = hole.lifespan.end
     if begin < buffer.lifespan.end:
         yield Piece(owner, Lifespan(begin, buffer.lifespan.end), 0, buffer.size)
 
 
-def in_pieces(problem: Problem) -> Problem:
-    """Each piece a buffer of its own, free to move by itself; the same problem where there are no gaps."""
-    if not has_gaps(problem):
+def in_pieces(problem: LayoutProblem) -> LayoutProblem:
+    """Each piece a buffer of its own, free to move by itself; the same problem where there are no holes."""
+    if not has_holes(problem):
         return problem
     buffers = problem.buffers
     alone = (Buffer(buffers[p.owner].id, p.high - p.low, p.lifespan) for p in pieces(problem))

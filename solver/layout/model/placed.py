@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from solver.layout.model.certificate import Certificate
 from solver.layout.model.options import Rules
-from solver.layout.model.problem import Layout, Problem
+from solver.layout.model.problem import Layout, LayoutProblem
 
 __all__ = ["LayoutOptions", "PlacedBuffers"]
 
@@ -43,7 +43,7 @@ class PlacedBuffers:
     layout is sealed; `deterministic` is false when wall time decided the result.
     """
 
-    problem: Problem
+    problem: LayoutProblem
     options: LayoutOptions
     layout: Layout
     certificate: Certificate

@@ -16,12 +16,12 @@ __all__ = [
     "MAX_BYTES",
     "Buffer",
     "Deadline",
-    "Gap",
+    "Hole",
     "Layout",
+    "LayoutProblem",
     "LayoutSolver",
     "Lifespan",
     "Outcome",
-    "Problem",
     "Proof",
     "Status",
 ]
@@ -42,8 +42,11 @@ class Lifespan:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """During `lifespan` a buffer holds its bytes ``[low, high)`` alone; none where the two are equal."""
+class Hole:
+    """During `lifespan` a buffer holds its bytes ``[low, high)`` alone; none where the two are equal.
+
+    Documents call it a gap.
+    """
 
     lifespan: Lifespan
     low: int = 0
@@ -54,7 +57,7 @@ class Gap:
 class Buffer:
     """`size` bytes that must stay put during `lifespan`; an `offset` given here is pinned.
 
-    During its `gaps`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
+    During its `holes`, which lie inside the lifespan, apart and in order of time, others may hold the rest.
     """
 
     id: str
@@ -62,11 +65,11 @@ class Buffer:
     lifespan: Lifespan
     alignment: int = 1
     offset: int | None = None
-    gaps: tuple[Gap, ...] = ()
+    holes: tuple[Hole, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LayoutProblem:
     """Buffers to place in one arena of at most `capacity` bytes (``None``: as small as possible)."""
 
     buffers: tuple[Buffer, ...]
@@ -75,7 +78,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Offsets in the order of `Problem.buffers`; `peak` is the largest offset + size, in bytes."""
+    """Offsets in the order of `LayoutProblem.buffers`; `peak` is the largest offset + size, in bytes."""
 
     offsets: tuple[int, ...]
     peak: int
@@ -92,7 +95,7 @@ class Proof(Enum):
     """Why no smaller arena exists. Never conflate the two.
 
     `MAX_LOAD`: the peak equals the bytes live at the witness step; anyone can add them up.
-    `SOLVER`: a complete search closed the gap; one has to trust, or rerun, the solver.
+    `SOLVER`: a complete search closed the optimality gap; one has to trust, or rerun, the solver.
     """
 
     MAX_LOAD = "max-load"
@@ -105,7 +108,7 @@ class Outcome:
 
     `lower_bound` (bytes) holds for every layout of the problem; `witness_step` is a step at which
     the max-load bound is attained (``None`` for an empty problem). An INFEASIBLE answer means no
-    layout fits `Problem.capacity`; its proof says which argument rules it out.
+    layout fits `LayoutProblem.capacity`; its proof says which argument rules it out.
     `deterministic` is false when wall time, not work, decided the answer.
     """
 
@@ -159,4 +162,6 @@ class LayoutSolver(Protocol):
     @property
     def name(self) -> str: ...
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome: ...
+    def solve(
+        self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None
+    ) -> Outcome: ...

@@ -1,7 +1,7 @@
 """What can be decided before any search: buffers that always fit last, parts that never meet.
 
 The other reductions stand where they are made: dead time in `model.instance`, common divisors and identical
-buffers in `exact.feasibility` and `compiled.skyline_state`, gaps and spans that may be forced in
+buffers in `exact.feasibility` and `compiled.skyline_state`, waste and spans that may be forced in
 `compiled.skyline_survey`. Each says why it changes no answer, and how to get back.
 """
 
@@ -35,11 +35,11 @@ def peel(
     unit = instance.unit
     size = instance.size // unit
     room = (capacity + instance.size - instance.exact) // unit
-    neighbours, crowd = instance.degree(), _neighbour_load(instance, size)
+    neighbours, contention = instance.degree(), _neighbour_load(instance, size)
     left = np.ones(len(instance), dtype=bool)
     peeled: list[int] = []
     while True:
-        need = crowd.astype(np.float64) + neighbours * (size - 1.0) + size
+        need = contention.astype(np.float64) + neighbours * (size - 1.0) + size
         loose = np.flatnonzero(left & (need < room * (1 - 1e-9)))
         if not len(loose) or stop():
             break
@@ -48,7 +48,7 @@ def peel(
                 break
             met = (instance.start < instance.end[i]) & (instance.end > instance.start[i])
             left[i] = False
-            crowd[met] -= size[i]
+            contention[met] -= size[i]
             neighbours[met] -= 1
             peeled.append(i)
     return np.flatnonzero(left), np.array(peeled[::-1], dtype=np.int64)
@@ -61,8 +61,8 @@ def _neighbour_load(instance: Instance, size: Integers) -> Integers:
     dead = np.concatenate(([0], np.cumsum(size[by_end])))
     before = instance.start[by_start].searchsorted(instance.end, side="left")
     gone = instance.end[by_end].searchsorted(instance.start, side="right")
-    crowd: Integers = born[before] - dead[gone] - size
-    return crowd
+    contention: Integers = born[before] - dead[gone] - size
+    return contention
 
 
 def components(start: list[int], end: list[int], items: list[int]) -> list[tuple[int, int, list[int]]]:

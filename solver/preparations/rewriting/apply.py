@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import chain
 
 from solver.graph import output_types
-from solver.graph.types import Graph, Operand, Operation, Role
+from solver.graph.types import Operand, Operation, Role, TrainableGraph
 from solver.preparations.rewriting.rule import Edit
 
 __all__ = ["apply"]
 
 
-def apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
+def apply(graph: TrainableGraph, edits: Sequence[Edit]) -> TrainableGraph:
     """`graph` with edits that replace different operations; linear.
 
     Operations stay in a topological order: what is new stands where the anchor stood, behind all that
@@ -21,10 +21,10 @@ def apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
     """
     operations = tuple(_operations(graph, edits))
     new = {operand.id: operand for edit in edits for operand in edit.constants}
-    return replace(graph, operands=_operands(graph, operations, new), operations=operations)
+    return graph.with_graph(operands=_operands(graph, operations, new), operations=operations)
 
 
-def _operations(graph: Graph, edits: Sequence[Edit]) -> Iterable[Operation]:
+def _operations(graph: TrainableGraph, edits: Sequence[Edit]) -> Iterable[Operation]:
     gone = {name for edit in edits for name in edit.replaced}
     standing = {edit.anchor: edit.operations for edit in edits}
     renamed = dict(chain.from_iterable(edit.renamed.items() for edit in edits))
@@ -41,7 +41,7 @@ def _final(name: str, renamed: Mapping[str, str]) -> str:
 
 
 def _operands(
-    graph: Graph, operations: Sequence[Operation], new: Mapping[str, Operand]
+    graph: TrainableGraph, operations: Sequence[Operation], new: Mapping[str, Operand]
 ) -> dict[str, Operand]:
     """Operands in the order that a graph has: those that are given, then those that are computed."""
     read = {name for operation in operations for name in operation.inputs}

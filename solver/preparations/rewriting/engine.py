@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from solver.errors import PlanError
-from solver.graph.types import Graph
+from solver.graph.types import TrainableGraph
 from solver.preparations.rewriting.apply import apply
 from solver.preparations.rewriting.rule import Edit, Rule
 from solver.preparations.rewriting.rules import RULES
 from solver.preparations.rewriting.surroundings import Arithmetic, Surroundings
 from solver.program import Replacement
 
-__all__ = ["Footprint", "Rewriting", "replay", "rewrite"]
+__all__ = ["TRIAL_WORK", "Footprint", "Rewriting", "replay", "rewrite"]
 
 #: Trials times operations: a graph of 150 operations may try 200 groups, one of 3,000 ten. A trial derives
 #: and orders the whole program, which takes about a tenth of a millisecond an operation.
-_WORK = 30_000
+TRIAL_WORK = 30_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,15 +54,15 @@ class Rewriting:
     `complete` is false when the caller stopped it.
     """
 
-    graph: Graph
+    graph: TrainableGraph
     applied: tuple[Replacement, ...] = ()
     complete: bool = True
 
 
 def rewrite(
-    graph: Graph,
+    graph: TrainableGraph,
     arithmetic: Arithmetic,
-    cost: Callable[[Graph], Footprint],
+    cost: Callable[[TrainableGraph], Footprint],
     rules: Sequence[Rule] = RULES,
     stop: Callable[[], bool] = lambda: False,
 ) -> Rewriting:
@@ -78,9 +78,9 @@ def rewrite(
 class _Rewriting:
     def __init__(
         self,
-        graph: Graph,
+        graph: TrainableGraph,
         arithmetic: Arithmetic,
-        cost: Callable[[Graph], Footprint],
+        cost: Callable[[TrainableGraph], Footprint],
         rules: Sequence[Rule],
         stop: Callable[[], bool],
     ) -> None:
@@ -93,7 +93,7 @@ class _Rewriting:
         self.applied: list[Replacement] = []
         self.groups = 0
         self.refused: set[tuple[str, str]] = set()
-        self.trials = max(len(rules), _WORK // len(graph.operations))
+        self.trials = max(len(rules), TRIAL_WORK // len(graph.operations))
         self.footprint: Footprint | None = None
 
     def run(self) -> Rewriting:
@@ -176,7 +176,7 @@ def edits_of(rule: Rule, around: Surroundings, places: Collection[str] | None = 
     return found
 
 
-def replay(graph: Graph, applied: Sequence[Replacement], arithmetic: Arithmetic) -> Graph:
+def replay(graph: TrainableGraph, applied: Sequence[Replacement], arithmetic: Arithmetic) -> TrainableGraph:
     """The graph that `applied` led to from `graph`; every rule looks for itself whether it holds.
 
     Raises PlanError where one does not, or would do something else.

@@ -10,7 +10,7 @@ from typing import Protocol
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import Node
-from solver.graph.types import Array, Graph, Operand, Operation, Role
+from solver.graph.types import Array, Operand, Operation, Role, TrainableGraph
 
 __all__ = ["LARGEST_SPELT_OUT", "RANDOM", "Arithmetic", "Surroundings"]
 
@@ -35,7 +35,7 @@ class Arithmetic(Protocol):
 class Surroundings:
     """Indexes of one graph. Making it is linear, every question takes constant time."""
 
-    def __init__(self, graph: Graph, arithmetic: Arithmetic) -> None:
+    def __init__(self, graph: TrainableGraph, arithmetic: Arithmetic) -> None:
         self.graph = graph
         self.arithmetic = arithmetic
         self.nodes = graph_nodes(graph)

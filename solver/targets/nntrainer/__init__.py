@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions
 from solver.targets.nntrainer.pools import ALIGNMENT, POOLS, nntrainer_orders, nntrainer_target
 from solver.targets.requests import lowered
@@ -19,5 +19,5 @@ class Nntrainer(Target):
     title = "Samsung nntrainer: weights and tensors in two pools"
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
         return lowered(graph.name, nntrainer_target(graph, options.alignment))

@@ -21,7 +21,7 @@ from enum import Enum
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops.base import Node
-from solver.graph.types import Graph, Operation, Role, TensorType
+from solver.graph.types import Operation, Role, TensorType, TrainableGraph
 from solver.targets.nntrainer.rules import (
     ACTIVATIONS,
     BY_INPUT,
@@ -95,7 +95,7 @@ class Layer:
     helpers: tuple[Helper, ...] = ()
 
 
-def layers_of(graph: Graph) -> tuple[Layer, ...]:
+def layers_of(graph: TrainableGraph) -> tuple[Layer, ...]:
     """Layers in topological order. Raises OptionsError for a graph that nntrainer cannot train. Linear."""
     nodes = graph_nodes(graph)
     check_supported(graph, nodes)
@@ -105,7 +105,7 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
 class _Realisation:
     """Follows the connections through one graph; lives for one call of `layers_of`."""
 
-    def __init__(self, graph: Graph, nodes: dict[str, Node]) -> None:
+    def __init__(self, graph: TrainableGraph, nodes: dict[str, Node]) -> None:
         self.graph = graph
         self.nodes = nodes
         self.merged = merged_activation(graph)

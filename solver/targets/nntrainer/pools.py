@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from solver.graph.types import Graph, TensorType
+from solver.graph.types import TensorType, TrainableGraph
 from solver.layout import Lifespan
 from solver.program import CLIP, Kind, Lifetime, Phase
 from solver.targets.nntrainer.layers import Layer, LayerKind, layers_of
@@ -52,7 +52,7 @@ _READS = {
 }
 
 
-def nntrainer_target(graph: Graph, alignment: int | None = None) -> TargetPlan:
+def nntrainer_target(graph: TrainableGraph, alignment: int | None = None) -> TargetPlan:
     """Steps and the two pools; buffers stand in the order of requests.
 
     Clipping by the global norm keeps every weight gradient until the backward pass is over. The
@@ -62,7 +62,7 @@ def nntrainer_target(graph: Graph, alignment: int | None = None) -> TargetPlan:
     return _Iteration(graph, alignment or ALIGNMENT).plan()
 
 
-def nntrainer_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
+def nntrainer_orders(graph: TrainableGraph) -> dict[str, tuple[int, ...]]:
     """Ticks at which each tensor is requested, by buffer, the caller's memory included.
 
     Ticks behind the end of the backward pass are left out for weights only, which nntrainer lays
@@ -94,7 +94,7 @@ class _Request:
 class _Iteration:
     """Collects the requests of one training iteration; lives for one call."""
 
-    def __init__(self, graph: Graph, alignment: int) -> None:
+    def __init__(self, graph: TrainableGraph, alignment: int) -> None:
         self.graph = graph
         self.alignment = alignment
         self.clips = graph.training.clip_global_norm is not None and bool(graph.trainable)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.graph.ops.recurrent import GATES
-from solver.graph.types import DType, Graph, Operation, Role, TensorType, TrainingRules
+from solver.graph.types import DType, Operation, Role, TensorType, TrainableGraph, TrainingRules
 from solver.targets.nntrainer.orders import TensorLifespan
 
 __all__ = [
@@ -73,11 +73,11 @@ def helpers(node: Node) -> tuple[Helper, ...]:
     )
 
 
-def trained_weights(graph: Graph, operation: Operation) -> tuple[str, ...]:
+def trained_weights(graph: TrainableGraph, operation: Operation) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(operation.inputs) if name in graph.trained)
 
 
-def merged_activation(graph: Graph) -> Operation | None:
+def merged_activation(graph: TrainableGraph) -> Operation | None:
     """The softmax, or sigmoid, that becomes part of the cross entropy which alone reads it."""
     loss = next(op for op in graph.operations if op.type in LOSSES)
     readers = [op for op in graph.operations if loss.inputs[0] in op.inputs]
@@ -90,7 +90,7 @@ def merged_activation(graph: Graph) -> Operation | None:
 # ------------------------------------------------------------------------------------ what it trains
 
 
-def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
+def check_supported(graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
     """Raise OptionsError, naming the culprit, where nntrainer cannot train the graph."""
     if graph.optimizer.type not in _OPTIMIZERS:
         raise _refused(f"with the optimizer {graph.optimizer.type}")
@@ -112,7 +112,7 @@ def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
             raise _refused(f"operation {node.operation.id!r} ({node.operation.type}) {reason}")
 
 
-def _reasons(graph: Graph, node: Node) -> Iterator[str]:
+def _reasons(graph: TrainableGraph, node: Node) -> Iterator[str]:
     type_ = node.operation.type
     if type_ not in _OPERATORS:
         yield "of that type"
@@ -132,7 +132,7 @@ def _reasons(graph: Graph, node: Node) -> Iterator[str]:
         yield from _loss_reasons(graph, node)
 
 
-def _role_reasons(graph: Graph, node: Node) -> Iterator[str]:
+def _role_reasons(graph: TrainableGraph, node: Node) -> Iterator[str]:
     """Inputs of a layer are outputs of layers; behind them come weights, where a layer has any."""
     operation = node.operation
     roles = [graph.operands[name].role for name in operation.inputs if name]
@@ -163,7 +163,7 @@ def _fully_connected_reasons(node: Node) -> Iterator[str]:
         yield "with a factor alpha or beta"
 
 
-def _loss_reasons(graph: Graph, node: Node) -> Iterator[str]:
+def _loss_reasons(graph: TrainableGraph, node: Node) -> Iterator[str]:
     attributes = node.attributes
     if graph.operands[node.operation.inputs[1]].role is not Role.LABEL:
         yield "whose second input is no label"

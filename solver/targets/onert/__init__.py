@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions
 from solver.targets.onert.pools import (
     ALIGNMENT,
@@ -34,5 +34,5 @@ class Onert(Target):
     title = "Samsung ONE: seven pools, 16-byte alignment"
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
         return lowered(graph.name, onert_target(graph, options.alignment))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from solver.graph.types import DType, Graph, Operand, Operation, Role
+from solver.graph.types import DType, Operand, Operation, Role, TrainableGraph
 
 __all__ = ["constant_buffers", "essential_backward_order"]
 
 
-def essential_backward_order(graph: Graph) -> tuple[Operation, ...]:
+def essential_backward_order(graph: TrainableGraph) -> tuple[Operation, ...]:
     """Operations of the backward pass: reversed depth-first post-order from the loss.
 
     Operations that lead to no trainable parameter are dropped.
@@ -35,7 +35,7 @@ def _post_order(loss: str, defined_by: Mapping[str, Operation]) -> list[Operatio
     return list(found.values())
 
 
-def _essential(graph: Graph) -> frozenset[str]:
+def _essential(graph: TrainableGraph) -> frozenset[str]:
     """Operations that read a trainable parameter, or something computed from one."""
     varying = set(graph.trainable)
     essential = set()
@@ -46,7 +46,7 @@ def _essential(graph: Graph) -> frozenset[str]:
     return frozenset(essential)
 
 
-def constant_buffers(graph: Graph, *, shared: bool) -> dict[tuple[str, str], str]:
+def constant_buffers(graph: TrainableGraph, *, shared: bool) -> dict[tuple[str, str], str]:
     """Buffer of a constant or parameter, by operation and name, in the order of operations.
 
     The runtime unties weights: each further operation that reads one has a copy of its own.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from solver.graph.nodes import graph_nodes
-from solver.graph.types import Graph, Operand, Operation, Role, TensorType
+from solver.graph.types import Operand, Operation, Role, TensorType, TrainableGraph
 from solver.layout import Lifespan
 from solver.program import Kind, Lifetime
 from solver.targets.onert.order import constant_buffers, essential_backward_order
@@ -66,7 +66,7 @@ _KIND_OF_ROLE = {
 
 
 def onert_target(
-    graph: Graph, alignment: int | None = None, management: Management = Management.WIC
+    graph: TrainableGraph, alignment: int | None = None, management: Management = Management.WIC
 ) -> TargetPlan:
     """Steps and the seven pools, in the order of `POOLS`; buffers stand in the order of requests.
 
@@ -75,7 +75,7 @@ def onert_target(
     return _Iteration(graph, alignment or ALIGNMENT, management).plan()
 
 
-def onert_pools(graph: Graph, management: Management = Management.WIC) -> tuple[Pool, ...]:
+def onert_pools(graph: TrainableGraph, management: Management = Management.WIC) -> tuple[Pool, ...]:
     """The seven pools alone."""
     return onert_target(graph, management=management).pools
 
@@ -90,7 +90,7 @@ class _Request:
 class _Iteration:
     """Collects the steps and buffers of one training iteration; lives for one `onert_target` call."""
 
-    def __init__(self, graph: Graph, alignment: int, management: Management) -> None:
+    def __init__(self, graph: TrainableGraph, alignment: int, management: Management) -> None:
         self.graph = graph
         self.alignment = alignment
         self.management = management

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from solver.errors import OptionsError
 from solver.graph.ops.base import Node
-from solver.graph.types import DType, Graph, Role, TensorType, TrainingRules
+from solver.graph.types import DType, Role, TensorType, TrainableGraph, TrainingRules
 
 __all__ = [
     "DEPTHWISE_THREADS",
@@ -128,7 +128,7 @@ def _pooling(node: Node) -> Iterator[ExtraTensor]:
 # ------------------------------------------------------------------------------------ what it trains
 
 
-def check_supported(graph: Graph, nodes: Mapping[str, Node]) -> None:
+def check_supported(graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
     """Raise OptionsError, naming the culprit, where onert cannot train the graph."""
     if graph.optimizer.type not in _OPTIMIZERS:
         raise _refused(f"the optimizer {graph.optimizer.type}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.passes import Pass, chosen
 from solver.program import check_program
@@ -26,7 +26,7 @@ class Reference(Target):
         trains=True, in_place=True, parallelism=True, rewrite=True
     )
 
-    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
         program = derive(graph, graph_nodes(graph, options.scratch_budget))
         check_program(program)
         return aligned(program, options.alignment or ALIGNMENT)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.passes import Order, Pass
 from solver.passes.aliases import define_in_place
@@ -36,7 +36,7 @@ class Singa(Target):
     title = "Apache SINGA: blocks allocated at first use and recycled after the last"
     capabilities: ClassVar[Capabilities] = Capabilities(in_place=True)
 
-    def reference(self, graph: Graph, options: TargetOptions) -> Lowered:
+    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
         return aligned(_reference(graph, _level(options)), options.alignment or ALIGNMENT)
 
     def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
@@ -47,7 +47,7 @@ def _level(options: TargetOptions) -> Sharing:
     return Sharing.ALL if options.in_place else Sharing.DERIVATIVES_OF_SUMS
 
 
-def _reference(graph: Graph, level: Sharing) -> Program:
+def _reference(graph: TrainableGraph, level: Sharing) -> Program:
     graph = unfused(graph)
     nodes = graph_nodes(graph)
     program = as_singa(derive(graph, nodes), graph, level)
@@ -55,6 +55,6 @@ def _reference(graph: Graph, level: Sharing) -> Program:
     return program
 
 
-def singa_program(graph: Graph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS) -> Program:
+def singa_program(graph: TrainableGraph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS) -> Program:
     """The operations of the target in their order, with what is in place at a level."""
     return _InPlace(level).run(Order().run(_reference(graph, level)))

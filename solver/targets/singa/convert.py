@@ -23,7 +23,7 @@ from enum import IntEnum
 from itertools import groupby
 
 from solver.graph.ops.base import InPlace
-from solver.graph.types import AttributeValue, Graph, Operation
+from solver.graph.types import AttributeValue, Operation, TrainableGraph
 from solver.program import ACCUMULATE, UPDATE, Access, Binding, Builder, Phase, Program, Step
 
 __all__ = ["ALIGNMENT", "Sharing", "as_singa", "shares", "unfused"]
@@ -69,7 +69,7 @@ def shares(level: Sharing, program: Program, step: Step, promise: InPlace) -> bo
     return program.kernel(step) == "Add" and promise.view
 
 
-def unfused(graph: Graph) -> Graph:
+def unfused(graph: TrainableGraph) -> TrainableGraph:
     """The graph with every fused activation as an operation of its own, behind the one that had it."""
     operands, operations = dict(graph.operands), list[Operation]()
     for operation in graph.operations:
@@ -84,10 +84,10 @@ def unfused(graph: Graph) -> Graph:
         operations.append(replace(operation, outputs=(before,), attributes=rest))
         type_, attributes = _ACTIVATIONS[str(name)]
         operations.append(Operation(f"{operation.id}@activation", type_, (before,), (output,), attributes))
-    return replace(graph, operands=operands, operations=tuple(operations))
+    return graph.with_graph(operands=operands, operations=tuple(operations))
 
 
-def as_singa(program: Program, graph: Graph, level: Sharing) -> Program:
+def as_singa(program: Program, graph: TrainableGraph, level: Sharing) -> Program:
     """The derived program of a graph, all updates at the end, as SINGA would buffer it. Linear."""
     converter = _Converter(program, graph, relu_in_place=level >= Sharing.RELU)
     builder = Builder(program.name, program.spaces)
@@ -117,7 +117,7 @@ def _by_operation(program: Program) -> Iterator[list[Step]]:
 
 
 class _Converter:
-    def __init__(self, program: Program, graph: Graph, *, relu_in_place: bool) -> None:
+    def __init__(self, program: Program, graph: TrainableGraph, *, relu_in_place: bool) -> None:
         self.program = program
         self.graph = {operation.id: operation for operation in graph.operations}
         self.reads = {**_READS, "Relu": ("y0",)} if relu_in_place else _READS

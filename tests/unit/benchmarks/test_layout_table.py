@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from solver.importers import load_minimalloc
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from tests.benchmarks import layout, peers
 from tests.benchmarks.layout import CASES, Case, measure
 from tests.benchmarks.peers import Rival, best_rival, padded
 from tests.support.buffers import problem
 
-ODD = Problem((Buffer("a", 20, Lifespan(0, 2), 16), Buffer("b", 3, Lifespan(1, 3), 16)))
+ODD = LayoutProblem((Buffer("a", 20, Lifespan(0, 2), 16), Buffer("b", 3, Lifespan(1, 3), 16)))
 
 
 @pytest.fixture
@@ -106,15 +106,17 @@ def test_a_rival_that_only_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
     assert best_rival(ODD, 1.0) is None
 
 
-@pytest.mark.skipif(not peers.installed(), reason="OmniMalloc is an optional extra")
+@pytest.mark.skipif(
+    not peers.installed(), reason="OmniMalloc, a rival to measure, is not locked: pip install '.[bench]'"
+)
 def test_the_rival_itself() -> None:
     rival = best_rival(ODD, 0.2)
     assert rival is not None
     assert rival.peak >= 35
 
 
-def test_the_readme_shows_the_figures_of_the_last_run() -> None:
-    text = layout.README.read_text(encoding="utf-8")
+def test_the_page_shows_the_figures_of_the_last_run() -> None:
+    text = layout.PAGE.read_text(encoding="utf-8")
     _, begins, rest = text.partition(layout.BEGIN)
     shown, ends, _ = rest.partition(layout.END)
     assert begins
@@ -123,14 +125,14 @@ def test_the_readme_shows_the_figures_of_the_last_run() -> None:
 
 
 def test_figures_are_put_between_the_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    readme, results = tmp_path / "README.md", tmp_path / "layout.md"
-    monkeypatch.setattr(layout, "README", readme)
+    page, results = tmp_path / "figures.md", tmp_path / "layout.md"
+    monkeypatch.setattr(layout, "PAGE", page)
     monkeypatch.setattr(layout, "RESULTS", results)
     results.write_text("new\n", encoding="utf-8")
-    readme.write_text(f"before\n{layout.BEGIN}\nold\n{layout.END}\nafter\n", encoding="utf-8")
+    page.write_text(f"before\n{layout.BEGIN}\nold\n{layout.END}\nafter\n", encoding="utf-8")
     for _ in range(2):
         layout.publish()
-        assert readme.read_text(encoding="utf-8") == f"before\n{layout.BEGIN}\nnew\n{layout.END}\nafter\n"
-    readme.write_text("nothing", encoding="utf-8")
+        assert page.read_text(encoding="utf-8") == f"before\n{layout.BEGIN}\nnew\n{layout.END}\nafter\n"
+    page.write_text("nothing", encoding="utf-8")
     with pytest.raises(ValueError, match="no place for the figures"):
         layout.publish()

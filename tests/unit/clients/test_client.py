@@ -169,9 +169,9 @@ async def test_nan_never_leaves(call: Call) -> None:
 
 async def test_plan_program(call: Call) -> None:
     service = Service(ok(PLAN, **{"X-Cache": "hit"}))
-    result = await call(service, "plan_program", {"blocks": []}, {"workers": 2}, capacity=120, batch=None)
+    result = await call(service, "plan_program", {"blocks": []}, {"parallelism": 2}, capacity=120, batch=None)
     assert service.requests[-1].url.path == "/base/v1/program"
-    assert service.body == {"program": {"blocks": []}, "options": {"workers": 2, "capacity": 120}}
+    assert service.body == {"program": {"blocks": []}, "options": {"parallelism": 2, "capacity": 120}}
     assert (result.digest, result.arena_bytes, result.cached) == ("abc", 120, True)
 
 

@@ -19,12 +19,12 @@ from solver.documents import (
 )
 from solver.documents.layout_options import RulesOfLayout
 from solver.errors import DocumentError, OptionsError, PlanError
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, Proof, Rules, Status
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, Proof, Rules, Status
 from solver.plan import Certificate, LayoutOptions, PlacedBuffers
 
 
 def placed(**changes: Any) -> PlacedBuffers:
-    problem = Problem(
+    problem = LayoutProblem(
         (Buffer("a", 4, Lifespan(0, 3), 8), Buffer("b", 2**62, Lifespan(2, 9), 1, 4)), 2**62 + 8
     )
     found: dict[str, Any] = {
@@ -56,8 +56,10 @@ def test_round_trip() -> None:
 
 
 def test_gaps_survive() -> None:
-    gaps = (Gap(Lifespan(1, 2)), Gap(Lifespan(2, 3), 1, 2))
-    made = placed(problem=Problem((Buffer("a", 4, Lifespan(0, 3), gaps=gaps),)), layout=Layout((0,), 4))
+    gaps = (Hole(Lifespan(1, 2)), Hole(Lifespan(2, 3), 1, 2))
+    made = placed(
+        problem=LayoutProblem((Buffer("a", 4, Lifespan(0, 3), holes=gaps),)), layout=Layout((0,), 4)
+    )
     assert load_layout(dump_layout(made)) == made
     (written,) = json.loads(dump_layout(made))["buffers"]
     assert written["gaps"] == [{"start": 1, "end": 2}, {"start": 2, "end": 3, "low": 1, "high": 2}]
@@ -67,7 +69,7 @@ def test_without_capacity_proof_or_buffers() -> None:
     open_end = Certificate(Status.FEASIBLE, None, 0, None, "bump")
     for made in (
         placed(certificate=open_end),
-        placed(problem=Problem(()), layout=Layout((), 0), certificate=open_end),
+        placed(problem=LayoutProblem(()), layout=Layout((), 0), certificate=open_end),
     ):
         assert load_layout(dump_layout(made)) == made
 
@@ -93,7 +95,7 @@ def test_round_trip_of_any(rows: list[tuple[tuple[Buffer, bool], int]], determin
     )
     peak = max((offset + b.size for (b, _), offset in rows), default=0)
     first = placed(
-        problem=Problem(made),
+        problem=LayoutProblem(made),
         layout=Layout(tuple(offset for _, offset in rows), peak),
         deterministic=deterministic,
     )
@@ -112,10 +114,10 @@ def test_what_it_says() -> None:
 
 def test_gap() -> None:
     certificate = Certificate(Status.FEASIBLE, None, 8, 0, "greedy")
-    one = Problem((Buffer("a", 8, Lifespan(0, 1)),))
+    one = LayoutProblem((Buffer("a", 8, Lifespan(0, 1)),))
     assert placed(problem=one, layout=Layout((2,), 10), certificate=certificate).gap == pytest.approx(0.25)
     nothing = Certificate(Status.OPTIMAL, Proof.MAX_LOAD, 0, None, "none")
-    assert placed(problem=Problem(()), layout=Layout((), 0), certificate=nothing).gap == 0.0
+    assert placed(problem=LayoutProblem(()), layout=Layout((), 0), certificate=nothing).gap == 0.0
 
 
 # --------------------------------------------------------------------------------------- refusals

@@ -23,7 +23,7 @@ from solver.documents import (
 )
 from solver.errors import BatchError, DocumentError, OptionsError, ProblemError
 from solver.graph import Role, Trainable, TrainingRules
-from solver.layout.model.problem import Buffer, Gap, Lifespan, Problem
+from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
 from solver.plan import PlanOptions, StepReport, ValidationReport, Violation
 from tests.support.documents import graph_document, mutated
 from tests.support.graphs import batch_normalised, chain
@@ -264,7 +264,7 @@ def test_bad_options(document: dict[str, Any], error: type[Exception], pointer: 
 
 
 def test_buffers() -> None:
-    problem = Problem(
+    problem = LayoutProblem(
         (
             Buffer("a", 8, Lifespan(0, 3)),
             Buffer("b", 2**40, Lifespan(-2, 1), alignment=64, offset=128),
@@ -272,17 +272,17 @@ def test_buffers() -> None:
         capacity=2**50,
     )
     assert load_buffers(dump_buffers(problem)) == problem
-    assert load_buffers(dump_buffers(Problem(()))) == Problem(())
+    assert load_buffers(dump_buffers(LayoutProblem(()))) == LayoutProblem(())
 
 
 def test_gaps_of_buffers() -> None:
-    gaps = (Gap(Lifespan(1, 2)), Gap(Lifespan(2, 3), 4, 8))
-    problem = Problem((Buffer("a", 8, Lifespan(0, 9), gaps=gaps),))
+    gaps = (Hole(Lifespan(1, 2)), Hole(Lifespan(2, 3), 4, 8))
+    problem = LayoutProblem((Buffer("a", 8, Lifespan(0, 9), holes=gaps),))
     assert load_buffers(dump_buffers(problem)) == problem
 
 
 def test_buffers_leave_defaults_out() -> None:
-    document = parse_json(dump_buffers(Problem((Buffer("a", 8, Lifespan(0, 3)),))))
+    document = parse_json(dump_buffers(LayoutProblem((Buffer("a", 8, Lifespan(0, 3)),))))
     assert document == {
         "format": "arenaplan.buffers",
         "version": 1,

@@ -63,7 +63,7 @@ def test_steps_table_shows_every_digit_and_what_differs() -> None:
 
 def test_training_reports_identity(capsys: pytest.CaptureFixture[str]) -> None:
     graph = chain()
-    report = demo._train(Console(width=100), graph, plan(graph))
+    report = demo.train(Console(width=100), graph, plan(graph))
     assert report.identical
     assert [step.step for step in report.steps] == [1, 2, 3, 4, 5]
     assert "identical to training without shared memory" in capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_violations_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     violation = Violation("overlap", ("a", "b"), "'a' and 'b' share bytes.")
     broken = ValidationReport((), (violation,), False, 0, 64)
     monkeypatch.setattr(demo, "validate", lambda *_, **__: broken)
-    demo._train(Console(width=100), graph, plan(graph))
+    demo.train(Console(width=100), graph, plan(graph))
     shown = capsys.readouterr().out
     assert "overlap: 'a' and 'b' share bytes." in shown
     assert "DIFFERENT" in shown
@@ -82,7 +82,7 @@ def test_violations_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 @pytest.mark.parametrize(("pools", "words"), [(10**9, "% less than"), (1, "% more than")])
 def test_comparison(pools: int, words: str) -> None:
-    assert words in demo._comparison(plan(chain()), pools)
+    assert words in demo.comparison(plan(chain()), pools)
 
 
 # ------------------------------------------------------------------------------------------ endings
@@ -90,7 +90,7 @@ def test_comparison(pools: int, words: str) -> None:
 
 @pytest.mark.parametrize(("identical", "code"), [(True, 0), (False, 1)])
 def test_exit_code(monkeypatch: pytest.MonkeyPatch, identical: bool, code: int) -> None:
-    monkeypatch.setattr(demo, "_run", lambda _console: identical)
+    monkeypatch.setattr(demo, "run", lambda _console: identical)
     assert demo.main() == code
 
 
@@ -113,7 +113,7 @@ def test_ends_with_one_message(
     def fail(_console: Console) -> bool:
         raise error
 
-    monkeypatch.setattr(demo, "_run", fail)
+    monkeypatch.setattr(demo, "run", fail)
     assert demo.main() == code
     assert capsys.readouterr().out.strip() == words
 
@@ -123,5 +123,5 @@ def test_termination_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
         signal.raise_signal(signal.SIGTERM)
         return True
 
-    monkeypatch.setattr(demo, "_run", terminated)
+    monkeypatch.setattr(demo, "run", terminated)
     assert demo.main() == 130

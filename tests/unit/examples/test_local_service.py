@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from clients import Client
 from examples.local_service import LocalService, ServiceFailed
 
 #: Says where it listens, answers everything with 200, ends at SIGTERM with its default action.
@@ -60,10 +61,10 @@ def test_child_that_is_never_ready_is_stopped() -> None:
 def test_interrupted_start_leaves_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     service = LocalService(script(READY.replace("{status}", "200")))
 
-    def interrupt() -> None:
+    def interrupt(_client: Client) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(service, "_wait", interrupt)
+    monkeypatch.setattr(Client, "ready", interrupt)
     with pytest.raises(KeyboardInterrupt):
         service.__enter__()
     assert service.stop() == -15

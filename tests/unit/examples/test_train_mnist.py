@@ -11,11 +11,11 @@ from examples.models import classifier
 from solver.documents import load_graph
 from solver.errors import PlanError
 from solver.executor import Trainer
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 
 
-def small() -> Graph:
+def small() -> TrainableGraph:
     """One hidden layer; the operands that training names are those of the MNIST example."""
     tape = Tape("small", batch=32)
     image, label = tape.input("image", 28, 28, 1), tape.label("label", 10)
@@ -80,7 +80,7 @@ def test_command_ends_with_one_message(
     def fail(_console: Console) -> bool:
         raise error
 
-    monkeypatch.setattr(train_mnist, "_run", fail)
+    monkeypatch.setattr(train_mnist, "run", fail)
     assert train_mnist.main() == code
     assert capsys.readouterr().out.strip() == words
 

@@ -16,10 +16,10 @@ from tests.support.graphs import batch_normalised
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("name", "batch"), [("mnist", 4), ("mobilenet_v2", 2)])
 def test_losses_follow_pytorch_step_by_step(name: str, batch: int) -> None:
     """In float64, so that rounding cannot hide a wrong gradient: Adam's first steps amplify both."""
-    pytest.importorskip("torch", reason="PyTorch is large and optional: it is compared where it is installed")
     document = (EXAMPLES / f"{name}.json").read_bytes().replace(b"float32", b"float64")
     graph = load_graph(document, batch=batch)
     trainer = Trainer(graph, plan(graph))
@@ -30,10 +30,12 @@ def test_losses_follow_pytorch_step_by_step(name: str, batch: int) -> None:
         assert trainer.step(data) == pytest.approx(eager(), rel=1e-9)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("mode", [0, 1])
 def test_batch_normalisation_follows_pytorch_step_by_step(mode: int) -> None:
     """Losses, and the running statistics that three steps leave; theirs have the unbiased variance."""
-    torch = pytest.importorskip("torch", reason="PyTorch is large and optional: it is compared if installed")
+    import torch
+
     graph = batch_normalised(mode=mode, dtype=DType.FLOAT64, learning_rate=0.01)
     trainer, f = Trainer(graph, plan(graph)), torch.nn.functional
     weights = {name: torch.tensor(trainer.read(name), requires_grad=True) for name in graph.trainable}

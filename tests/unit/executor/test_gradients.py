@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from solver.executor import Trainer, synthetic_batch
-from solver.graph import DType, Graph, Initializer
+from solver.graph import DType, Initializer, TrainableGraph
 from solver.pipeline import plan
 from tests.support.graphs import Sketch, batch_normalised
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
@@ -19,7 +19,7 @@ LEARNING_RATE = 1.0
 STEP = 1e-6
 
 
-def branched() -> Graph:
+def branched() -> TrainableGraph:
     s = Sketch("branched", DType.FLOAT64)
     x, w1, w2 = s.input("x", 3, 4), s.parameter("w1", 5, 4), s.parameter("w2", 5, 5)
     h1 = s.op("Gemm", [x, w1, s.parameter("b1", 5)], "h1", transB=1, activation="Tanh")
@@ -30,7 +30,7 @@ def branched() -> Graph:
     return s.graph(learning_rate=LEARNING_RATE)
 
 
-def vision(layout: str) -> Graph:
+def vision(layout: str) -> TrainableGraph:
     s = Sketch("vision", DType.FLOAT64)
     shape, depthwise = ((6, 6, 2), (4, 3, 3, 1)) if layout == "NHWC" else ((2, 6, 6), (4, 1, 3, 3))
     kernel = (4, 3, 3, 2) if layout == "NHWC" else (4, 2, 3, 3)
@@ -48,7 +48,7 @@ def vision(layout: str) -> Graph:
     return s.graph(learning_rate=LEARNING_RATE)
 
 
-def regression() -> Graph:
+def regression() -> TrainableGraph:
     s = Sketch("regression", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 2, 3, 4), s.parameter("w", 4, 2)], "h")
     h = s.op("Add", [h, s.parameter("bias", 1, 3, 1)], "shifted")
@@ -60,7 +60,7 @@ def regression() -> Graph:
     return s.graph(learning_rate=LEARNING_RATE)
 
 
-def loss_with(graph: Graph, name: str, position: int, change: float) -> float:
+def loss_with(graph: TrainableGraph, name: str, position: int, change: float) -> float:
     trainer = Trainer(graph, plan(graph))
     trainer.runner.value(name).reshape(-1)[position] += change
     return trainer.step(synthetic_batch(graph, 5, 1))
@@ -78,7 +78,7 @@ GRAPHS = [
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
-def test_a_plain_sgd_step_is_minus_the_numerical_gradient(graph: Graph) -> None:
+def test_a_plain_sgd_step_is_minus_the_numerical_gradient(graph: TrainableGraph) -> None:
     rng = np.random.default_rng(0)
     trainer = Trainer(graph, plan(graph))
     before = {name: trainer.read(name) for name in graph.trainable}

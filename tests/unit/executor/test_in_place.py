@@ -12,7 +12,7 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed
-from solver.graph import DType, Graph, Initializer, TrainingRules
+from solver.graph import DType, Initializer, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 from solver.program import Alias, Program
@@ -53,7 +53,7 @@ def test_training_in_place_is_bit_identical(name: str, parallelism: int) -> None
 def test_clipping_and_micro_batches(name: str, accumulate: int, clip: float | None) -> None:
     """Gradients that wait for the norm, or carry over, stand in the way of nothing."""
     rules = TrainingRules(clip_global_norm=clip, accumulate=accumulate, loss_scale=64.0)
-    graph = replace(GRAPHS[name], training=rules)
+    graph = GRAPHS[name].with_spec(rules=rules)
     made = plan(graph, IN_PLACE)
     assert validate(graph, made, steps=4).identical
     assert made.lower_bound <= plan(graph).lower_bound
@@ -128,7 +128,7 @@ def test_a_step_in_place_allocates_nothing_of_tensor_size() -> None:
     assert allocated(lambda: trainer.step(batch)) < 64 * 1024 < 1024 * 64 * 4
 
 
-def gated() -> Graph:
+def gated() -> TrainableGraph:
     s = Sketch("gated")
     z = s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "z")
     s.op("Gelu", [z], "y")

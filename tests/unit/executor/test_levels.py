@@ -13,10 +13,11 @@ import pytest
 
 from solver.errors import PlanError
 from solver.executor import BlockRunner, BlockViews, Trainer, synthetic_batch, validate
+from solver.executor.kernels import Call, kernels_for
 from solver.executor.memory import in_spaces
 from solver.executor.run import Runner
 from solver.executor.trainer import feed
-from solver.graph import DType, Graph, TrainingRules
+from solver.graph import DType, TrainableGraph, TrainingRules
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
 from tests.support.branching import heads, inception
@@ -26,7 +27,7 @@ from tests.support.programs import program
 from tests.support.proofs import moved, offset_of, violations
 
 
-def dropped() -> Graph:
+def dropped() -> TrainableGraph:
     """Two branches that drop elements: what is dropped must not depend on which comes first."""
     s = Sketch("dropped")
     x = s.input("x", 4, 6)
@@ -122,12 +123,11 @@ def test_an_error_on_a_level_comes_out_and_leaves_no_thread(monkeypatch: pytest.
     """A kernel that fails on a worker thread; `validate` ends the threads all the same."""
     graph = residual()
     made = plan(graph, PlanOptions(parallelism=2))
-    failing = next(b.id for a, b in pairwise(made.steps) if a.level == b.level)
+    assert any(a.level == b.level and "Gemm" in (a.kernel, b.kernel) for a, b in pairwise(made.steps))
     kernels = kernels_for("Gemm")
-    node, forward = made.program.by_label, kernels.forward
 
     def broken(call: Call) -> Callable[[], None]:
-        run = forward(call)
+        run = kernels.backward(call)
 
         def fail() -> None:
             if threading.current_thread() is not threading.main_thread():
@@ -138,7 +138,7 @@ def test_an_error_on_a_level_comes_out_and_leaves_no_thread(monkeypatch: pytest.
 
     monkeypatch.setattr(
         "solver.executor.run.kernels_for",
-        lambda name: replace(kernels_for(name), forward=broken, backward=kernels_for(name).backward),
+        lambda name: replace(kernels, backward=broken) if name == "Gemm" else kernels_for(name),
     )
     with pytest.raises(FloatingPointError, match="a kernel failed"):
         validate(graph, made, steps=1)

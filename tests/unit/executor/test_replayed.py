@@ -10,7 +10,7 @@ import pytest
 from solver.errors import OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.replayed import rewritten
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.graphs import chain, convolutional, residual
@@ -53,7 +53,7 @@ def test_a_plan_without_replacements_trains_the_graph_itself() -> None:
 
 
 @pytest.mark.parametrize("other", [chain(), residual(), convolutional()], ids=lambda g: g.name)
-def test_another_graph_is_refused(other: Graph) -> None:
+def test_another_graph_is_refused(other: TrainableGraph) -> None:
     with pytest.raises(PlanError, match="does not hold in this graph"):
         Trainer(other, MADE)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import DType, Graph, Operation
+from solver.graph import DType, Operation, TrainableGraph
 from solver.graph.types import Array
 from solver.pipeline import plan
 from solver.program import Kind, Phase
@@ -27,14 +27,14 @@ GRAPHS = [
 ]
 
 
-def loss_with(graph: Graph, name: str, position: int, change: float) -> float:
+def loss_with(graph: TrainableGraph, name: str, position: int, change: float) -> float:
     trainer = Trainer(graph, plan(graph))
     trainer.runner.value(name).reshape(-1)[position] += change
     return trainer.step(synthetic_batch(graph, 5, 1))
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
-def test_gradients_of_weights_that_all_steps_share(graph: Graph) -> None:
+def test_gradients_of_weights_that_all_steps_share(graph: TrainableGraph) -> None:
     rng = np.random.default_rng(0)
     trainer = Trainer(graph, plan(graph))
     before = {name: trainer.read(name) for name in graph.trainable}
@@ -76,7 +76,7 @@ def test_gradients_of_shared_weights_are_accumulated_step_by_step() -> None:
 LONG = 12
 
 
-def recall(type_: str) -> Graph:
+def recall(type_: str) -> TrainableGraph:
     """The class is the sign of the first input; the others are noise."""
     s = Sketch(f"recall-{type_}")
     rows, hidden = GATES[type_] * 8, 8
@@ -116,6 +116,7 @@ def parts(trainer: Trainer, operands: Sequence[str]) -> Iterator[Array]:
         yield from np.split(direction[2], 2) if len(direction) > 2 else ()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("type_", "order", "own"),
     [
@@ -129,7 +130,8 @@ def test_losses_follow_pytorch(
     type_: str, order: tuple[int, ...], own: dict[str, Any], direction: str
 ) -> None:
     """Training steps of both layers with plain SGD, in float64."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     graph = classifier(type_, direction=direction, sequence=own, learning_rate=0.5)
     trainer = Trainer(graph, plan(graph))
     count, data = 2 if direction == "bidirectional" else 1, synthetic_batch(graph, 5, 1)

@@ -15,7 +15,7 @@ import pytest
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.kernels.optimizer import prepare_clip
 from solver.executor.run import Runner
-from solver.graph import Array, DType, Graph, TrainingRules
+from solver.graph import Array, DType, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
@@ -31,7 +31,7 @@ RULES = {
     "all": TrainingRules(clip_global_norm=0.1, loss_scale=256.0, accumulate=2, skip_non_finite=True),
 }
 
-GRAPHS: dict[str, Callable[[TrainingRules], Graph]] = {
+GRAPHS: dict[str, Callable[[TrainingRules], TrainableGraph]] = {
     "chain": lambda rules: chain((6, 5, 4), optimizer="SGD", momentum=0.9, training=rules),
     "residual": lambda rules: residual(training=rules),
     "convolutional": lambda rules: convolutional(training=rules),
@@ -54,7 +54,7 @@ def test_training_in_the_arena_is_bit_identical(name: str, rules: str) -> None:
         assert not report.violations
 
 
-def trained(graph: Graph, batches: Sequence[Batch]) -> dict[str, Array]:
+def trained(graph: TrainableGraph, batches: Sequence[Batch]) -> dict[str, Array]:
     """Every parameter after one step for each batch."""
     trainer = Trainer(graph, plan(graph))
     for batch in batches:
@@ -62,7 +62,7 @@ def trained(graph: Graph, batches: Sequence[Batch]) -> dict[str, Array]:
     return {name: trainer.read(name) for name in graph.trainable}
 
 
-def batches_of(graph: Graph, count: int) -> list[Batch]:
+def batches_of(graph: TrainableGraph, count: int) -> list[Batch]:
     return [synthetic_batch(graph, 3, step) for step in range(1, count + 1)]
 
 
@@ -76,7 +76,7 @@ def assert_same_bits(one: Mapping[str, Array], other: Mapping[str, Array]) -> No
 
 def regression(
     rules: TrainingRules | None = None, *, batch: int = 6, dtype: DType = DType.FLOAT64, **hyper: Any
-) -> Graph:
+) -> TrainableGraph:
     """Two layers in float64; plain SGD with rate 1, so that a step is the gradient."""
     s = Sketch("regression", dtype)
     h = s.op(
@@ -91,7 +91,7 @@ def regression(
     return s.graph(training=rules, **hyper)
 
 
-def step_of(graph: Graph, batch: Batch) -> dict[str, Array]:
+def step_of(graph: TrainableGraph, batch: Batch) -> dict[str, Array]:
     """By how much one step lowers each parameter."""
     trainer = Trainer(graph, plan(graph))
     before = {name: trainer.read(name) for name in graph.trainable}
@@ -113,7 +113,7 @@ def test_clipped_gradients_have_the_norm_that_is_asked_for(share: float) -> None
 
 def test_a_norm_that_is_not_reached_changes_no_bit() -> None:
     graph = residual()
-    clipped = replace(graph, training=TrainingRules(clip_global_norm=1e6))
+    clipped = graph.with_spec(rules=TrainingRules(clip_global_norm=1e6))
     assert_same_bits(trained(graph, batches_of(graph, 4)), trained(clipped, batches_of(graph, 4)))
 
 
@@ -145,14 +145,14 @@ def test_squares_beyond_float32_do_not_overflow() -> None:
 @pytest.mark.parametrize("clip", [None, 0.05])
 def test_a_power_of_two_changes_no_bit(power: int, clip: float | None) -> None:
     graph = residual(training=TrainingRules(clip_global_norm=clip))
-    scaled = replace(graph, training=replace(graph.training, loss_scale=2.0**power))
+    scaled = graph.with_spec(rules=replace(graph.training, loss_scale=2.0**power))
     batches = batches_of(graph, 5)
     assert_same_bits(trained(graph, batches), trained(scaled, batches))
 
 
 def test_the_loss_itself_is_not_scaled() -> None:
     graph = chain()
-    scaled = replace(graph, training=TrainingRules(loss_scale=64.0))
+    scaled = graph.with_spec(rules=TrainingRules(loss_scale=64.0))
     batch = synthetic_batch(graph, 0, 1)
     assert Trainer(graph, plan(graph)).step(batch) == Trainer(scaled, plan(scaled)).step(batch)
 
@@ -168,7 +168,7 @@ def test_scaling_saves_derivatives_from_underflow() -> None:
     factors = {"x": 1e30, "f0": 1e-25, "f1": 1e-25}
     batch = {name: np.full(4, value, np.float32) for name, value in factors.items()}
     assert not step_of(graph, batch)["w"].any()
-    scaled = replace(graph, training=TrainingRules(loss_scale=2.0**60))
+    scaled = graph.with_spec(rules=TrainingRules(loss_scale=2.0**60))
     np.testing.assert_allclose(step_of(scaled, batch)["w"], 1e-20, rtol=1e-5)
 
 
@@ -301,10 +301,12 @@ def test_without_the_rule_a_bad_batch_is_trained_on() -> None:
 # ---------------------------------------------------------------------------------------------- PyTorch
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("clip", [None, 0.02])
 def test_pytorch_agrees(clip: float | None) -> None:
     """Accumulation with the mean, `clip_grad_norm_`, Adam, in float64."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     rules = TrainingRules(clip_global_norm=clip, accumulate=3, loss_scale=128.0)
     graph = regression(rules, optimizer="Adam", learning_rate=0.01)
     trainer = Trainer(graph, plan(graph))

@@ -16,7 +16,7 @@ from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.memory import in_spaces, on_their_own
 from solver.executor.run import Runner
 from solver.executor.trainer import feed
-from solver.graph import Array, DType, Graph
+from solver.graph import Array, DType, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions
 from tests.support.graphs import batch_normalised, chain, convolutional, residual
@@ -160,7 +160,7 @@ def test_most_corruptions_also_change_the_run() -> None:
     ],
     ids=lambda g: g.name,
 )
-def test_a_step_allocates_nothing_of_tensor_size(graph: Graph) -> None:
+def test_a_step_allocates_nothing_of_tensor_size(graph: TrainableGraph) -> None:
     found = plan(graph, PlanOptions(scratch_budget=1 << 14))
     trainer = Trainer(graph, found)
     batches = [synthetic_batch(graph, 0, i) for i in range(3)]
@@ -225,7 +225,7 @@ def test_a_plan_for_another_runtime_cannot_be_run_here() -> None:
 class TestTrainer:
     """The trainer runs the caller's data."""
 
-    def batch(self, graph: Graph) -> Mapping[str, Array]:
+    def batch(self, graph: TrainableGraph) -> Mapping[str, Array]:
         return synthetic_batch(graph, 1, 1)
 
     def test_the_loss_of_a_repeated_batch_falls(self) -> None:

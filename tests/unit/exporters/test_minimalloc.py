@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from solver.errors import ProblemError
 from solver.exporters import dump_minimalloc
 from solver.importers import load_minimalloc
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, find_violations, solve
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, find_violations, solve
 from tests.support.buffers import layout, problem
 
 
@@ -24,27 +24,27 @@ def test_solution() -> None:
 
 
 def test_solution_of_nothing() -> None:
-    assert dump_minimalloc(Problem(()), Layout((), 0)) == b"id,lower,upper,size,offset\n"
-    assert dump_minimalloc(Problem(())) == b"id,lower,upper,size\n"
+    assert dump_minimalloc(LayoutProblem(()), Layout((), 0)) == b"id,lower,upper,size,offset\n"
+    assert dump_minimalloc(LayoutProblem(())) == b"id,lower,upper,size\n"
 
 
 def test_alignment_and_pins() -> None:
-    found = Problem((Buffer("a", 4, Lifespan(0, 3), 8), Buffer("b", 4, Lifespan(0, 3), 1, 16)))
+    found = LayoutProblem((Buffer("a", 4, Lifespan(0, 3), 8), Buffer("b", 4, Lifespan(0, 3), 1, 16)))
     assert dump_minimalloc(found) == b"id,lower,upper,size,alignment,offset\na,0,3,4,8,\nb,0,3,4,1,16\n"
 
 
 def test_gaps() -> None:
-    gaps = (Gap(Lifespan(2, 4)), Gap(Lifespan(4, 5), 0, 2))
-    found = Problem((Buffer("a", 4, Lifespan(0, 9), 1, None, gaps), Buffer("b", 4, Lifespan(2, 4))))
+    gaps = (Hole(Lifespan(2, 4)), Hole(Lifespan(4, 5), 0, 2))
+    found = LayoutProblem((Buffer("a", 4, Lifespan(0, 9), 1, None, gaps), Buffer("b", 4, Lifespan(2, 4))))
     written = dump_minimalloc(found, Layout((0, 0), 4))
     assert written == b"id,lower,upper,size,gaps,offset\na,0,9,4,2-4 4-5@0:2,0\nb,2,4,4,,0\n"
     pinned = load_minimalloc(written).problem
-    assert [b.gaps for b in pinned.buffers] == [gaps, ()]
+    assert [b.holes for b in pinned.buffers] == [gaps, ()]
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a\nb", "a\x00"])
 def test_ids_that_the_format_cannot_hold(name: str) -> None:
-    found = Problem((Buffer("a", 1, Lifespan(0, 1)), Buffer(name, 1, Lifespan(0, 1))))
+    found = LayoutProblem((Buffer("a", 1, Lifespan(0, 1)), Buffer(name, 1, Lifespan(0, 1))))
     with pytest.raises(ProblemError, match="cannot be written to CSV") as caught:
         dump_minimalloc(found)
     assert caught.value.path == ("buffers", 1, "id")
@@ -73,7 +73,7 @@ def test_in_again(rows: list[tuple[int, Lifespan, int, bool]], ids: list[str]) -
         Buffer(name, size, span, alignment, 128 * i if pin else None)
         for i, (name, (size, span, alignment, pin)) in enumerate(zip(ids, rows, strict=False))
     )
-    first = Problem(made)
+    first = LayoutProblem(made)
     assert load_minimalloc(dump_minimalloc(first)).problem == first
 
 

@@ -12,7 +12,7 @@ from solver.graph import DeclaredOperand, DType, Initializer, Operation, Optimiz
 from solver.graph.declared import with_batch
 from solver.graph.nodes import graph_nodes, resolve
 from solver.graph.order import depends_on, topological_order
-from solver.graph.types import Graph, Operand, TensorType
+from solver.graph.types import Operand, TensorType, TrainableGraph
 from tests.support.graphs import Sketch
 
 SGD = OptimizerSpec("SGD", {"learning_rate": 0.1})
@@ -315,7 +315,7 @@ def test_a_split_names_as_many_outputs_as_it_has() -> None:
 # ------------------------------------------------------------------------------------------- nodes
 
 
-def node_graph() -> Graph:
+def node_graph() -> TrainableGraph:
     s = two_layers()
     s.integers("to", 5, 2)
     s.op("Reshape", ["y", "to"], "z")

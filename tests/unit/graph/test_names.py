@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from solver.errors import GraphError
-from solver.graph import Graph, Operation
+from solver.graph import Operation, TrainableGraph
 from solver.graph.names import check_characters
 from tests.support.graphs import Sketch
 
@@ -20,7 +20,9 @@ UNSEEN = [
 SEEN = ["x", "fc1/kernel:0", "h.1-a_b c", "ключ", "重み", "naïve", "a\u00a0b", "🙂", "µ²"]
 
 
-def graph(graph_name: str = "g", x: str = "x", w: str = "w", y: str = "y", operation: str = "fc") -> Graph:
+def graph(
+    graph_name: str = "g", x: str = "x", w: str = "w", y: str = "y", operation: str = "fc"
+) -> TrainableGraph:
     s = Sketch(graph_name)
     s.op("Gemm", [s.input(x, 2, 3), s.parameter(w, 3, 4)], y, operation)
     s.op("MeanSquaredError", [y, s.label("t", 2, 4)], "loss")

@@ -8,7 +8,7 @@ import pytest
 from solver.errors import OptionsError, StateError, TrainableError
 from solver.executor import Trainer, synthetic_batch
 from solver.executor.initial import initial_value
-from solver.graph import DType, Graph, Initializer, Role
+from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.graph.types import Operand, TensorType
 from solver.pipeline import plan
 from solver.targets.nntrainer import nntrainer_target
@@ -116,7 +116,7 @@ def test_states_carry_over_and_the_caller_reads_them() -> None:
     assert trainer.read("mean").any()
 
 
-def runtime_graph() -> Graph:
+def runtime_graph() -> TrainableGraph:
     """A graph that the runtimes could train, but for a state in it."""
     s = Sketch()
     s.state("offset", 4, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from solver.errors import DocumentError, ProblemError
 from solver.importers import MiniMallocTable, load_minimalloc
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan
 from tests.support.buffers import DATA, read_csv
 
 HEADER = "id,lower,upper,size"
@@ -32,7 +32,7 @@ def only(*lines: str) -> Buffer:
 def test_plain() -> None:
     table = load(HEADER, "b1,0,3,4", "b2,3,9,5", capacity=12)
     expected = (Buffer("b1", 4, Lifespan(0, 3)), Buffer("b2", 5, Lifespan(3, 9)))
-    assert table == MiniMallocTable(Problem(expected, 12), (None, None))
+    assert table == MiniMallocTable(LayoutProblem(expected, 12), (None, None))
 
 
 def test_any_order_of_columns() -> None:
@@ -58,7 +58,7 @@ def test_empty_cells_leave_out() -> None:
 
 
 def test_no_rows() -> None:
-    assert load(HEADER).problem == Problem(())
+    assert load(HEADER).problem == LayoutProblem(())
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n\n"])
@@ -106,7 +106,7 @@ def test_gaps_at_the_ends_shorten(gaps: str, lifespan: Lifespan) -> None:
 
 def test_gaps_are_inclusive_where_the_lifespan_is() -> None:
     assert only("id,start,end,size,gaps", "b,10,29,8,10-11").lifespan == Lifespan(12, 30)
-    assert only("id,start,end,size,gaps", "b,10,29,8,15-16").gaps == (Gap(Lifespan(15, 17)),)
+    assert only("id,start,end,size,gaps", "b,10,29,8,15-16").holes == (Hole(Lifespan(15, 17)),)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_gaps_are_inclusive_where_the_lifespan_is() -> None:
 def test_gaps_inside(gaps: str, found: list[tuple[int, int, int, int]]) -> None:
     read = only(f"{HEADER},gaps", f"b,10,30,8,{gaps}")
     assert read.lifespan == Lifespan(10, 30)
-    assert [(g.lifespan.start, g.lifespan.end, g.low, g.high) for g in read.gaps] == found
+    assert [(g.lifespan.start, g.lifespan.end, g.low, g.high) for g in read.holes] == found
 
 
 def test_a_gap_at_an_end_and_one_inside() -> None:
     read = only(f"{HEADER},gaps", "b,10,30,8,8-12 14-16@0:2 25-30")
-    assert (read.lifespan, read.gaps) == (Lifespan(12, 25), (Gap(Lifespan(14, 16), 0, 2),))
+    assert (read.lifespan, read.holes) == (Lifespan(12, 25), (Hole(Lifespan(14, 16), 0, 2),))
 
 
 # ------------------------------------------------------------------------------------------ hints

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import ArenaplanError, BatchError, DocumentError, GraphError
 from solver.executor import validate
-from solver.graph import Graph, Operand, Operation, Role
+from solver.graph import Operand, Operation, Role, TrainableGraph
 from solver.importers.nntrainer_ini import load_nntrainer_ini
 from solver.layout import max_load
 from solver.pipeline import plan
@@ -89,15 +89,15 @@ Activation = softmax
 """
 
 
-def load(*sections: str, batch: int | None = None) -> Graph:
+def load(*sections: str, batch: int | None = None) -> TrainableGraph:
     return load_nntrainer_ini("".join(sections).encode(), batch=batch)
 
 
-def operations(graph: Graph) -> dict[str, Operation]:
+def operations(graph: TrainableGraph) -> dict[str, Operation]:
     return {operation.id: operation for operation in graph.operations}
 
 
-def output(graph: Graph, name: str) -> Operand:
+def output(graph: TrainableGraph, name: str) -> Operand:
     return graph.operands[operations(graph)[name].outputs[0]]
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from solver.errors import ArenaplanError, DocumentError, GraphError
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import DType, Graph, Operand, Operation, Role
+from solver.graph import DType, Operand, Operation, Role, TrainableGraph
 from solver.importers.nntrainer_ini import load_nntrainer_ini
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from tests.support.proofs import violations
 
 MODEL = "[Model]\nType = NeuralNetwork\nLoss = mse\nbatch_size = 4\n[Optimizer]\nType = sgd\n"
 IMAGE = "[in]\nType = input\nInput_Shape = 3:8:8\n"
@@ -26,19 +27,19 @@ LSTM = "[rnn]\nType = lstm\nUnit = 3\n"
 EMBEDDING = "[words]\nType = embedding\nin_dim = 9\nout_dim = 4\n"
 
 
-def load(*sections: str, batch: int | None = None) -> Graph:
+def load(*sections: str, batch: int | None = None) -> TrainableGraph:
     return load_nntrainer_ini("".join(sections).encode(), batch=batch)
 
 
-def operations(graph: Graph) -> dict[str, Operation]:
+def operations(graph: TrainableGraph) -> dict[str, Operation]:
     return {operation.id: operation for operation in graph.operations}
 
 
-def output(graph: Graph, name: str) -> Operand:
+def output(graph: TrainableGraph, name: str) -> Operand:
     return graph.operands[operations(graph)[name].outputs[0]]
 
 
-def initial(graph: Graph, name: str) -> str:
+def initial(graph: TrainableGraph, name: str) -> str:
     initializer = graph.operands[name].initializer
     assert initializer is not None
     return initializer.kind
@@ -91,7 +92,7 @@ def test_dropout() -> None:
 # --------------------------------------------------------------------------------------- sequences
 
 
-def cells(graph: Graph) -> list[Operation]:
+def cells(graph: TrainableGraph) -> list[Operation]:
     return [operation for operation in graph.operations if operation.type.endswith("Cell")]
 
 
@@ -348,7 +349,7 @@ def _block(name: str, source: str, filters: int, stride: int) -> str:
     return "".join(parts)
 
 
-def residual_network(batch: int) -> Graph:
+def residual_network(batch: int) -> TrainableGraph:
     """Seven residual blocks, as nntrainer writes its ResNet-18: normalised behind each addition."""
     text = MODEL.replace("mse", "cross").replace("sgd", "adam") + IMAGE.replace("8:8", "32:32")
     text += _convolution("first", "in", 64, 1) + _normalisation("b0", "first")
@@ -370,7 +371,7 @@ def residual_network(batch: int) -> Graph:
 def test_a_residual_network(target: str) -> None:
     graph = residual_network(8)
     made = plan(graph, PlanOptions(target=target, solver="greedy"))
-    assert verify(made) == ()
+    assert violations(graph, made) == ()
     states = [operand for operand in graph.operands.values() if operand.role is Role.STATE]
     assert len(states) == 2 * 15
     weights = sum(graph.operands[name].type.elements for name in graph.trainable)

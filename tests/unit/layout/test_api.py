@@ -14,9 +14,9 @@ from solver.layout import (
     Buffer,
     Deadline,
     Layout,
+    LayoutProblem,
     Lifespan,
     Outcome,
-    Problem,
     Proof,
     Status,
     api,
@@ -40,9 +40,10 @@ def test_public_names() -> None:
         "Buffer",
         "Certificate",
         "Deadline",
-        "Gap",
+        "Hole",
         "Layout",
         "LayoutOptions",
+        "LayoutProblem",
         "LayoutSolver",
         "Lifespan",
         "LowerBound",
@@ -50,7 +51,6 @@ def test_public_names() -> None:
         "Outcome",
         "Piece",
         "PlacedBuffers",
-        "Problem",
         "Progress",
         "Proof",
         "Rules",
@@ -96,7 +96,7 @@ def test_solvers_by_name() -> None:
 
 @pytest.mark.parametrize("name", list(SOLVERS))
 def test_no_buffers_need_no_bytes(name: str) -> None:
-    outcome = solve(Problem((), capacity=0), solver=name)
+    outcome = solve(LayoutProblem((), capacity=0), solver=name)
     assert (outcome.status, outcome.layout, outcome.proof) == (
         Status.OPTIMAL,
         Layout((), 0),
@@ -115,7 +115,7 @@ def test_no_buffers_need_no_bytes(name: str) -> None:
     ],
     ids=["one", "equal and overlapping", "huge", "as large as can be"],
 )
-def test_trivial_problems_are_optimal_with_every_solver(name: str, p: Problem, peak: int) -> None:
+def test_trivial_problems_are_optimal_with_every_solver(name: str, p: LayoutProblem, peak: int) -> None:
     outcome = solve(p, solver=name)
     assert outcome.layout is not None
     assert (outcome.layout.peak, outcome.status, outcome.proof) == (peak, Status.OPTIMAL, Proof.MAX_LOAD)
@@ -176,7 +176,7 @@ class _Liar:
     def __init__(self, layout: Layout, bound: int = 0) -> None:
         self._layout, self._bound = layout, bound
 
-    def solve(self, problem: Problem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
+    def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         return Outcome(Status.FEASIBLE, self._layout, self._bound, 0, None, self.name, 0.0)
 
 
@@ -225,7 +225,7 @@ def test_proof_by_search_says_so() -> None:
 
 
 def test_pins_survive_with_every_solver_that_takes_them() -> None:
-    p = Problem(
+    p = LayoutProblem(
         (Buffer("a", 4, Lifespan(0, 3), 4, 8), Buffer("b", 6, Lifespan(1, 3)), Buffer("c", 3, Lifespan(0, 2)))
     )
     for name in SOLVERS:

@@ -13,8 +13,8 @@ from solver.layout import (
     SOLVERS,
     Buffer,
     Deadline,
+    LayoutProblem,
     Lifespan,
-    Problem,
     SolveOptions,
     Status,
     find_violations,
@@ -43,17 +43,17 @@ class After(threading.Event):
         return self._left < 0
 
 
-def hard(buffers: int = 120) -> Problem:
+def hard(buffers: int = 120) -> LayoutProblem:
     """Too tight to be settled within the time of any test, or too large."""
     rng = random.Random(5)
     rows = ((rng.randint(10**6, 10**7), s, s + rng.randint(2, 30)) for s in rng.choices(range(40), k=buffers))
-    return Problem(tuple(Buffer(str(i), size, Lifespan(s, e)) for i, (size, s, e) in enumerate(rows)))
+    return LayoutProblem(tuple(Buffer(str(i), size, Lifespan(s, e)) for i, (size, s, e) in enumerate(rows)))
 
 
-def pinned() -> Problem:
+def pinned() -> LayoutProblem:
     """What only local search and CP-SAT take on."""
     p = random_problem(random.Random(3), 60, 30, 10**6, (1, 4, 16))
-    return Problem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 400)))
+    return LayoutProblem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 400)))
 
 
 @pytest.mark.parametrize("asked", [0, 1, 2, 10, 100])

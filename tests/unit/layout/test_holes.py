@@ -1,10 +1,11 @@
-"""Gaps inside lifespans: brute force on tiny problems, and what no solver may claim about them."""
+"""Holes inside lifespans: brute force on tiny problems, and what no solver may claim about them."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from solver.layout import (
     SOLVERS,
     Buffer,
     Deadline,
-    Gap,
+    Hole,
     Layout,
+    LayoutProblem,
     Lifespan,
     Piece,
-    Problem,
     Progress,
     Proof,
     SolveOptions,
@@ -31,43 +32,43 @@ from solver.layout import (
 )
 from solver.layout.holes import Placing
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.pieces import without_gaps
+from solver.layout.model.pieces import without_holes
 from solver.layout.model.problem import MAX_BYTES
 
 
-def gap(start: int, end: int, low: int = 0, high: int = 0) -> Gap:
-    return Gap(Lifespan(start, end), low, high)
+def hole(start: Any, end: Any, low: Any = 0, high: Any = 0) -> Hole:
+    return Hole(Lifespan(start, end), low, high)
 
 
-def buffer(name: str, size: int, start: int, end: int, *gaps: Gap, alignment: int = 1) -> Buffer:
-    return Buffer(name, size, Lifespan(start, end), alignment, None, gaps)
+def buffer(name: str, size: int, start: int, end: int, *holes: Hole, alignment: int = 1) -> Buffer:
+    return Buffer(name, size, Lifespan(start, end), alignment, None, holes)
 
 
-#: b fits into the gap of a; the parts of c that a does not hold fit beside it.
-NESTED = Problem((buffer("a", 8, 0, 9, gap(3, 6)), buffer("b", 8, 3, 6)))
-BESIDE = Problem((buffer("a", 8, 0, 9, gap(3, 6, 0, 2)), buffer("b", 6, 3, 6)))
+#: b fits into the hole of a; the parts of c that a does not hold fit beside it.
+NESTED = LayoutProblem((buffer("a", 8, 0, 9, hole(3, 6)), buffer("b", 8, 3, 6)))
+BESIDE = LayoutProblem((buffer("a", 8, 0, 9, hole(3, 6, 0, 2)), buffer("b", 6, 3, 6)))
 
 
-def random_gapped(rng: random.Random) -> Problem:
+def random_holed(rng: random.Random) -> LayoutProblem:
     made: list[Buffer] = []
     for k in range(rng.randint(1, 5)):
         start = rng.randrange(5)
         end, size = rng.randint(start + 1, 8), rng.randint(1, 4)
         alignment = rng.choice((1, 1, 1, 2, 4))
-        gaps: list[Gap] = []
+        holes: list[Hole] = []
         at = start
         while at < end and rng.random() < 0.7:
             begin = rng.randint(at, end)
             stop = rng.randint(begin, end)
             if begin < stop and (begin, stop) != (start, end):
                 low = rng.randint(0, size)
-                gaps.append(gap(begin, stop, low, rng.randint(low, size)))
+                holes.append(hole(begin, stop, low, rng.randint(low, size)))
             at = stop + 1
-        made.append(Buffer(f"b{k}", size, Lifespan(start, end), alignment, None, tuple(gaps)))
-    return Problem(tuple(made))
+        made.append(Buffer(f"b{k}", size, Lifespan(start, end), alignment, None, tuple(holes)))
+    return LayoutProblem(tuple(made))
 
 
-def optimum(problem: Problem) -> int:
+def optimum(problem: LayoutProblem) -> int:
     """By trying every offset of every buffer. Everything on top of each other is an upper bound."""
     buffers = problem.buffers
     held: list[list[Piece]] = [[] for _ in buffers]
@@ -102,7 +103,7 @@ def optimum(problem: Problem) -> int:
 def test_optimum_by_brute_force(block: int) -> None:
     above = 0
     for seed in range(15 * block, 15 * (block + 1)):
-        p = random_gapped(random.Random(seed))
+        p = random_holed(random.Random(seed))
         best, outcome = optimum(p), solve(p)
         assert outcome.layout is not None
         assert find_violations(p, outcome.layout) == ()
@@ -120,7 +121,7 @@ def test_optimum_by_brute_force(block: int) -> None:
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
 def test_no_solver_claims_too_much(solver: str) -> None:
     for seed in range(3):
-        p = random_gapped(random.Random(1000 + seed))
+        p = random_holed(random.Random(1000 + seed))
         best, outcome = optimum(p), solve(p, solver=solver)
         assert outcome.lower_bound <= best
         if outcome.layout is not None:
@@ -132,12 +133,12 @@ def test_no_solver_claims_too_much(solver: str) -> None:
 
 @pytest.mark.parametrize("p", [NESTED, BESIDE])
 @pytest.mark.parametrize("solver", ["portfolio", "greedy", "search", "cp-sat"])
-def test_others_lie_in_a_gap(p: Problem, solver: str) -> None:
+def test_others_lie_in_a_hole(p: LayoutProblem, solver: str) -> None:
     outcome = solve(p, solver=solver)
     assert outcome.layout is not None
     assert outcome.layout.peak == 8
     assert outcome.proof is Proof.MAX_LOAD
-    assert find_violations(without_gaps(p), outcome.layout) != ()
+    assert find_violations(without_holes(p), outcome.layout) != ()
 
 
 def test_the_load_is_that_of_the_pieces() -> None:
@@ -147,13 +148,13 @@ def test_the_load_is_that_of_the_pieces() -> None:
     assert [(p.owner, p.low, p.high) for p in pieces(BESIDE)] == [(0, 0, 8), (0, 0, 2), (0, 0, 8), (1, 0, 6)]
 
 
-def test_a_gap_that_holds_everything_changes_nothing() -> None:
-    p = Problem((buffer("a", 8, 0, 9, gap(3, 6, 0, 8)), buffer("b", 6, 3, 6)))
+def test_a_hole_that_holds_everything_changes_nothing() -> None:
+    p = LayoutProblem((buffer("a", 8, 0, 9, hole(3, 6, 0, 8)), buffer("b", 6, 3, 6)))
     assert solve(p).lower_bound == 14
-    assert solve(without_gaps(p)).lower_bound == 14
+    assert solve(without_holes(p)).lower_bound == 14
 
 
-def test_overlap_in_a_gap_is_none_and_beside_it_is_one() -> None:
+def test_overlap_in_a_hole_is_none_and_beside_it_is_one() -> None:
     assert find_violations(BESIDE, Layout((0, 2), 8)) == ()
     (wrong,) = find_violations(BESIDE, Layout((0, 1), 8))
     assert (wrong.rule, wrong.buffers) == ("overlap", ("a", "b"))
@@ -163,26 +164,30 @@ def test_overlap_in_a_gap_is_none_and_beside_it_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gaps", "words"),
+    ("holes", "words"),
     [
-        ((gap(0, 0),), r"has the gap \[0, 0\)"),
-        ((gap(8, 10),), r"has the gap \[8, 10\)"),
-        ((gap(2, 4), gap(3, 5)), r"has the gap \[3, 5\)"),
-        ((gap(4, 5), gap(2, 3)), r"has the gap \[2, 3\)"),
-        ((gap(2, 4, 3, 2),), r"holds bytes \[3, 2\) of 8"),
-        ((gap(2, 4, 0, 9),), r"holds bytes \[0, 9\) of 8"),
-        ((gap(2, 4, -1, 9),), r"holds bytes \[-1, 9\) of 8"),
+        ((hole(0, 0),), r"has the hole \[0, 0\)"),
+        ((hole(8, 10),), r"has the hole \[8, 10\)"),
+        ((hole(2, 4), hole(3, 5)), r"has the hole \[3, 5\)"),
+        ((hole(4, 5), hole(2, 3)), r"has the hole \[2, 3\)"),
+        ((hole(2, 4, 3, 2),), r"holds bytes \[3, 2\) of 8"),
+        ((hole(2, 4, 0, 9),), r"holds bytes \[0, 9\) of 8"),
+        ((hole(2, 4, -1, 9),), r"holds bytes \[-1, 9\) of 8"),
+        ((hole(2.0, 4),), r"has the hole \[2.0, 4\). Steps are whole numbers"),
+        ((hole(2, 4.5),), r"has the hole \[2, 4.5\). Steps are whole numbers"),
+        ((hole(2, 4, 0.0, 3),), r"holds bytes \[0.0, 3\) of 8. Bytes are whole numbers"),
+        ((hole(2, 4, 0, True),), r"holds bytes \[0, True\) of 8. Bytes are whole numbers"),
     ],
 )
-def test_bad_gaps(gaps: tuple[Gap, ...], words: str) -> None:
+def test_bad_holes(holes: tuple[Hole, ...], words: str) -> None:
     with pytest.raises(ProblemError, match=words) as caught:
-        solve(Problem((buffer("a", 8, 1, 9, *gaps),)))
+        solve(LayoutProblem((buffer("a", 8, 1, 9, *holes),)))
     assert caught.value.path == ("buffers", 0, "gaps")
 
 
-def test_pins_that_only_gaps_keep_apart() -> None:
+def test_pins_that_only_holes_keep_apart() -> None:
     a = replace(NESTED.buffers[0], offset=0)
-    p = Problem((a, replace(NESTED.buffers[1], offset=0), buffer("c", 3, 0, 9)))
+    p = LayoutProblem((a, replace(NESTED.buffers[1], offset=0), buffer("c", 3, 0, 9)))
     outcome = solve(p)
     assert outcome.layout == Layout((0, 0, 8), 11)
     assert outcome.status is Status.OPTIMAL
@@ -191,43 +196,43 @@ def test_pins_that_only_gaps_keep_apart() -> None:
         assert found.layout is None or find_violations(p, found.layout) == ()
 
 
-def test_incumbents_count_where_they_use_gaps() -> None:
+def test_incumbents_count_where_they_use_holes() -> None:
     outcome = solve(NESTED, solver="bump", incumbent=Layout((0, 0), 8))
     assert outcome.layout == Layout((0, 0), 8)
     assert outcome.status is Status.OPTIMAL
 
 
-def gapped_step(buffers: int, seed: int, kept: int = 0) -> Problem:
+def holed_step(buffers: int, seed: int, kept: int = 0) -> LayoutProblem:
     """Activations that are offloaded between forward and backward, but for some bytes."""
     rng, made = random.Random(seed), []
     for k in range(buffers):
         start = rng.randrange(2 * buffers)
         end = start + rng.randint(4, buffers)
         size = rng.randint(kept + 1, 1000)
-        away = (gap(start + 1, end - 1, 0, kept),) if end > start + 2 else ()
+        away = (hole(start + 1, end - 1, 0, kept),) if end > start + 2 else ()
         made.append(buffer(f"b{k}", size, start, end, *away))
-    return Problem(tuple(made))
+    return LayoutProblem(tuple(made))
 
 
-def test_hundreds_make_use_of_their_gaps() -> None:
-    p = gapped_step(300, 1)
+def test_hundreds_make_use_of_their_holes() -> None:
+    p = holed_step(300, 1)
     outcome = solve(p)
     assert outcome.proof is Proof.MAX_LOAD
-    assert 10 * outcome.lower_bound < max_load(without_gaps(p)).bytes
+    assert 10 * outcome.lower_bound < max_load(without_holes(p)).bytes
     assert outcome == replace(solve(p), seconds=outcome.seconds)
 
 
 def test_bytes_that_are_kept_stand_in_the_way() -> None:
     """The bound takes them for movable."""
-    p = gapped_step(16, 1, kept=1)
+    p = holed_step(16, 1, kept=1)
     outcome = solve(p)
     assert outcome.layout is not None
-    assert outcome.lower_bound < outcome.layout.peak < max_load(without_gaps(p)).bytes
+    assert outcome.lower_bound < outcome.layout.peak < max_load(without_holes(p)).bytes
     assert outcome == replace(solve(p), seconds=outcome.seconds)
 
 
 def test_placing_in_an_order_fills_the_lowest_place() -> None:
-    instance = Instance.of(without_gaps(BESIDE))
+    instance = Instance.of(without_holes(BESIDE))
     place = Placing(instance, pieces(BESIDE))
     for order, expected in (((0, 1), Layout((0, 2), 8)), ((1, 0), Layout((6, 0), 14))):
         offsets, placed = place(np.array(order), MAX_BYTES)
@@ -239,16 +244,16 @@ def test_placing_in_an_order_fills_the_lowest_place() -> None:
 
 def test_steps_beyond_64_bits_and_sizes_near_them() -> None:
     far = 2**70
-    p = Problem(
-        (buffer("a", 2**62, far, far + 9, gap(far + 3, far + 6)), buffer("b", 2**61, far + 3, far + 6))
+    p = LayoutProblem(
+        (buffer("a", 2**62, far, far + 9, hole(far + 3, far + 6)), buffer("b", 2**61, far + 3, far + 6))
     )
     outcome = solve(p)
     assert outcome.layout is not None
     assert outcome.layout.peak == 2**62 < MAX_BYTES
 
 
-def test_progress_tells_the_bound_with_gaps_and_deadlines_are_heeded() -> None:
-    p, told = gapped_step(24, 2, kept=1), list[Progress]()
+def test_progress_tells_the_bound_with_holes_and_deadlines_are_heeded() -> None:
+    p, told = holed_step(24, 2, kept=1), list[Progress]()
     solve(p, options=SolveOptions(progress=told.append, work=1000))
     assert all(news.bound <= max_load(p).bytes for news in told)
     late = solve(p, deadline=Deadline.after(0))
@@ -261,7 +266,7 @@ def test_progress_tells_the_bound_with_gaps_and_deadlines_are_heeded() -> None:
 
 def test_thousands_are_cut_short_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first layout is there before any placing in pieces, which could take seconds a pass."""
-    p = gapped_step(2000, 1, kept=1)
+    p = holed_step(2000, 1, kept=1)
     passes: list[Deadline | None] = []
     first = Placing.__init__
 

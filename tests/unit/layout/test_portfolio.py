@@ -9,8 +9,8 @@ from solver.layout import (
     Buffer,
     Deadline,
     Layout,
+    LayoutProblem,
     Lifespan,
-    Problem,
     Proof,
     SolveOptions,
     Status,
@@ -28,7 +28,7 @@ from tests.support.buffers import countdown, layout, problem, random_problem, ti
 from tests.support.training_shaped import training_shaped
 
 #: Pins leave a hole that the rest does not fill exactly: only a complete search can prove the optimum.
-HOLE = Problem(
+HOLE = LayoutProblem(
     (
         Buffer("low", 4, Lifespan(0, 4), 1, 0),
         Buffer("high", 4, Lifespan(0, 4), 1, 9),
@@ -40,7 +40,7 @@ HOLE = Problem(
 
 def test_the_outcome_names_the_stage_that_found_the_layout() -> None:
     assert solve(problem((4, 0, 2), (4, 1, 3))).solver == "portfolio/greedy"
-    assert solve(tight_problem(random.Random(4))).solver in ("portfolio/ladder", "portfolio/greedy")
+    assert solve(tight_problem(random.Random(4))).solver in ("portfolio/capacity-search", "portfolio/greedy")
 
 
 def test_the_search_closes_the_gap_that_pins_leave() -> None:
@@ -83,8 +83,22 @@ def test_a_deadline_that_cuts_in_anywhere_leaves_a_valid_layout(asked: int) -> N
     assert outcome.deterministic <= (outcome.layout == whole.layout)
 
 
+def test_local_search_lowers_what_greedy_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where sizes do not keep alignment and nothing compiles, no other stage comes before CP-SAT."""
+    monkeypatch.setattr(module, "compiled_search", lambda: None)
+    monkeypatch.setattr(module, "CP_SAT_BUFFERS", 0)
+    p = random_problem(random.Random(3), 60, 25, 70, (1, 4, 16))
+    outcome, greedy = solve(p), solve(p, solver="greedy")
+    assert outcome.layout is not None
+    assert greedy.layout is not None
+    assert outcome.solver == "portfolio/search"
+    assert outcome.layout.peak < greedy.layout.peak
+    assert outcome.deterministic
+    assert find_violations(p, outcome.layout) == ()
+
+
 def test_large_problems_are_left_to_local_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LADDER_BUFFERS", 10)
+    monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 10)
     monkeypatch.setattr(module, "PYTHON_BUFFERS", 10)
     monkeypatch.setattr(module, "CP_SAT_BUFFERS", 10)
     monkeypatch.setattr(module, "SEARCH_WORK", 3000)
@@ -150,18 +164,18 @@ def test_coarse_questions_need_offsets_that_are_free(monkeypatch: pytest.MonkeyP
     asked = _asked(monkeypatch)
     p = training_shaped(1, buffers=3500)
     top = Buffer("top", 64, Lifespan(0, 1), 64, 64 * max_load(p).bytes)
-    solve(Problem((*p.buffers, top)), deadline=Deadline.after(0.2))
+    solve(LayoutProblem((*p.buffers, top)), deadline=Deadline.after(0.2))
     assert asked == []
 
 
-def test_beyond_the_ladder_coarse_questions_come_behind_the_greedy_portfolio(
+def test_beyond_the_capacity_search_coarse_questions_come_behind_the_greedy_portfolio(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stages: list[str] = []
     p = training_shaped(1, buffers=5000)
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
     assert stages[:2] == ["greedy", "coarse"]
-    monkeypatch.setattr(module, "LADDER_BUFFERS", 100)
+    monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 100)
     stages.clear()
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
     assert stages[:3] == ["greedy", "greedy", "coarse"]

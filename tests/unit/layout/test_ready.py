@@ -1,4 +1,4 @@
-"""What set-up compiles is all that is ever compiled: nobody waits for it later, whatever is asked."""
+"""What set-up compiles is all that is ever compiled: no caller waits for it later, whatever is asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 _ASK = """
 import random, sys
 from dataclasses import fields, replace
-from solver.layout import Buffer, Lifespan, Problem, Rules, SolveOptions, load_compiled, solve
+from solver.layout import Buffer, Lifespan, LayoutProblem, Rules, SolveOptions, load_compiled, solve
 from tests.support.buffers import tight_problem
 from tests.support.training_shaped import training_columns
 
@@ -37,7 +37,7 @@ for chosen in options:
 pinned = [Buffer(f"p{k}", 2**40 + k, Lifespan(k, k + 2), offset=0 if k == 0 else None) for k in range(4000)]
 mixed = [Buffer(f"m{k}", k + 1, Lifespan(k % 7, k % 7 + 3), 2 ** (k % 5)) for k in range(300)]
 columns = training_columns(1, buffers=4000).problem()
-for problem in (Problem(tuple(pinned)), Problem(tuple(mixed)), columns):
+for problem in (LayoutProblem(tuple(pinned)), LayoutProblem(tuple(mixed)), columns):
     for solver in ("portfolio", "greedy", "first-fit", "best-fit"):
         solve(problem, solver=solver, options=options[1])
 assert len(before) > 60

@@ -10,8 +10,8 @@ import pytest
 from solver.errors import OptionsError
 from solver.layout import (
     Buffer,
+    LayoutProblem,
     Lifespan,
-    Problem,
     Progress,
     Proof,
     Rules,
@@ -86,7 +86,7 @@ def test_a_capacity_below_the_optimum_is_refuted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
 def test_a_target_gap_ends_the_search_and_claims_nothing(name: str) -> None:
-    p = Problem((*ABOVE.buffers, Buffer("apart", 1, Lifespan(90, 91))))
+    p = LayoutProblem((*ABOVE.buffers, Buffer("apart", 1, Lifespan(90, 91))))
     outcome = solve(p, solver=name, options=SolveOptions(target_gap=1.0))
     assert outcome.layout is not None
     assert outcome.layout.peak <= 2 * outcome.lower_bound

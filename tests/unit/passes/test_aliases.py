@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import Aliases, Levels, Order
 from solver.passes.aliases import define_in_place
 from solver.program import Program, alias_sets, check_program
@@ -19,7 +19,7 @@ from tests.support.programs import program as explicit
 Pairs = dict[str, tuple[str, bool]]
 
 
-def program(graph: Graph, *, parallelism: int = 1, in_place: bool = True) -> Program:
+def program(graph: TrainableGraph, *, parallelism: int = 1, in_place: bool = True) -> Program:
     ordered = Levels(parallelism).run(Order().run(derive(graph)))
     return Aliases(in_place).run(ordered)
 
@@ -30,11 +30,11 @@ def pairs(found: Program) -> Pairs:
     return {label[alias.value]: (label[alias.source], alias.view) for alias in found.aliases}
 
 
-def aliases(graph: Graph, parallelism: int = 1) -> Pairs:
+def aliases(graph: TrainableGraph, parallelism: int = 1) -> Pairs:
     return pairs(program(graph, parallelism=parallelism))
 
 
-def hidden(types: Sequence[str], *, trained_in_front: bool = True, readers: int = 1) -> Graph:
+def hidden(types: Sequence[str], *, trained_in_front: bool = True, readers: int = 1) -> TrainableGraph:
     """x -> Gemm (z) -> `types` one after the other (y0, y1, ...) -> Gemm -> loss. z has `readers`."""
     s = Sketch("hidden")
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
@@ -242,7 +242,9 @@ def test_only_what_is_allowed_is_used() -> None:
 
 def test_alias_sets_list_all_that_share_in_order() -> None:
     made = program(hidden(["Relu", "Reshape"]))
-    sets = [[(made.values[v].label, offset) for v, offset in members] for members in alias_sets(made).values()]
+    sets = [
+        [(made.values[v].label, offset) for v, offset in members] for members in alias_sets(made).values()
+    ]
     assert sets == [
         [("z", 0), ("y0", 0), ("y1", 0)],
         [("y1@grad", 0), ("y0@grad", 0), ("z@grad", 0)],
@@ -259,7 +261,9 @@ def test_everything_else_of_the_program_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("graph", [residual(), convolutional(), batch_normalised()], ids=lambda g: g.name)
-def test_each_alias_stands_in_the_step_that_defines_it_from_its_source(graph: Graph, parallelism: int) -> None:
+def test_each_alias_stands_in_the_step_that_defines_it_from_its_source(
+    graph: TrainableGraph, parallelism: int
+) -> None:
     made = program(graph, parallelism=parallelism)
     assert made.aliases
     assert len({alias.value for alias in made.aliases}) == len(made.aliases)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from solver.documents import SCHEMAS
 from solver.errors import OptionsError
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.passes import MAX_PARALLELISM, Levels, Order
 from solver.passes.levels import list_schedule
 from solver.program import UPDATE, Program, dependencies, lives
@@ -22,7 +22,7 @@ from tests.support.programs import program as explicit
 DIAMONDS: tuple[set[int], ...] = (set(), {0}, {0}, {1}, {2}, {3, 4})
 
 
-def leveled(graph: Graph, parallelism: int = 1, update: str = "immediate") -> Program:
+def leveled(graph: TrainableGraph, parallelism: int = 1, update: str = "immediate") -> Program:
     return Levels(parallelism, update).run(Order(update).run(derive(graph)))
 
 
@@ -122,7 +122,7 @@ def test_documents_allow_the_same_parallelism() -> None:
 
 @pytest.mark.parametrize("parallelism", [2, 3, 64])
 @pytest.mark.parametrize("graph", [residual(), convolutional(), batch_normalised()], ids=lambda g: g.name)
-def test_no_step_stands_on_the_level_of_one_that_it_follows(graph: Graph, parallelism: int) -> None:
+def test_no_step_stands_on_the_level_of_one_that_it_follows(graph: TrainableGraph, parallelism: int) -> None:
     found = leveled(graph, parallelism)
     levels = [step.level for step in found.steps]
     assert levels == sorted(levels)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from solver.errors import OptionsError
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import UPDATE_MODES, Order
 from solver.program import UPDATE, Program, check_program, loads
 from solver.training import derive
@@ -16,7 +16,7 @@ from tests.support.graphs import batch_normalised, chain, convolutional, residua
 GRAPHS = [chain((9, 9, 9, 9)), residual(), convolutional(), batch_normalised()]
 
 
-def ordered(graph: Graph, update: str = "immediate") -> Program:
+def ordered(graph: TrainableGraph, update: str = "immediate") -> Program:
     return Order(update).run(derive(graph))
 
 
@@ -49,7 +49,7 @@ def test_at_the_end_is_the_order_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_immediate_updates_never_need_more_memory(graph: Graph) -> None:
+def test_immediate_updates_never_need_more_memory(graph: TrainableGraph) -> None:
     bounds = [max(loads(ordered(graph, mode))[0]) for mode in ("immediate", "end")]
     assert bounds[0] <= bounds[1]
 
@@ -70,7 +70,7 @@ def test_steps_and_all_else_stay_what_they_are(graph: object, training: Training
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_all_but_updates_keep_their_order(graph: Graph) -> None:
+def test_all_but_updates_keep_their_order(graph: TrainableGraph) -> None:
     program = derive(graph)
     found = Order().run(program)
     others = [s.reference for s in found.steps if found.kernel(s) != UPDATE]

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from solver.errors import OptionsError
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.passes import PASSES, Aliases, Levels, Order, Pass, chosen
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -27,7 +27,7 @@ def has(program: Program, name: str) -> bool:
 
 
 def test_the_passes_in_the_order_in_which_they_run() -> None:
-    assert PASSES == (Order, Levels, Aliases)
+    assert (Order, Levels, Aliases) == PASSES
     assert [kind.name for kind in PASSES] == ["order", "levels", "aliases"]
 
 
@@ -47,7 +47,9 @@ def test_a_pass_requires_only_what_all_before_it_keep() -> None:
 
 @pytest.mark.parametrize("options", [PlanOptions(), PlanOptions(parallelism=3, in_place=True)])
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
-def test_each_pass_finds_what_it_requires_and_leaves_what_it_keeps(graph: Graph, options: PlanOptions) -> None:
+def test_each_pass_finds_what_it_requires_and_leaves_what_it_keeps(
+    graph: TrainableGraph, options: PlanOptions
+) -> None:
     program = derive(graph)
     for each in chosen(options):
         assert all(has(program, name) for name in each.requires)

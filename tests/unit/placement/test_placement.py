@@ -15,9 +15,9 @@ from solver.layout import (
     SOLVERS,
     Buffer,
     LayoutOptions,
+    LayoutProblem,
     Lifespan,
     Outcome,
-    Problem,
     Progress,
     Proof,
     Rules,
@@ -48,7 +48,7 @@ def test_placed() -> None:
 
 
 def test_nothing_to_place() -> None:
-    assert place(Problem(())).layout.peak == 0
+    assert place(LayoutProblem(())).layout.peak == 0
 
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
@@ -65,21 +65,21 @@ def test_same_bytes_twice() -> None:
 
 
 def test_alignment_is_a_least_one() -> None:
-    mixed = Problem((Buffer("a", 5, Lifespan(0, 2)), Buffer("b", 5, Lifespan(0, 2), 64)))
+    mixed = LayoutProblem((Buffer("a", 5, Lifespan(0, 2)), Buffer("b", 5, Lifespan(0, 2), 64)))
     made = place(mixed, LayoutOptions(alignment=16))
     assert [buffer.alignment for buffer in made.problem.buffers] == [16, 64]
     assert all(o % b.alignment == 0 for o, b in zip(made.layout.offsets, made.problem.buffers, strict=True))
 
 
 def test_alignment_against_a_pin() -> None:
-    pinned = Problem((Buffer("a", 5, Lifespan(0, 2), 1, 8),))
+    pinned = LayoutProblem((Buffer("a", 5, Lifespan(0, 2), 1, 8),))
     with pytest.raises(ProblemError, match="not a multiple of its alignment 16"):
         place(pinned, LayoutOptions(alignment=16))
 
 
 def test_capacity_of_the_options_wins() -> None:
-    assert place(Problem(PAIR.buffers, 3), LayoutOptions(capacity=10)).problem.capacity == 10
-    assert place(Problem(PAIR.buffers, 10)).problem.capacity == 10
+    assert place(LayoutProblem(PAIR.buffers, 3), LayoutOptions(capacity=10)).problem.capacity == 10
+    assert place(LayoutProblem(PAIR.buffers, 10)).problem.capacity == 10
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SolveOptions]:
     """What the solver is asked, each time."""
     seen: list[SolveOptions] = []
 
-    def watched(found: Problem, *, options: SolveOptions, **more: Any) -> Outcome:
+    def watched(found: LayoutProblem, *, options: SolveOptions, **more: Any) -> Outcome:
         seen.append(options)
         return solve(found, options=options, **more)
 
@@ -231,5 +231,5 @@ def test_a_planner_that_needs_more_time_than_there_is_says_so(solver: str) -> No
 
 def test_bad_problem() -> None:
     with pytest.raises(ProblemError) as caught:
-        place(Problem((PAIR.buffers[0], PAIR.buffers[0])))
+        place(LayoutProblem((PAIR.buffers[0], PAIR.buffers[0])))
     assert caught.value.path == ("buffers", 1, "id")

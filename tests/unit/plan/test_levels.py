@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from solver.documents import load_graph
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import Proof
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions, recycling
@@ -41,7 +41,7 @@ def test_names_of_what_runs_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
-def test_one_after_the_other_is_a_level_a_step(graph: Graph) -> None:
+def test_one_after_the_other_is_a_level_a_step(graph: TrainableGraph) -> None:
     made = plan(graph)
     found = level_report(made)
     assert (found.parallelism, found.count, found.widest) == (1, len(made.steps), 1)
@@ -49,7 +49,7 @@ def test_one_after_the_other_is_a_level_a_step(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), attention()], ids=lambda g: g.name)
-def test_side_by_side_takes_fewer_levels_and_no_fewer_bytes(graph: Graph) -> None:
+def test_side_by_side_takes_fewer_levels_and_no_fewer_bytes(graph: TrainableGraph) -> None:
     one, *more = (plan(graph, PlanOptions(parallelism=k)) for k in (1, 2, 4))
     for made in more:
         found = level_report(made)
@@ -75,7 +75,7 @@ def test_the_example_of_the_readme() -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_figures(graph: Graph, steps: int, count: int, arenas: tuple[int, int]) -> None:
+def test_figures(graph: TrainableGraph, steps: int, count: int, arenas: tuple[int, int]) -> None:
     """Those of the benchmark in the README."""
     one, two = plan(graph), plan(graph, PlanOptions(parallelism=2))
     found = level_report(two)

@@ -15,7 +15,7 @@ from solver.errors import (
     TrainableError,
     UseBeforeDefError,
 )
-from solver.graph import Graph, TrainingRules
+from solver.graph import TrainableGraph, TrainingRules
 from solver.program import UPDATE, Access, Binding, Kind, Program, Step, check_program
 from solver.training import derive, explicit_program
 from tests.support.derived import at, rebound, scratch, with_step, with_steps
@@ -40,7 +40,7 @@ def without_update(program: Program, weight: str) -> Program:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), convolutional(layout="NCHW")])
-def test_derived_programs_pass(graph: Graph) -> None:
+def test_derived_programs_pass(graph: TrainableGraph) -> None:
     check_program(derive(graph))
 
 
@@ -127,7 +127,9 @@ def test_a_gradient_that_is_only_added_to_or_measured_is_not_applied(rules: Trai
 
 def test_a_gradient_that_is_applied_to_another_weight_is_not_applied(program: Program) -> None:
     gradient = program.by_label["w3@grad"]
-    crossed = with_step(without_update(program, "w3"), "w1:apply_gradient", lambda s: rebound(s, "dx0", value=gradient))
+    crossed = with_step(
+        without_update(program, "w3"), "w1:apply_gradient", lambda s: rebound(s, "dx0", value=gradient)
+    )
     with pytest.raises(TrainableError, match=r"'w[13]' is never applied"):
         check_program(crossed)
 

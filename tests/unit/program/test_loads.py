@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import Buffer, Lifespan, Problem, max_load
 from solver.passes import Levels, Order
 from solver.pipeline import TARGETS
@@ -17,13 +17,13 @@ from tests.support.programs import program
 from tests.support.rewriting import footprint
 
 
-def leveled(graph: Graph, parallelism: int) -> Program:
+def leveled(graph: TrainableGraph, parallelism: int) -> Program:
     return Levels(parallelism).run(Order().run(derive(graph)))
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional()], ids=lambda g: g.name)
-def test_the_fullest_level_is_the_bound_of_the_layout(graph: Graph, parallelism: int) -> None:
+def test_the_fullest_level_is_the_bound_of_the_layout(graph: TrainableGraph, parallelism: int) -> None:
     made = leveled(graph, parallelism)
     (curve,) = loads(made)
     assert len(curve) == made.duration
@@ -37,7 +37,7 @@ def test_the_fullest_level_is_the_bound_of_the_layout(graph: Graph, parallelism:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional()], ids=lambda g: g.name)
-def test_each_level_is_the_sum_of_what_lives_there(graph: Graph) -> None:
+def test_each_level_is_the_sum_of_what_lives_there(graph: TrainableGraph) -> None:
     made = leveled(graph, 2)
     for level, load in enumerate(loads(made)[0]):
         there = [r for r in regions(made) if r.lifespan.start <= level < r.lifespan.end]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.layout import Lifespan
+from solver.program import Kind, Lifetime
 from solver.targets import Pool, TargetBuffer
 from solver.targets.onert import (
     POOLS,
@@ -16,11 +17,10 @@ from solver.targets.onert import (
     onert_pools,
     onert_target,
 )
-from solver.program import Kind, Lifetime
 from tests.support.graphs import Sketch, chain, convolutional
 
 
-def branching(**options: object) -> Graph:
+def branching(**options: object) -> TrainableGraph:
     """h has two consumers, w2 is tied, two reshapes have equal constants."""
     s = Sketch("branching")
     w2 = s.parameter("w2", 6, 6)
@@ -34,11 +34,13 @@ def branching(**options: object) -> Graph:
     return s.graph(optimizer="Adam", **options)  # type: ignore[arg-type]  # passed on as it came
 
 
-def by_name(graph: Graph, management: Management = Management.WIC) -> dict[str, Pool]:
+def by_name(graph: TrainableGraph, management: Management = Management.WIC) -> dict[str, Pool]:
     return {pool.name: pool for pool in onert_pools(graph, management)}
 
 
-def buffers(graph: Graph, pool: str, management: Management = Management.WIC) -> dict[str, TargetBuffer]:
+def buffers(
+    graph: TrainableGraph, pool: str, management: Management = Management.WIC
+) -> dict[str, TargetBuffer]:
     return {buffer.id: buffer for buffer in by_name(graph, management)[pool].buffers}
 
 
@@ -119,7 +121,9 @@ def test_arg_max_is_kept_from_forward_to_backward() -> None:
 
 @pytest.mark.parametrize("management", Management)
 @pytest.mark.parametrize("build", [chain, branching, convolutional])
-def test_every_touch_falls_into_a_lifespan(build: Callable[[], Graph], management: Management) -> None:
+def test_every_touch_falls_into_a_lifespan(
+    build: Callable[[], TrainableGraph], management: Management
+) -> None:
     target = onert_target(build(), management=management)
     spans = {buffer.id: buffer.lifespan for pool in target.pools for buffer in pool.buffers}
     for t, step in enumerate(target.steps):

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from solver.errors import OptionsError
-from solver.graph import DType, Graph, TensorType, TrainingRules
+from solver.graph import DType, TensorType, TrainableGraph, TrainingRules
 from solver.graph.nodes import graph_nodes
 from solver.targets.onert import onert_target
 from solver.targets.onert.rules import DEPTHWISE_THREADS, backward_reads, extra_tensors, runtime_type
 from tests.support.graphs import Sketch, convolutional, residual
 
 
-def network(extend: Callable[[Sketch, str], str]) -> Graph:
+def network(extend: Callable[[Sketch, str], str]) -> TrainableGraph:
     """x -> fc -> what `extend` adds -> mean squared error, all [4, 6]."""
     s = Sketch("network")
     h = s.op("Gemm", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h", "fc", transB=1)
@@ -22,11 +22,11 @@ def network(extend: Callable[[Sketch, str], str]) -> Graph:
     return s.graph()
 
 
-def reads(graph: Graph) -> dict[str, tuple[str, ...]]:
+def reads(graph: TrainableGraph) -> dict[str, tuple[str, ...]]:
     return {name: backward_reads(node) for name, node in graph_nodes(graph).items()}
 
 
-def extras(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
+def extras(graph: TrainableGraph) -> dict[str, dict[str, tuple[int, ...]]]:
     return {
         name: {extra.name: extra.type.shape for extra in extra_tensors(node)}
         for name, node in graph_nodes(graph).items()
@@ -99,7 +99,7 @@ def test_runtime_types() -> None:
 # ---------------------------------------------------------------------------------------- refusals
 
 
-def refusal(graph: Graph) -> str:
+def refusal(graph: TrainableGraph) -> str:
     with pytest.raises(OptionsError) as caught:
         onert_target(graph)
     assert caught.value.path == ("target",)

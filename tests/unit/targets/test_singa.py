@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solver.errors import OptionsError
-from solver.graph import Graph
+from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedStep, PlanOptions
 from solver.program import Access, Phase
@@ -17,7 +17,9 @@ from tests.support.proofs import violations
 SINGA = PlanOptions(target="singa")
 
 
-def steps(graph: Graph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS) -> dict[str, tuple[set[str], set[str]]]:
+def steps(
+    graph: TrainableGraph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS
+) -> dict[str, tuple[set[str], set[str]]]:
     """What each step reads and writes."""
     program = singa_program(graph, level)
     label = [value.label for value in program.values]
@@ -27,7 +29,7 @@ def steps(graph: Graph, level: Sharing = Sharing.DERIVATIVES_OF_SUMS) -> dict[st
     }
 
 
-def small(*, skip: bool = False) -> Graph:
+def small(*, skip: bool = False) -> TrainableGraph:
     """Conv (a), batch normalisation (b), Relu (c), MaxPool (d), perhaps a sum with itself, linear."""
     s = Sketch("small")
     h = s.op("Conv", [s.input("x", 2, 2, 6, 6), s.parameter("k", 4, 2, 3, 3)], "a", "conv", pads=(1, 1, 1, 1))
@@ -147,7 +149,7 @@ def test_every_activation_can_stand_alone(activation: str) -> None:
     [chain(), residual(), convolutional(), batch_normalised(), attention(), elementwise(), recurrent()],
     ids=lambda graph: graph.name,
 )
-def test_any_graph_is_planned_and_verified(graph: Graph, in_place: bool) -> None:
+def test_any_graph_is_planned_and_verified(graph: TrainableGraph, in_place: bool) -> None:
     made = plan(graph, PlanOptions(target="singa", in_place=in_place))
     assert violations(graph, made) == ()
     assert made.arenas[0].name == "arena"

@@ -132,9 +132,9 @@ class TestLifespans:
         assert (spans["x"], spans["a"], spans["e"]) == (Lifespan(0, 5), Lifespan(0, 5), Lifespan(3, 5))
 
     def test_a_rewritten_block_is_one_buffer(self) -> None:
-        assert block_lives(program((("", "w"), ("w", ""), ("x", ""), ("", "w"), ("w", ""))))[
-            "w"
-        ] == Lifespan(0, 5)
+        assert block_lives(program((("", "w"), ("w", ""), ("x", ""), ("", "w"), ("w", ""))))["w"] == Lifespan(
+            0, 5
+        )
 
 
 class TestBuffers:
@@ -222,7 +222,10 @@ class TestTheProgram:
         assert entries(explicit_program(made)) == {"x": EntryKind.FED, "w": EntryKind.CONSTANT}
 
     def test_kernels_are_told_apart_by_name_and_operation(self) -> None:
-        operations = [BlockOperation("one", ("a",), ("b",), "Add"), BlockOperation("two", ("b",), ("a",), "Add")]
+        operations = [
+            BlockOperation("one", ("a",), ("b",), "Add"),
+            BlockOperation("two", ("b",), ("a",), "Add"),
+        ]
         found = explicit_program(build_program("", [block("a"), block("b")], operations))
         assert [found.kernel(step) for step in found.steps] == ["Add", "Add"]
         assert found.operations[0] != found.operations[1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
-from solver.graph import Graph, Initializer
+from solver.graph import Initializer, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.pipeline import plan
 from solver.program import (
@@ -193,7 +193,7 @@ def test_a_frozen_normalisation_reads_its_states_on_both_passes() -> None:
     assert {entries(program)[name] for name in ("mean", "variance")} == {EntryKind.CONSTANT}
 
 
-def pooled(**hyper: Any) -> Graph:
+def pooled(**hyper: Any) -> TrainableGraph:
     """A convolution, max pooling and a layer behind it."""
     s = Sketch("pooled")
     h = s.op("Conv", [s.input("x", 2, 1, 4, 4), s.parameter("k", 3, 1, 1, 1)], "h", "conv")
@@ -228,7 +228,7 @@ def test_pooling_finds_the_same_without_saving_where() -> None:
     ],
     ids=lambda g: f"{g.name}-{len(g.trainable)}",
 )
-def test_every_derivative_that_is_computed_is_read(graph: Graph) -> None:
+def test_every_derivative_that_is_computed_is_read(graph: TrainableGraph) -> None:
     """No dead derivatives: each leads on to the gradient of a trained parameter, and that to an update."""
     program = derive(graph)
     backward = (Kind.DERIVATIVE, Kind.PARTIAL, Kind.GRADIENT)
@@ -268,7 +268,7 @@ def test_carried_and_constant_values_say_what_they_begin_with() -> None:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), batch_normalised()])
-def test_a_derived_program_is_its_own_reference(graph: Graph) -> None:
+def test_a_derived_program_is_its_own_reference(graph: TrainableGraph) -> None:
     program = derive(graph)
     positions = list(range(len(program.steps)))
     assert [s.reference for s in program.steps] == positions

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from solver.errors import UseBeforeDefError
-from solver.graph import DType, Graph, TrainingRules
+from solver.graph import DType, TrainableGraph, TrainingRules
 from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -32,7 +32,7 @@ CLIPPED = TrainingRules(clip_global_norm=1.0)
 IN_THREE = TrainingRules(accumulate=3)
 
 
-def ordered(graph: Graph, update: str = "immediate") -> Program:
+def ordered(graph: TrainableGraph, update: str = "immediate") -> Program:
     return Order(update).run(derive(graph))
 
 
@@ -66,7 +66,7 @@ def test_one_step_reads_all_gradients_and_every_update_reads_what_it_defines() -
 
 
 @pytest.mark.parametrize("graph", [chain((6, 5, 4, 3), training=CLIPPED), residual(training=CLIPPED)])
-def test_updates_stay_behind_the_clipping_in_every_mode(graph: Graph) -> None:
+def test_updates_stay_behind_the_clipping_in_every_mode(graph: TrainableGraph) -> None:
     for update in ("immediate", "end"):
         order = kernels(ordered(graph, update))
         assert order.index(CLIP) < order.index(UPDATE)
@@ -93,7 +93,7 @@ def test_an_update_before_the_clipping_is_refused() -> None:
 def test_clipping_costs_memory() -> None:
     """All gradients live at once; the plan says what that takes."""
     graph = chain((64, 64, 64, 64))
-    free, clipped = (plan(replace(graph, training=rules)) for rules in (TrainingRules(), CLIPPED))
+    free, clipped = (plan(graph.with_spec(rules=rules)) for rules in (TrainingRules(), CLIPPED))
     assert clipped.lower_bound > free.lower_bound
 
 

@@ -18,9 +18,9 @@ SMALLER = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", GALLERY)
 def test_losses_are_those_of_pytorch(name: str) -> None:
-    pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
     model = SMALLER[name]() if name in SMALLER else GALLERY[name].model()
     batch = synthetic_batch(model.graph, 0, 1)
     eager, trainer = eager_step(model.graph, batch), model.trainer()

@@ -165,11 +165,13 @@ def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...], layout: str
         assert allocated(operation.prepare_backward(normal(*shape, dtype="float32"), *wanted)[1]) < 64 * 1024
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("shape", [(5, 4), (3, 4, 5), (2, 4, 3, 3)])
 def test_pytorch_agrees(shape: tuple[int, ...], mode: int) -> None:
     """Their momentum is one minus ONNX's, and their running variance is the unbiased one."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     given, dy = values(shape), normal(*shape)
     operation = OneOperation(TYPE, given, training_mode=mode, momentum=0.7)
     x, w, b = (torch.tensor(array, requires_grad=True) for array in given[:3])

@@ -128,10 +128,12 @@ def test_both_layouts_and_any_chunk_have_one_derivative(name: str, budget: int, 
                 np.testing.assert_allclose(found[i], value, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("activation", ["None", "Relu6", "Sigmoid"])
 @pytest.mark.parametrize("name", ["strided", "dilated", "grouped", "depthwise", "depthwise_strided"])
 def test_conv_derivatives_are_those_of_autograd(name: str, activation: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     attributes = SETTINGS[name][2]
     one = operation(SETTINGS[name], activation=activation)
     given = [torch.tensor(value, requires_grad=True) for value in values_of(SETTINGS[name])]

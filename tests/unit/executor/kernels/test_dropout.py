@@ -11,7 +11,7 @@ import pytest
 
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.executor.kernels._random import fill_counters, fill_words, key_of, stream_of
-from solver.graph import DType, Graph
+from solver.graph import DType, TrainableGraph
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.types import Array
 from solver.pipeline import plan
@@ -167,7 +167,7 @@ def test_nothing_of_tensor_size_is_allocated(size: int) -> None:
 # -------------------------------------------------------------------------------------------- training
 
 
-def dropped(ratio: float = 0.5, seed: int = 0, dtype: DType = DType.FLOAT32) -> Graph:
+def dropped(ratio: float = 0.5, seed: int = 0, dtype: DType = DType.FLOAT32) -> TrainableGraph:
     s = Sketch("dropped", dtype)
     x = s.op("Dropout", [s.input("x", 8, 12)], "thinned", "drop1", ratio=ratio / 2, seed=seed)
     h = s.op("Gemm", [x, s.parameter("w1", 12, 16)], "h", activation="Relu")

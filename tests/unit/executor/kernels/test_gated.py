@@ -161,8 +161,10 @@ def test_dx_may_lie_on_dy_and_y_on_x_where_x_is_not_read_again(
     assert shared.tobytes() == dx.tobytes()
 
 
+@pytest.mark.parity
 def test_pytorch_agrees() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     f = torch.nn.functional
     pairs: dict[str, tuple[Any, dict[str, Any]]] = {
         "Gelu": (f.gelu, {}),

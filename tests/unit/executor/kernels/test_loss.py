@@ -281,8 +281,10 @@ def test_other_losses_allocate_nothing_of_tensor_size(
         assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
 
 
+@pytest.mark.parity
 def test_pytorch_agrees_on_the_other_losses() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     f = torch.nn.functional
     pairs: list[tuple[str, dict[str, Any], Any, list[Array]]] = [
         ("MeanAbsoluteError", {}, f.l1_loss, elementwise_values("Huber", {}, 6, 5)),
@@ -314,8 +316,10 @@ def test_pytorch_agrees_on_the_other_losses() -> None:
         np.testing.assert_allclose(operation.backward(np.asarray(1.0), 0)[0], tensor.grad.numpy(), rtol=1e-10)
 
 
+@pytest.mark.parity
 def test_pytorch_agrees() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     logits, labels = np.random.default_rng(1).standard_normal((6, 5)), np.arange(6) % 5
     operation = OneOperation(
         "CategoricalCrossEntropy", [logits, labels], sparse=1, from_logits=1, label_smoothing=0.1

@@ -146,8 +146,10 @@ def test_nothing_of_tensor_size_is_allocated(
         assert allocated(operation.prepare_backward(normal(*shape, dtype="float32"), *wanted)[1]) < 64 * 1024
 
 
+@pytest.mark.parity
 def test_pytorch_agrees() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     f = torch.nn.functional
     given = values((3, 4, 5), (4,))
     layer = values((3, 4, 5), (4, 5))

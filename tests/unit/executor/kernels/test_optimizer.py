@@ -246,9 +246,11 @@ def _torch_optimizer(torch: Any, spec: OptimizerSpec, parameter: Any) -> Any:
     return make([parameter], betas=(rules["beta1"], rules["beta2"]), eps=rules["epsilon"], **common)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("spec", [s for s in SPECS if not s.attributes.get("epsilon_hat")], ids=name_of)
 def test_pytorch_agrees(spec: OptimizerSpec) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     weight = np.random.default_rng(1).standard_normal((7, 5))
     trainer = Trainer(spec, weight)
     parameter = torch.nn.Parameter(torch.tensor(weight))

@@ -14,7 +14,7 @@ import pytest
 
 from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
 from solver.graph.ops.base import ScratchRequest
-from solver.graph.types import Array, DType, Graph, TensorType, TrainingRules
+from solver.graph.types import Array, DType, TensorType, TrainableGraph, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, block, scratch, state_names
 from tests.support.graphs import chain
 from tests.support.one_operation import placed, poisoned
@@ -92,7 +92,9 @@ def assert_one_result(
     return first
 
 
-def update_reads(graph: Graph, shape: tuple[int, ...], dtype: str, factor: float) -> dict[str, Array]:
+def update_reads(
+    graph: TrainableGraph, shape: tuple[int, ...], dtype: str, factor: float
+) -> dict[str, Array]:
     reads = {"x0": uniform(shape, 1, dtype), "dx0": uniform(shape, 2, dtype)}
     names = state_names(graph.optimizer)
     reads |= {name: uniform(shape, 3 + i, dtype, least=0.1) for i, name in enumerate(names)}
@@ -114,7 +116,7 @@ def test_an_update(hyper: dict[str, Any], rules: TrainingRules, shape: tuple[int
         requests = scratch(graph.optimizer, type_of(reads["x0"]), scaled=scaled)
         updated = ["x0", *state_names(graph.optimizer), *(["dx0"] if rules.accumulate > 1 else [])]
         found = assert_one_result(
-            lambda arrays: prepare_update(graph, arrays, lambda: 5),
+            lambda arrays: prepare_update(graph.optimizer, graph.training, arrays, lambda: 5),
             reads,
             {slot: type_of(reads[slot]) for slot in updated},
             requests,
@@ -135,7 +137,13 @@ def test_an_update_depends_on_all_that_it_reads(hyper: dict[str, Any]) -> None:
     def weight(changed: Arrays, count: int = 5) -> bytes:
         given = {**reads, **changed}
         writes = {slot: type_of(given[slot]) for slot in ("x0", "dx0", *state_names(graph.optimizer))}
-        return ran(lambda a: prepare_update(graph, a, lambda: count), given, writes, requests, 0xFF)["x0"]
+        return ran(
+            lambda a: prepare_update(graph.optimizer, graph.training, a, lambda: count),
+            given,
+            writes,
+            requests,
+            0xFF,
+        )["x0"]
 
     expected = weight({})
     counts = graph.optimizer.type in ("Adam", "AdamW") or "learning_rate_decay" in graph.optimizer.attributes

@@ -154,6 +154,7 @@ def reordered(array: Array, order: tuple[int, ...]) -> Array:
     return np.concatenate([parts[i] for i in order])
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("type_", "attributes", "order"),
     [
@@ -164,7 +165,8 @@ def reordered(array: Array, order: tuple[int, ...]) -> Array:
     ],
 )
 def test_pytorch_agrees(type_: str, attributes: dict[str, Any], order: tuple[int, ...]) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     values = [np.asarray(value) for value in operands(type_)]
     operation = OneOperation(type_, values, **attributes)
     states, rows = operation.kind.outputs or 1, GATES[type_] * H

@@ -164,12 +164,14 @@ def test_nothing_of_tensor_size_is_allocated(mode: str, x: tuple[int, ...], size
     assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("mode", "corners", "sizes"),
     list(product(["bilinear", "nearest", "bicubic"], [False, True], [(6, 9), (2, 5)])),
 )
 def test_pytorch_agrees(mode: str, corners: bool, sizes: tuple[int, int]) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     x = normal(2, 3, 4, 7)
     ours = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
     attributes = {"coordinate_transformation_mode": "align_corners" if corners else "half_pixel"}

@@ -110,8 +110,10 @@ def test_nothing_of_tensor_size_is_allocated(layout: str) -> None:
         assert allocated(operation.prepare_backward(dy, *wanted)[1]) < 64 * 1024
 
 
+@pytest.mark.parity
 def test_pytorch_agrees() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional peer to compare with")
+    import torch
+
     given = [normal(2, 4, 5, 6), normal(4, 3, 3, 2), normal(6)]
     attributes: dict[str, Any] = {
         "strides": (2, 3), "pads": (1, 0, 1, 0), "output_padding": (1, 2), "group": 2, "dilations": (2, 1),

@@ -10,7 +10,7 @@ import pytest
 from solver.exporters.memory_map import Scene, draw
 from solver.exporters.memory_map.draw import HEIGHT, WIDTH
 from solver.exporters.memory_map.scene import Area, Boxes, Label, Strokes
-from solver.layout import Buffer, Gap, Layout, Lifespan, Problem, solve
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, solve
 from tests.support.buffers import layout, problem, random_problem
 
 PAIR = problem((4, 0, 3), (6, 2, 9))
@@ -47,8 +47,8 @@ def test_rectangles_lie_to_scale() -> None:
 
 
 def test_gaps_are_left_free() -> None:
-    gaps = (Gap(Lifespan(2, 4)), Gap(Lifespan(5, 6), 0, 2))
-    gapped = Problem((Buffer("a", 8, Lifespan(0, 9), gaps=gaps), Buffer("b", 8, Lifespan(2, 4))))
+    gaps = (Hole(Lifespan(2, 4)), Hole(Lifespan(5, 6), 0, 2))
+    gapped = LayoutProblem((Buffer("a", 8, Lifespan(0, 9), holes=gaps), Buffer("b", 8, Lifespan(2, 4))))
     scene = draw(gapped, Layout((0, 0), 8), title="gaps")
     found = sorted(boxes(scene))
     assert len(found) == 5
@@ -79,7 +79,7 @@ def test_live_bytes_are_steps() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    assert boxes(draw(Problem(()), Layout((), 0), title="none")) == []
+    assert boxes(draw(LayoutProblem(()), Layout((), 0), title="none")) == []
 
 
 def test_one_byte_one_step() -> None:

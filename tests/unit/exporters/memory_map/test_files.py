@@ -11,7 +11,7 @@ import pytest
 from solver.errors import OptionsError
 from solver.exporters.memory_map import Scene, draw, to_png, to_svg
 from solver.exporters.memory_map.scene import Area, Boxes, Label, Strokes, dashes
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from tests.support.buffers import layout, problem
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,14 +33,14 @@ def test_svg(scene: Scene) -> None:
 
 def test_svg_escapes_names() -> None:
     evil = "</text><script>alert('&')</script>"
-    one = Problem((Buffer(evil, 8, Lifespan(0, 9)),))
+    one = LayoutProblem((Buffer(evil, 8, Lifespan(0, 9)),))
     data = to_svg(draw(one, layout(one, 0), title=evil))
     assert b"<script" not in data
     assert evil in [element.text for element in ET.fromstring(data)]
 
 
 def test_svg_parses_whatever_the_names() -> None:
-    one = Problem((Buffer("a\x00\ufffe", 8, Lifespan(0, 9)),))
+    one = LayoutProblem((Buffer("a\x00\ufffe", 8, Lifespan(0, 9)),))
     root = ET.fromstring(to_svg(draw(one, layout(one, 0), title="odd")))
     assert "a��" in {element.text for element in root}
 

@@ -9,9 +9,9 @@ from solver.layout import (
     Buffer,
     Deadline,
     Layout,
+    LayoutProblem,
     LayoutSolver,
     Lifespan,
-    Problem,
     Proof,
     Status,
     find_violations,
@@ -31,7 +31,7 @@ from tests.support.buffers import problem, random_problem
 from tests.support.training_shaped import training_shaped
 
 
-def offsets(p: Problem, solver: str) -> tuple[int, ...]:
+def offsets(p: LayoutProblem, solver: str) -> tuple[int, ...]:
     outcome = solve(p, solver=solver)
     assert outcome.layout is not None
     assert outcome.solver == solver
@@ -45,7 +45,7 @@ def test_bump_never_reuses() -> None:
 
 
 def test_bump_goes_above_what_is_pinned() -> None:
-    p = Problem((Buffer("a", 5, Lifespan(0, 1), 4), Buffer("b", 5, Lifespan(0, 1), 4, 8)))
+    p = LayoutProblem((Buffer("a", 5, Lifespan(0, 1), 4), Buffer("b", 5, Lifespan(0, 1), 4, 8)))
     assert offsets(p, "bump") == (16, 8)
 
 
@@ -83,7 +83,7 @@ NAMES = {
 }
 
 
-def placed(solver: LayoutSolver, p: Problem) -> tuple[int, ...]:
+def placed(solver: LayoutSolver, p: LayoutProblem) -> tuple[int, ...]:
     outcome = solver.solve(p, Deadline())
     assert outcome.layout is not None
     assert outcome.solver == solver.name
@@ -108,12 +108,12 @@ def test_pins_and_mixed_alignments_are_kept(solver: LayoutSolver) -> None:
         rng = random.Random(seed)
         p = random_problem(rng, 20, 10, 30, (1, 4, 16))
         pinned = Buffer("pinned", 8, Lifespan(2, 8), 4, 4 * rng.randrange(10))
-        placed(solver, Problem((*p.buffers, pinned)))
+        placed(solver, LayoutProblem((*p.buffers, pinned)))
 
 
 @pytest.mark.parametrize("solver", BASELINES, ids=lambda solver: solver.name)
 def test_nothing_to_place(solver: LayoutSolver) -> None:
-    assert placed(solver, Problem(())) == ()
+    assert placed(solver, LayoutProblem(())) == ()
 
 
 @pytest.mark.parametrize("solver", [NntrainerV1(), ExecutorchGreedy(), Skyline()], ids=lambda s: s.name)
@@ -171,17 +171,17 @@ def test_wrong_plans_of_a_shipping_planner_are_all_caught() -> None:
     assert accepted > 0
 
 
-def merged_gradients(rng: random.Random) -> tuple[Problem, list[int]]:
+def merged_gradients(rng: random.Random) -> tuple[LayoutProblem, list[int]]:
     """Half of the buffers by V1 from 0; the other half by V1 too, started below the first one's top."""
     p = random_problem(rng, rng.randint(6, 20), 20, 50)
     half = len(p.buffers) // 2
-    low = placed(NntrainerV1(), Problem(p.buffers[:half]))
-    high = placed(NntrainerV1(), Problem(p.buffers[half:]))
+    low = placed(NntrainerV1(), LayoutProblem(p.buffers[:half]))
+    high = placed(NntrainerV1(), LayoutProblem(p.buffers[half:]))
     base = max(b.size for b in p.buffers[:half])
     return p, [*low, *(base + offset for offset in high)]
 
 
-def overlapping(p: Problem, offsets: list[int]) -> set[frozenset[str]]:
+def overlapping(p: LayoutProblem, offsets: list[int]) -> set[frozenset[str]]:
     rows = list(zip(p.buffers, offsets, strict=True))
     return {
         frozenset((a.id, b.id))
@@ -191,7 +191,7 @@ def overlapping(p: Problem, offsets: list[int]) -> set[frozenset[str]]:
     }
 
 
-def neighbours_accept(p: Problem, offsets: list[int]) -> bool:
+def neighbours_accept(p: LayoutProblem, offsets: list[int]) -> bool:
     """The unsound check: by offset, each against the next."""
     rows = sorted(zip(offsets, p.buffers, strict=True), key=lambda row: (row[0], row[1].lifespan.start))
     pairs = itertools.pairwise(rows)

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from solver.layout import Buffer, Lifespan, Problem, live_at, max_load
-from solver.layout.bounds.max_load import pinned_top
+from solver.layout import Buffer, LayoutProblem, Lifespan, live_at, max_load
+from solver.layout.bounds.max_load import COLUMNS_FROM, pinned_top
 from solver.layout.model.instance import Instance
-from tests.support.buffers import problem, random_problem
+from tests.support.buffers import best_peak, problem, random_problem
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_all_overlapping_need_their_sum_and_disjoint_ones_the_largest() -> None:
 
 
 def test_nothing_needs_nothing() -> None:
-    assert max_load(Problem(())) == max_load(problem())
-    assert (max_load(Problem(())).bytes, max_load(Problem(())).witness_step) == (0, None)
+    assert max_load(LayoutProblem(())) == max_load(problem())
+    assert (max_load(LayoutProblem(())).bytes, max_load(LayoutProblem(())).witness_step) == (0, None)
 
 
 def test_the_witness_is_the_earliest_step_of_the_maximum() -> None:
@@ -54,12 +54,28 @@ def test_rounding_counts_except_for_the_topmost() -> None:
     assert max_load(problem((5, 0, 1), alignment=64)).bytes == 5
 
 
+@pytest.mark.parametrize("count", [COLUMNS_FROM - 1, COLUMNS_FROM])
+def test_rounding_counts_where_there_are_many_buffers(count: int) -> None:
+    """Sizes below the alignment, on both sides of where columns are worth making."""
+    rows = [(3, 0, 2) for _ in range(count)]
+    assert max_load(problem(*rows, alignment=16)).bytes == 16 * (count - 1) + 3
+    assert max_load(problem(*rows, alignment=1)).bytes == 3 * count
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rounding_never_asks_for_more_than_the_optimum(seed: int) -> None:
+    p = random_problem(random.Random(seed), 5, 4, 12, (16,))
+    assert max_load(p).bytes <= best_peak(p)
+    together = problem(*((b.size, 0, 1) for b in p.buffers), alignment=16)
+    assert max_load(together).bytes == best_peak(together)
+
+
 def test_padding_of_the_dead_does_not_help() -> None:
     assert max_load(problem((1, 0, 1), (15, 1, 2), (15, 1, 2), alignment=16)).bytes == 31
 
 
 def test_only_the_smallest_alignment_binds_everyone() -> None:
-    mixed = Problem((Buffer("a", 5, Lifespan(0, 1), 4), Buffer("b", 5, Lifespan(0, 1), 64)))
+    mixed = LayoutProblem((Buffer("a", 5, Lifespan(0, 1), 4), Buffer("b", 5, Lifespan(0, 1), 64)))
     assert max_load(mixed).bytes == 13
 
 
@@ -72,7 +88,10 @@ def test_live_at_is_half_open() -> None:
 
 def test_the_highest_pin_is_a_bound_too() -> None:
     assert pinned_top(problem((4, 0, 1))) == 0
-    assert pinned_top(Problem((Buffer("a", 4, Lifespan(0, 1), 1, 96), Buffer("b", 9, Lifespan(0, 1))))) == 100
+    assert (
+        pinned_top(LayoutProblem((Buffer("a", 4, Lifespan(0, 1), 1, 96), Buffer("b", 9, Lifespan(0, 1)))))
+        == 100
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from solver.errors import ProblemError
-from solver.layout import MAX_BYTES, Buffer, Layout, Lifespan, Problem, check_problem, find_violations
+from solver.layout import MAX_BYTES, Buffer, Layout, LayoutProblem, Lifespan, check_problem, find_violations
 from tests.support.buffers import layout, problem, random_problem
 
 
@@ -37,7 +37,7 @@ def buffer(id: str = "x", size: Any = 4, start: Any = 0, end: Any = 2, **other: 
 )
 def test_a_bad_buffer_is_named_with_its_field(bad: Buffer, field: str, words: str) -> None:
     with pytest.raises(ProblemError) as caught:
-        check_problem(Problem((buffer("good"), bad)))
+        check_problem(LayoutProblem((buffer("good"), bad)))
     assert words in caught.value.message
     assert "'x'" in caught.value.message
     assert caught.value.pointer == f"/buffers/1/{field}"
@@ -46,7 +46,7 @@ def test_a_bad_buffer_is_named_with_its_field(bad: Buffer, field: str, words: st
 
 def test_ids_are_unique() -> None:
     with pytest.raises(ProblemError, match="'a' has the id of another buffer") as caught:
-        check_problem(Problem((buffer("a"), buffer("b"), buffer("a"))))
+        check_problem(LayoutProblem((buffer("a"), buffer("b"), buffer("a"))))
     assert caught.value.pointer == "/buffers/2/id"
 
 
@@ -57,12 +57,23 @@ def test_pins_must_not_claim_the_same_bytes_at_the_same_time() -> None:
         buffer("c", 4, 2, 3, offset=6),
     )
     with pytest.raises(ProblemError, match=r"'c' is pinned where buffer '[ab]' is pinned"):
-        check_problem(Problem(pins))
-    check_problem(Problem(pins[:2]))
+        check_problem(LayoutProblem(pins))
+    check_problem(LayoutProblem(pins[:2]))
+
+
+def test_pins_conflict_beside_buffers_without_a_pin() -> None:
+    """What is not pinned can go elsewhere. Of two pins the later one is named, by its place."""
+    free, pinned = buffer("free", 64, 0, 9), buffer("a", 8, 0, 3, offset=0)
+    check_problem(LayoutProblem((free, pinned)))
+    with pytest.raises(ProblemError, match="'b' is pinned where buffer 'a' is pinned") as caught:
+        check_problem(
+            LayoutProblem((free, pinned, buffer("other", 64, 0, 9), buffer("b", 8, 2, 4, offset=7)))
+        )
+    assert caught.value.path == ("buffers", 3, "offset")
 
 
 def test_pins_may_share_bytes_at_different_times() -> None:
-    check_problem(Problem((buffer("a", 8, 0, 2, offset=0), buffer("b", 8, 2, 4, offset=0))))
+    check_problem(LayoutProblem((buffer("a", 8, 0, 2, offset=0), buffer("b", 8, 2, 4, offset=0))))
 
 
 def test_sums_beyond_63_bits_are_refused_and_those_within_are_not() -> None:
@@ -72,13 +83,13 @@ def test_sums_beyond_63_bits_are_refused_and_those_within_are_not() -> None:
     with pytest.raises(ProblemError, match="'b0' brings the sum"):
         check_problem(problem((MAX_BYTES, 0, 1), alignment=2))
     with pytest.raises(ProblemError, match="brings the sum"):
-        check_problem(Problem((buffer("a", 2**62, offset=2**62), buffer("b", 1))))
+        check_problem(LayoutProblem((buffer("a", 2**62, offset=2**62), buffer("b", 1))))
 
 
 @pytest.mark.parametrize("capacity", [-1, 2.5, True])
 def test_a_capacity_is_a_number_of_bytes(capacity: Any) -> None:
     with pytest.raises(ProblemError, match="capacity"):
-        check_problem(Problem((), capacity))
+        check_problem(LayoutProblem((), capacity))
 
 
 def test_a_size_beyond_the_capacity_is_no_error_of_the_problem() -> None:
@@ -91,7 +102,7 @@ def test_a_right_layout_has_no_violations() -> None:
 
 
 def test_each_rule_is_named() -> None:
-    p = Problem((buffer("a", 4, alignment=4, offset=8), buffer("b", 4, alignment=4)), capacity=10)
+    p = LayoutProblem((buffer("a", 4, alignment=4, offset=8), buffer("b", 4, alignment=4)), capacity=10)
     found = find_violations(p, Layout((2, 4), 9))
     assert [(v.rule, v.buffers) for v in found] == [
         ("alignment", ("a",)),
@@ -111,7 +122,7 @@ def test_an_overlap_says_which_bytes_during_which_steps() -> None:
 
 
 def test_an_overlap_that_neighbours_do_not_show_is_found() -> None:
-    """The short first buffer hides, from who compares neighbours, that the two large ones meet."""
+    """The short first buffer hides from a comparison of neighbours that the two large ones meet."""
     p = problem((100, 10, 31), (50, 0, 3), (90, 5, 31))
     assert [v.buffers for v in find_violations(p, layout(p, 50, 0, 50))] == [("b2", "b0")]
     tall = problem((100, 0, 9), (10, 0, 9), (10, 0, 9))

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Layout, Problem, find_violations
+from solver.layout import Layout, LayoutProblem, find_violations
 from solver.layout.check import rules as check_module
 from solver.layout.check.rules import COLUMNS_FROM
 from solver.layout.check.sweep import disjoint
@@ -13,7 +13,7 @@ from tests.support.buffers import problem, random_problem
 from tests.support.training_shaped import training_columns
 
 
-def fast(p: Problem, offsets: list[int]) -> bool:
+def fast(p: LayoutProblem, offsets: list[int]) -> bool:
     start = np.array([b.lifespan.start for b in p.buffers])
     end = np.array([b.lifespan.end for b in p.buffers])
     bottom = np.array(offsets)
@@ -69,7 +69,7 @@ def test_large_problems_get_the_same_answer_through_columns(damage: str) -> None
         case "offset":
             offsets[0] = -64
         case "capacity":
-            p = Problem(p.buffers, peak - 1)
+            p = LayoutProblem(p.buffers, peak - 1)
     found = find_violations(p, Layout(tuple(offsets), peak), limit=1)
     assert [v.rule for v in found] == ([] if damage == "none" else [damage])
 

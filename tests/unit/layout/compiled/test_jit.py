@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ def test_compiled_functions_name_what_they_use() -> None:
 
 
 def test_what_is_not_kept_is_compiled_although_other_code_was_loaded() -> None:
-    """Loading leaves the compiler unready; a function that nobody has compiled yet makes it ready."""
+    """Loading leaves the compiler unready; a function that is not compiled yet makes it ready."""
     from solver.layout.exact.feasibility import compiled_search
 
     assert compiled_search() is not None
@@ -70,3 +71,36 @@ def test_what_is_not_kept_is_compiled_although_other_code_was_loaded() -> None:
         return found
 
     assert numba.njit(total)(np.arange(5)) == 10
+
+
+_SUM = """
+from typing import NamedTuple
+from solver.layout.compiled.jit import compiled
+
+class {name}(NamedTuple):
+    one: int
+    two: int
+
+@compiled
+def total(pair):
+    return pair.one + pair.two
+
+print(total({name}(3, 4)))
+"""
+
+
+def test_what_is_kept_of_a_type_that_has_another_name_now_is_compiled_anew(tmp_path: Path) -> None:
+    """As after an update in place; compiled code would be given up for good otherwise."""
+    for name in ("Old", "New"):
+        (tmp_path / "kept.py").write_text(_SUM.format(name=name), encoding="utf-8")
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import kept"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=LAYOUT.parents[1],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
+    assert list(tmp_path.rglob("*.nbi"))

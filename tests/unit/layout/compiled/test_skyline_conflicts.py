@@ -1,4 +1,4 @@
-"""Going back to what caused a failure, and promoting who came too late."""
+"""Going back to what caused a failure, and promoting kinds that were placed too late."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Lifespan, Problem, Rules, SolveOptions
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import ROUND, prepare
 from solver.layout.compiled.skyline_conflicts import stretch
@@ -18,11 +18,11 @@ from solver.layout.compiled.skyline_state import (
     RULES,
     SEED,
     STRETCHES,
-    Board,
+    SearchState,
     allocate,
     kinds,
 )
-from solver.layout.exact.feasibility import Answer, Decider, Decision, Watch, compiled_search
+from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import tiling
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compi
 ONE_RUN = Rules(restarts=False, transposition=False)
 
 
-def decide(problem: Problem, capacity: int, rules: Rules, guide: list[int] | None = None) -> Decision:
+def decide(problem: LayoutProblem, capacity: int, rules: Rules, guide: list[int] | None = None) -> Decision:
     options = SolveOptions(threads=1, rules=rules)
-    decider = Decider(Instance.of(problem), options)
+    search = FeasibilitySearch(Instance.of(problem), options)
     offsets = None if guide is None else np.array(guide, dtype=np.int64)
-    return decider.decide(capacity, 10**8, Watch(Deadline(), options), offsets)
+    return search.decide(capacity, 10**8, Watch(Deadline(), options), offsets)
 
 
-def board(instance: Instance) -> Board:
+def fresh_state(instance: Instance) -> SearchState:
     made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62, 2**62]), 1)
     made.counters[[SEED, RULES, GUIDED]] = (1, PROMOTION, 1)
     return made
@@ -73,28 +73,30 @@ def test_neither_changes_what_fits(jumps: bool, promotion: bool) -> None:
 def test_bits_of_a_stretch_are_those_of_its_sections() -> None:
     """Problems with more sections than bits share them among neighbours."""
     for sections in (1, 5, STRETCHES, 3 * STRETCHES + 1):
-        instance = Instance.of(Problem(tuple(Buffer(str(t), 1, Lifespan(t, t + 2)) for t in range(sections))))
-        b, rng = board(instance), random.Random(sections)
-        assert b.bit.min() > 0
-        assert b.bit.max() < 1 << STRETCHES
+        instance = Instance.of(
+            LayoutProblem(tuple(Buffer(str(t), 1, Lifespan(t, t + 2)) for t in range(sections)))
+        )
+        s, rng = fresh_state(instance), random.Random(sections)
+        assert s.bit.min() > 0
+        assert s.bit.max() < 1 << STRETCHES
         for _ in range(50):
             start = rng.randrange(instance.sections)
             end = rng.randint(start + 1, instance.sections)
-            assert stretch(b, start, end) == np.bitwise_or.reduce(b.bit[start:end])
+            assert stretch(s, start, end) == np.bitwise_or.reduce(s.bit[start:end])
 
 
-def test_the_hotter_a_kind_the_earlier_it_is_tried() -> None:
+def test_the_more_active_a_kind_the_earlier_it_is_tried() -> None:
     instance = Instance.of(random_problem(random.Random(7), 40, 6, 3, (1,)))
     kind = kinds(instance)
     ranks = np.concatenate((priorities(instance, kind), np.zeros((1, len(instance)), np.int64)))
-    cool, hot = board(instance), board(instance)
-    hot.heat[kind[0]] = 5.0
+    passive, active = fresh_state(instance), fresh_state(instance)
+    active.activity[kind[0]] = 5.0
     earlier = [0, 0]
     for run in range(0, 2 * ROUND, 2):
-        for b in (cool, hot):
-            prepare(b, ranks, run)
-        places = [int((b.rank < b.rank[0]).sum()) for b in (cool, hot)]
+        for s in (passive, active):
+            prepare(s, ranks, run)
+        places = [int((s.rank < s.rank[0]).sum()) for s in (passive, active)]
         earlier = [total + place for total, place in zip(earlier, places, strict=True)]
-        kept = [np.argsort(b.rank[kind != kind[0]], kind="stable").tolist() for b in (cool, hot)]
+        kept = [np.argsort(s.rank[kind != kind[0]], kind="stable").tolist() for s in (passive, active)]
         assert kept[0] == kept[1], "the others keep their order"
     assert earlier[1] < earlier[0] / 2

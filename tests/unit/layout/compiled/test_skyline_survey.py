@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from solver.layout import Problem, Rules, solve
+from solver.layout import LayoutProblem, Rules, solve
 from solver.layout.compiled.skyline_state import (
     CAPACITY,
     COUNT,
@@ -27,7 +27,7 @@ from solver.layout.compiled.skyline_state import (
     TWO,
     UNKNOWN,
     WORK_LIMIT,
-    Board,
+    SearchState,
     allocate,
 )
 from solver.layout.exact.feasibility import compiled_search
@@ -38,14 +38,14 @@ from tests.support.oracle import tiling
 pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compiles here")
 
 
-def told(b: Board, left: int) -> tuple[float, ...]:
+def told(s: SearchState, left: int) -> tuple[float, ...]:
     """What is kept of a plateau, as far as it means anything."""
-    plateau = int(b.stop[left]), float(b.key[left])
-    decided = np.isfinite(b.key[left])
-    return (*plateau, int(b.pick[left]), int(b.gap[left]), int(b.only[left])) if decided else plateau
+    plateau = int(s.stop[left]), float(s.key[left])
+    decided = np.isfinite(s.key[left])
+    return (*plateau, int(s.pick[left]), int(s.waste[left]), int(s.only[left])) if decided else plateau
 
 
-def board(instance: Instance, capacity: int, rules: int, seed: int) -> Board:
+def fresh_state(instance: Instance, capacity: int, rules: int, seed: int) -> SearchState:
     """A search for a layout of this height, with the section rule and the regard that the seed gives."""
     by_start = instance.subset(np.argsort(instance.start, kind="stable"))
     limit = (capacity + by_start.size - by_start.exact) // by_start.unit
@@ -57,59 +57,59 @@ def board(instance: Instance, capacity: int, rules: int, seed: int) -> Board:
     return made
 
 
-def parts(b: Board) -> list[int]:
+def parts(s: SearchState) -> list[int]:
     """The agenda."""
-    found, part = [], int(b.counters[HEAD])
+    found, part = [], int(s.counters[HEAD])
     while part != NONE:
         found.append(part)
-        part = int(b.parts[part, NEXT])
+        part = int(s.parts[part, NEXT])
     return found
 
 
-def assert_kept_is_true(b: Board) -> int:
+def assert_kept_is_true(s: SearchState) -> int:
     """How many plateaus were fresh; each of them is looked at again."""
     from solver.layout.compiled.skyline_survey import look
 
     fresh = 0
-    for part in parts(b):
-        left, last = int(b.parts[part, FIRST]), int(b.parts[part, LAST])
+    for part in parts(s):
+        left, last = int(s.parts[part, FIRST]), int(s.parts[part, LAST])
         first = left
         while left < last:
-            if b.fresh[left]:
-                kept = told(b, left)
-                look(b, first, last, left)
-                assert b.fresh[left]
-                assert told(b, left) == kept
+            if s.fresh[left]:
+                kept = told(s, left)
+                look(s, first, last, left)
+                assert s.fresh[left]
+                assert told(s, left) == kept
                 fresh += 1
-            left = next((t for t in range(left + 1, last) if b.floor[t] != b.floor[left]), last)
+            left = next((t for t in range(left + 1, last) if s.skyline[t] != s.skyline[left]), last)
     return fresh
 
 
-def assert_hashes_are_true(b: Board) -> None:
+def assert_hashes_are_true(s: SearchState) -> None:
     from solver.layout.compiled.skyline_table import state
 
-    for part in parts(b):
-        row = b.parts[part]
-        assert tuple(row[[COUNT, ONE, TWO]]) == state(b, row[FIRST], row[LAST])
+    for part in parts(s):
+        row = s.parts[part]
+        assert tuple(row[[COUNT, ONE, TWO]]) == state(s, row[FIRST], row[LAST])
 
 
-def stop_and_look(b: Board, every: int, most: int) -> int:
+def stop_and_look(s: SearchState, every: int, most: int) -> int:
     """Runs to node after node, each time from the start, as a search that is stopped does not go on."""
     from solver.layout.compiled.skyline_kernel import run
 
     fresh = 0
     for nodes in range(every, most, every):
-        b.counters[NODES], b.counters[LIMIT] = 0, nodes
-        if run(b) != UNKNOWN:
+        s.counters[NODES], s.counters[LIMIT] = 0, nodes
+        if run(s) != UNKNOWN:
             break
-        assert_hashes_are_true(b)
-        fresh += assert_kept_is_true(b)
+        assert_hashes_are_true(s)
+        fresh += assert_kept_is_true(s)
     return fresh
 
 
-def near_and_far(b: Board) -> int:
+def near_and_far(s: SearchState) -> int:
     """Every one of the first nodes, then some deep ones."""
-    return stop_and_look(b, 1, 80) + stop_and_look(b, 37, 1500)
+    return stop_and_look(s, 1, 80) + stop_and_look(s, 37, 1500)
 
 
 @pytest.mark.parametrize("group", range(3))
@@ -119,8 +119,8 @@ def test_what_is_kept(group: int) -> None:
         rng = random.Random(seed)
         problem = tiling(rng, 90, 40, 80) if group else random_problem(rng, 90, 30, 9)
         instance = Instance.of(problem)
-        b = board(instance, int(instance.load().max()), 255, seed)
-        fresh += near_and_far(b)
+        s = fresh_state(instance, int(instance.load().max()), 255, seed)
+        fresh += near_and_far(s)
     assert fresh > 300
 
 
@@ -129,11 +129,11 @@ def test_what_is_kept_where_alignments_leave_padding() -> None:
     for seed in range(10):
         rng = random.Random(seed)
         buffers = tiling(rng, 90, 40, 80).buffers
-        mixed = Problem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
+        mixed = LayoutProblem(tuple(replace(b, alignment=rng.choice((1, 2, 8))) for b in buffers))
         instance = Instance.of(mixed)
         assert instance.misaligning
-        b = board(instance, 110, 255 & ~SPAN, seed)
-        fresh += near_and_far(b)
+        s = fresh_state(instance, 110, 255 & ~SPAN, seed)
+        fresh += near_and_far(s)
     assert fresh > 1000
 
 
@@ -148,10 +148,10 @@ def test_what_is_kept_around_pins() -> None:
             replace(b, offset=offset) if rng.random() < 0.1 else b
             for b, offset in zip(problem.buffers, placed.offsets, strict=True)
         ]
-        instance = Instance.of(Problem(tuple(pinned)))
+        instance = Instance.of(LayoutProblem(tuple(pinned)))
         assert instance.pinned
-        b = board(instance, placed.peak, 255 & ~SPAN, seed)
-        fresh += near_and_far(b)
+        s = fresh_state(instance, placed.peak, 255 & ~SPAN, seed)
+        fresh += near_and_far(s)
     assert fresh > 500
 
 
@@ -160,6 +160,6 @@ def test_what_is_kept_without_a_rule(bit: int) -> None:
     fresh = 0
     for seed in range(6):
         instance = Instance.of(tiling(random.Random(seed), 90, 40, 80))
-        b = board(instance, int(instance.load().max()), 255 & ~(1 << bit), seed)
-        fresh += stop_and_look(b, 1, 200)
+        s = fresh_state(instance, int(instance.load().max()), 255 & ~(1 << bit), seed)
+        fresh += stop_and_look(s, 1, 200)
     assert fresh > 100

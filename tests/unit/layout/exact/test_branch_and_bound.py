@@ -6,8 +6,18 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from solver.layout import Buffer, Deadline, Lifespan, Problem, Proof, Status, find_violations, max_load, solve
-from solver.layout.exact.branch_and_bound import BranchAndBound, climb, fits
+from solver.layout import (
+    Buffer,
+    Deadline,
+    LayoutProblem,
+    Lifespan,
+    Proof,
+    Status,
+    find_violations,
+    max_load,
+    solve,
+)
+from solver.layout.exact.branch_and_bound import BranchAndBound, fits, tighten
 from solver.layout.exact.skyline_search import Answer, Budget
 from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import Instance, layout_of
@@ -17,9 +27,9 @@ from tests.support.training_shaped import training_shaped
 CASES = int(os.environ.get("ARENAPLAN_FUZZ") or 150)
 
 
-def _above_bound(rng: random.Random, wanted: int) -> list[Problem]:
+def _above_bound(rng: random.Random, wanted: int) -> list[LayoutProblem]:
     """Problems whose optimum lies above the max-load bound, the first by chance, most by mutation."""
-    found: list[Problem] = []
+    found: list[LayoutProblem] = []
     while len(found) < wanted:
         mutate = found and rng.random() < 0.8
         candidate = varied(rng, rng.choice(found[-100:])) if mutate else tight_problem(rng)
@@ -58,11 +68,11 @@ def test_an_expired_deadline_claims_nothing() -> None:
     assert not outcome.deterministic
 
 
-def test_a_climb_lowers_the_peak_or_raises_the_bound() -> None:
+def test_tightening_lowers_the_peak_or_raises_the_bound() -> None:
     (hard,) = _above_bound(random.Random(2), 1)
     instance, bound = Instance.of(hard), max_load(hard).bytes
     start = greedy_portfolio(instance, bound, Deadline()).layout
-    result = climb(instance, start, bound, Budget(10**6))
+    result = tighten(instance, start, bound, Budget(10**6))
     assert result.layout.peak == result.proved > bound
 
 
@@ -75,13 +85,13 @@ def test_a_climb_lowers_the_peak_or_raises_the_bound() -> None:
     ids=["pin", "mixed alignment"],
 )
 def test_what_is_not_supported_is_unknown(buffers: tuple[Buffer, ...]) -> None:
-    outcome = solve(Problem(buffers), solver="branch-and-bound")
+    outcome = solve(LayoutProblem(buffers), solver="branch-and-bound")
     assert (outcome.status, outcome.layout, outcome.proof) == (Status.UNKNOWN, None, None)
 
 
 def test_alignment_that_divides_every_size_is_supported() -> None:
     mixed = (Buffer("a", 16, Lifespan(0, 2), 4), Buffer("b", 32, Lifespan(0, 2), 16))
-    assert solve(Problem(mixed), solver="branch-and-bound").status is Status.OPTIMAL
+    assert solve(LayoutProblem(mixed), solver="branch-and-bound").status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("seed", range(CASES))

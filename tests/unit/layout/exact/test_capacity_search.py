@@ -1,4 +1,4 @@
-"""What the ladder spends."""
+"""What the capacity search spends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from solver.layout import Deadline, SolveOptions, max_load
 from solver.layout.exact import capacity_search as module
-from solver.layout.exact.capacity_search import Ladder
-from solver.layout.exact.feasibility import Answer, Decider, Decision, Watch
+from solver.layout.exact.capacity_search import CapacitySearch
+from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import DEFAULT_WORK
 from solver.layout.model.problem import MAX_BYTES
@@ -21,21 +21,23 @@ WORK = 10**7
 
 
 def spent(monkeypatch: pytest.MonkeyPatch, work: int | None, large: int) -> tuple[int, int]:
-    """Work asked for until the ladder gave up, where no question is ever answered; and the buffers."""
+    """Work asked for until the search gave up, where no question is ever answered; and the buffers."""
     asked: list[int] = []
 
-    def decide(_self: Decider, _capacity: int, work: int, watch: Watch, _guide: object = None) -> Decision:
+    def decide(
+        _self: FeasibilitySearch, _capacity: int, work: int, watch: Watch, _guide: object = None
+    ) -> Decision:
         asked.append(work)
         watch.cut = work > WORK
         return Decision(Answer.UNKNOWN, None, work)
 
-    monkeypatch.setattr(Decider, "decide", decide)
+    monkeypatch.setattr(FeasibilitySearch, "decide", decide)
     monkeypatch.setattr(module, "LARGE", large)
     tiled = tiling(random.Random(1), 1000, 30, 60)
     instance, options = Instance.of(tiled), SolveOptions(work=work)
     stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
     watch = Watch(Deadline(), options)
-    Ladder(instance, stacked, max_load(tiled).bytes, watch, lambda _layout, _proved: None).climb()
+    CapacitySearch(instance, stacked, max_load(tiled).bytes, watch, lambda _layout, _proved: None).tighten()
     return sum(asked), len(instance)
 
 
@@ -58,16 +60,18 @@ def above(
     """Work asked for where the bound is so far below the incumbent, and no question is answered."""
     asked: list[int] = []
 
-    def decide(_self: Decider, _capacity: int, work: int, _watch: Watch, _guide: object = None) -> Decision:
+    def decide(
+        _self: FeasibilitySearch, _capacity: int, work: int, _watch: Watch, _guide: object = None
+    ) -> Decision:
         asked.append(work)
         return Decision(Answer.UNKNOWN, None, work)
 
-    monkeypatch.setattr(Decider, "decide", decide)
+    monkeypatch.setattr(FeasibilitySearch, "decide", decide)
     half = problem((bound // 2, 0, 2), (bound // 2 + gap - 1, 1, 3), (1, 0, 3))
     instance, watch = Instance.of(half), Watch(Deadline(), SolveOptions(work=work))
     layout = layout_of(instance, np.array([1, bound // 2 + 1, 0]))
     assert layout.peak == bound + gap
-    Ladder(instance, layout, bound, watch, lambda _layout, _proved: None, capacity).climb()
+    CapacitySearch(instance, layout, bound, watch, lambda _layout, _proved: None, capacity).tighten()
     return sum(asked)
 
 
@@ -84,5 +88,5 @@ def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPa
     assert above(10**9, 1001, MAX_BYTES, monkeypatch) == DEFAULT_WORK
 
 
-def test_who_says_what_to_spend_gets_it_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_is_asked_for_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert above(10**9, 900, MAX_BYTES, monkeypatch, work=10**10) == 10**10

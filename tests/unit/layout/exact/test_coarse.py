@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Problem, SolveOptions, find_violations, max_load
+from solver.layout import Buffer, Deadline, LayoutProblem, SolveOptions, find_violations, max_load
 from solver.layout.exact import coarse as module
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Coarse, Grain, coarsen, search_coarsely
 from solver.layout.exact.feasibility import Watch
@@ -17,13 +17,13 @@ from tests.support.training_shaped import training_shaped
 
 GRAINS = (ROUGH, MIDDLE, FINE, Grain(2, 1), Grain(10**9, 10**9))
 
-#: Crowded at steps 3 and 6.
+#: Contended at steps 3 and 6.
 PICTURE = problem(
     (1000, 0, 12),  # always there
     (9000, 2, 8),  # large, as are the next two
     (500, 3, 4),
     (500, 6, 7),
-    (6, 2, 8),  # dust through both crowded steps, as is the next
+    (6, 2, 8),  # dust through both contended steps, as is the next
     (4, 1, 9),
     (5, 2, 5),  # dust through the first only
     (50, 0, 1),  # easy, as is the next
@@ -35,13 +35,13 @@ def _watch(deadline: Deadline | None = None, options: SolveOptions | None = None
     return Watch(deadline or Deadline(), options or SolveOptions())
 
 
-def _drawn(seed: int) -> Problem:
+def _drawn(seed: int) -> LayoutProblem:
     rng = random.Random(seed)
     if seed % 3 == 0:
         return training_shaped(seed, buffers=400)
     p = random_problem(rng, 60, 25, 3000, (1, 1, 4)) if seed % 3 == 1 else random_problem(rng, 60, 25, 30)
     largest = max(b.alignment for b in p.buffers)
-    return Problem(tuple(Buffer(b.id, b.size, b.lifespan, largest) for b in p.buffers))
+    return LayoutProblem(tuple(Buffer(b.id, b.size, b.lifespan, largest) for b in p.buffers))
 
 
 def _placed(coarse: Coarse) -> Integers:
@@ -53,7 +53,7 @@ def _placed(coarse: Coarse) -> Integers:
 
 def test_the_picture() -> None:
     instance = Instance.of(PICTURE)
-    coarse = coarsen(instance, max_load(PICTURE).bytes, Grain(crowded=200, easy=10))
+    coarse = coarsen(instance, max_load(PICTURE).bytes, Grain(contended=200, easy=10))
     assert coarse.always.tolist() == [0]
     assert coarse.easy.tolist() == [8, 7]
     boxes = [sorted(coarse.packed[coarse.box == k].tolist()) for k in range(len(coarse.instance))]
@@ -66,8 +66,8 @@ def test_every_buffer_is_in_one_place(seed: int, grain: Grain) -> None:
     p = _drawn(seed)
     instance = Instance.of(p)
     coarse = coarsen(instance, max_load(p).bytes, grain)
-    everyone = np.concatenate((coarse.always, coarse.packed, coarse.easy))
-    assert sorted(everyone.tolist()) == list(range(len(instance)))
+    everything = np.concatenate((coarse.always, coarse.packed, coarse.easy))
+    assert sorted(everything.tolist()) == list(range(len(instance)))
     held = np.zeros(len(coarse.instance), dtype=np.int64)
     np.add.at(held, coarse.box, instance.size[coarse.packed])
     assert held.tolist() == coarse.instance.size.tolist()

@@ -13,8 +13,8 @@ import pytest
 from solver.layout import (
     Buffer,
     Deadline,
+    LayoutProblem,
     Lifespan,
-    Problem,
     Progress,
     Rules,
     SolveOptions,
@@ -26,8 +26,8 @@ from solver.layout import (
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
 from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
-from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, Board, allocate, kinds
-from solver.layout.exact.feasibility import Answer, Decider, Watch, compiled_search
+from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, SearchState, allocate, kinds
+from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch, compiled_search
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, random_problem, tight_problem
 from tests.support.oracle import tiling
@@ -36,10 +36,10 @@ ENOUGH = 10**8
 PLAIN = SolveOptions(threads=1)
 
 
-def decide(problem: Problem, capacity: int, options: SolveOptions = PLAIN) -> Answer:
+def decide(problem: LayoutProblem, capacity: int, options: SolveOptions = PLAIN) -> Answer:
     """The answer of the search; an offset list that comes with it is checked."""
     instance = Instance.of(problem)
-    decision = Decider(instance, options).decide(capacity, ENOUGH, Watch(Deadline(), options))
+    decision = FeasibilitySearch(instance, options).decide(capacity, ENOUGH, Watch(Deadline(), options))
     if decision.offsets is not None:
         layout = layout_of(instance, decision.offsets)
         assert find_violations(replace(problem, capacity=capacity), layout) == ()
@@ -60,31 +60,31 @@ def test_runs_differ_but_tell_the_same_buffers_apart() -> None:
     instance = Instance.of(random_problem(random.Random(7), 40, 6, 3, (1,)))
     kind = kinds(instance)
     ranks = priorities(instance, kind)
-    board = _board(instance)
+    state = _state(instance)
     seen = set()
     for run in range(3 * ROUND):
-        prepare(board, ranks, run)
-        keys = board.rank.tolist()
+        prepare(state, ranks, run)
+        keys = state.rank.tolist()
         assert len(set(keys)) == len(set(kind.tolist())) == len(set(zip(keys, kind.tolist(), strict=True)))
         seen.add(tuple(keys))
     assert len(seen) > 2 * ROUND
 
 
 def test_whoever_levels_the_floor_goes_first_then_whoever_leans() -> None:
-    board = _board(Instance.of(random_problem(random.Random(7), 3, 6, 3, (1,))))
-    board.rank[:] = (3, 2, 1)
+    state = _state(Instance.of(random_problem(random.Random(7), 3, 6, 3, (1,))))
+    state.rank[:] = (3, 2, 1)
     touching = (True, False, True, False), (True, True, False, False), (False, False, False, False)
     expected = {PLAIN_WAY: [2, 1, 0], LEAN: [1, 0, 2], FLUSH: [0, 1, 2]}
     for regard, order in expected.items():
-        board.counters[LEANING] = regard
-        assert sorted(range(3), key=lambda i: preference(board, i, *touching[i])) == order
+        state.counters[LEANING] = regard
+        assert sorted(range(3), key=lambda i: preference(state, i, *touching[i])) == order
 
 
-def _board(instance: Instance) -> Board:
+def _state(instance: Instance) -> SearchState:
     limit, signals = np.full(len(instance), 10**6), np.array([0, 2**62, 2**62])
-    board = allocate(instance, 1, limit, 4, 100, signals, 1)
-    board.counters[[SEED, RULES]] = (1, WALLS)
-    return board
+    state = allocate(instance, 1, limit, 4, 100, signals, 1)
+    state.counters[[SEED, RULES]] = (1, WALLS)
+    return state
 
 
 @pytest.mark.parametrize("rule", [None, *(f.name for f in fields(Rules)), "all"])
@@ -103,7 +103,7 @@ def test_no_rule_changes_the_answer(rule: str | None) -> None:
 @pytest.mark.parametrize("alignments", [(1, 4), (4, 1)])
 def test_equal_buffers_of_other_alignments_are_told_apart(alignments: tuple[int, int]) -> None:
     """Only the one that is aligned to 4 can lie at the bottom; whichever comes first, it must be tried."""
-    p = Problem(tuple(Buffer(str(a), 3, Lifespan(0, 1), a) for a in alignments))
+    p = LayoutProblem(tuple(Buffer(str(a), 3, Lifespan(0, 1), a) for a in alignments))
     assert decide(p, 6) is Answer.YES
     assert decide(p, 5) is Answer.NO
 
@@ -112,13 +112,13 @@ def test_equal_buffers_of_other_alignments_are_told_apart(alignments: tuple[int,
 def test_a_guide_changes_no_answer(seed: int) -> None:
     p = tiling(random.Random(seed), 200, 60, 120)
     instance, watch = Instance.of(p), Watch(Deadline(), PLAIN)
-    best = Decider(instance, PLAIN).decide(200, ENOUGH, watch).offsets
+    best = FeasibilitySearch(instance, PLAIN).decide(200, ENOUGH, watch).offsets
     assert best is not None
     shuffled = np.random.default_rng(seed).permutation(best)
     for guide in (best, shuffled, best * 0):
-        decider = Decider(instance, PLAIN)
-        assert decider.decide(199, ENOUGH, watch, guide).answer is Answer.NO
-        decision = decider.decide(200, ENOUGH, watch, guide)
+        search = FeasibilitySearch(instance, PLAIN)
+        assert search.decide(199, ENOUGH, watch, guide).answer is Answer.NO
+        decision = search.decide(200, ENOUGH, watch, guide)
         assert decision.answer is Answer.YES
         assert decision.offsets is not None
         assert find_violations(p, layout_of(instance, decision.offsets)) == ()
@@ -147,7 +147,7 @@ def test_the_clock_may_decide_a_race_and_the_outcome_says_so() -> None:
     assert not outcome.deterministic
 
 
-def hard() -> Problem:
+def hard() -> LayoutProblem:
     """Too tight to be settled within the time of any test: no byte is free at any step."""
     return tiling(random.Random(5), 10**7, 150, 900)
 
@@ -156,9 +156,9 @@ def test_cancellation_from_another_thread() -> None:
     p, options = hard(), SolveOptions(work=None, cancel=threading.Event())
     assert options.cancel is not None
     instance = Instance.of(p)
-    decider, watch = Decider(instance, options), Watch(Deadline(), options)
+    search, watch = FeasibilitySearch(instance, options), Watch(Deadline(), options)
     threading.Timer(0.05, options.cancel.set).start()
-    decision = decider.decide(max_load(p).bytes, 2**60, watch)
+    decision = search.decide(max_load(p).bytes, 2**60, watch)
     assert decision.answer is Answer.UNKNOWN or not watch.cut
 
 
@@ -173,29 +173,31 @@ def test_a_deadline_ends_the_search_and_is_told() -> None:
 def test_no_work_leaves_the_question_open() -> None:
     options = SolveOptions(work=0)
     instance = Instance.of(hard())
-    decision = Decider(instance, options).decide(max_load(hard()).bytes, 0, Watch(Deadline(), options))
+    decision = FeasibilitySearch(instance, options).decide(
+        max_load(hard()).bytes, 0, Watch(Deadline(), options)
+    )
     assert decision.answer is Answer.UNKNOWN
     assert decision.offsets is None
 
 
 @pytest.mark.parametrize("size", [1, 2**61, 2**62])
 def test_large_sizes(size: int) -> None:
-    p = Problem((Buffer("a", size, Lifespan(0, 2)), Buffer("b", size, Lifespan(2, 3))))
+    p = LayoutProblem((Buffer("a", size, Lifespan(0, 2)), Buffer("b", size, Lifespan(2, 3))))
     assert decide(p, size) is Answer.YES
     assert decide(p, size - 1) is Answer.NO
 
 
 def test_identical_buffers_are_no_obstacle() -> None:
-    p = Problem(tuple(Buffer(str(i), 3, Lifespan(i % 4, i % 4 + 2)) for i in range(40)))
+    p = LayoutProblem(tuple(Buffer(str(i), 3, Lifespan(i % 4, i % 4 + 2)) for i in range(40)))
     assert decide(p, max_load(p).bytes) is Answer.YES
 
 
 def test_a_question_after_another_is_answered_the_same() -> None:
     p = tight_problem(random.Random(11))
     best = solve(p, solver="branch-and-bound").lower_bound
-    decider, watch = Decider(Instance.of(p), PLAIN), Watch(Deadline(), PLAIN)
+    search, watch = FeasibilitySearch(Instance.of(p), PLAIN), Watch(Deadline(), PLAIN)
     for capacity in (best + 2, best - 1, best, best - 2, best + 1, best - 1):
-        answer = decider.decide(capacity, ENOUGH, watch).answer
+        answer = search.decide(capacity, ENOUGH, watch).answer
         assert answer is (Answer.YES if capacity >= best else Answer.NO)
 
 
@@ -234,6 +236,6 @@ def test_fit_stops_at_the_capacity_and_a_gap_at_the_target() -> None:
 
 def test_offsets_are_int64() -> None:
     options, p = PLAIN, tiling(random.Random(1), 10, 6, 8)
-    decision = Decider(Instance.of(p), options).decide(10, ENOUGH, Watch(Deadline(), options))
+    decision = FeasibilitySearch(Instance.of(p), options).decide(10, ENOUGH, Watch(Deadline(), options))
     assert decision.offsets is not None
     assert decision.offsets.dtype == np.int64

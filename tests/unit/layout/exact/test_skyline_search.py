@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from solver.layout import Problem, max_load
+from solver.layout import LayoutProblem, max_load
 from solver.layout.exact import skyline_search as module
 from solver.layout.exact.skyline_search import Answer, Budget, Placed, SkylineSearch
 from solver.layout.model.instance import Instance
@@ -16,7 +16,7 @@ from tests.support.buffers import best_peak, countdown, layout, problem, random_
 PLENTY = 10**9
 
 
-def run(p: Problem, capacity: int, rank: list[int] | None = None) -> tuple[Answer, dict[int, int]]:
+def run(p: LayoutProblem, capacity: int, rank: list[int] | None = None) -> tuple[Answer, dict[int, int]]:
     search = SkylineSearch(Instance.of(p), capacity)
     answer, placed = search.run(rank or list(range(len(p.buffers))), PLENTY, Budget(PLENTY))
     return answer, dict(unlinked(placed))
@@ -41,7 +41,7 @@ def test_a_capacity_below_the_load_is_refused_at_once() -> None:
 
 
 def test_nothing_to_place() -> None:
-    assert run(Problem(()), 0) == (Answer.YES, {})
+    assert run(LayoutProblem(()), 0) == (Answer.YES, {})
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -58,7 +58,7 @@ def test_no_priority_and_no_memory_changes_an_answer(seed: int, monkeypatch: pyt
     rng = random.Random(seed)
     p = tight_problem(rng)
     if len(p.buffers) > 15:
-        p = Problem(p.buffers[:15])
+        p = LayoutProblem(p.buffers[:15])
     bound = max_load(p).bytes
     expected = run(p, bound)[0]
     ranks = list(range(len(p.buffers)))
@@ -89,7 +89,7 @@ def test_runs_share_what_was_refuted() -> None:
     assert second.work > first.work
 
 
-def _refuted_above_one_node(p: Problem) -> bool:
+def _refuted_above_one_node(p: LayoutProblem) -> bool:
     if len(p.buffers) > 20:
         return False
     search = SkylineSearch(Instance.of(p), max_load(p).bytes)

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Lifespan, Problem, find_violations
+from solver.layout import Buffer, LayoutProblem, Lifespan, find_violations
 from solver.layout.greedy import index as index_module
 from solver.layout.greedy.index import COMPILED_FROM, Walk, kernel
 from solver.layout.greedy.placement import Fit, _place_until, best_fit, first_fit, place_once, place_until
@@ -21,12 +21,12 @@ MODULE = kernel()
 assert MODULE is not None
 
 
-def walk(p: Problem) -> Walk:
+def walk(p: LayoutProblem) -> Walk:
     assert MODULE is not None
     return Walk(Instance.of(p), MODULE)
 
 
-def with_pins(rng: random.Random, p: Problem) -> Problem:
+def with_pins(rng: random.Random, p: LayoutProblem) -> LayoutProblem:
     """Some pinned buffers, one above the other, anywhere among the others."""
     buffers, offset = list(p.buffers), 0
     for k in range(rng.randint(1, 4)):
@@ -36,10 +36,10 @@ def with_pins(rng: random.Random, p: Problem) -> Problem:
         pinned = Buffer(f"pin{k}", size, span, alignment, offset)
         buffers.insert(rng.randrange(len(buffers) + 1), pinned)
         offset += size + 20
-    return Problem(tuple(buffers))
+    return LayoutProblem(tuple(buffers))
 
 
-def instance_of(seed: int) -> Problem:
+def instance_of(seed: int) -> LayoutProblem:
     rng = random.Random(seed)
     match seed % 4:
         case 0:
@@ -113,7 +113,7 @@ def test_a_gap_of_very_many_strips_takes_little_memory() -> None:
     placing = walk(p)
     assert placing.place(np.arange(many + 1), MAX_BYTES) == many + 1
     assert int(placing.offsets[-1]) == 0
-    assert sum(rows.nbytes for rows in (*placing._shelf, placing._gap)) < 600 * many
+    assert sum(rows.nbytes for rows in (*placing._shelf, placing._block)) < 600 * many
 
 
 def test_a_cancelled_walk_places_no_more() -> None:

@@ -5,7 +5,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from solver.layout import Deadline, Problem, find_violations, max_load, solve
+from solver.layout import Deadline, LayoutProblem, find_violations, max_load, solve
 from solver.layout.greedy import placement as greedy_module
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, race, walk
@@ -77,7 +77,7 @@ def test_a_deadline_between_two_pairs_keeps_the_better(small_is_large: None) -> 
 
 
 def test_a_training_step_of_ten_thousand() -> None:
-    """Through the door, checks included; half a percent holds on every seed, a tenth on most."""
+    """Through the entry point, checks included; half a percent holds on every seed, a tenth on most."""
     p = training_shaped(1, buffers=10_000)
     assert len(p.buffers) > LARGE
     outcome = solve(p, solver="greedy")
@@ -88,7 +88,7 @@ def test_a_training_step_of_ten_thousand() -> None:
 
 def test_a_hundred_thousand_at_one_step() -> None:
     """All of them overlap: the sum is the bound, and nothing is quadratic."""
-    p = Problem(tuple(Buffer(str(i), 1 + i % 97, Lifespan(7, 8)) for i in range(100_000)))
+    p = LayoutProblem(tuple(Buffer(str(i), 1 + i % 97, Lifespan(7, 8)) for i in range(100_000)))
     outcome = solve(p, solver="greedy")
     assert outcome.proof is Proof.MAX_LOAD
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Lifespan, Problem, find_violations, max_load, solve
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, find_violations, max_load, solve
 from solver.layout.greedy.local_search import LocalSearch, improve
 from solver.layout.greedy.placement import first_fit, greedy_portfolio, place
 from solver.layout.model.instance import Instance, layout_of
@@ -53,7 +53,7 @@ def test_an_expired_deadline_returns_the_start() -> None:
 def test_pins_and_mixed_alignment_are_kept(seed: int) -> None:
     rng = random.Random(seed)
     p = random_problem(rng, 20, 10, 30, (1, 4, 16))
-    p = Problem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 4 * rng.randrange(10))))
+    p = LayoutProblem((*p.buffers, Buffer("pinned", 8, Lifespan(2, 8), 4, 4 * rng.randrange(10))))
     outcome = LocalSearch(work=2000).solve(p, Deadline())
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Deadline, Layout, Lifespan, Problem, find_violations
+from solver.layout import Buffer, Deadline, Layout, LayoutProblem, Lifespan, find_violations
 from solver.layout.bounds.max_load import max_load
 from solver.layout.greedy.placement import (
     BEST_FIT_ORDERS,
@@ -54,14 +56,14 @@ def test_placing_stops_at_the_limit_and_says_how_far_it_got() -> None:
 
 
 def test_pins_are_respected_wherever_they_stand_in_the_order() -> None:
-    p = Problem((Buffer("a", 6, Lifespan(0, 2)), Buffer("b", 4, Lifespan(1, 3), 1, 4)))
+    p = LayoutProblem((Buffer("a", 6, Lifespan(0, 2)), Buffer("b", 4, Lifespan(1, 3), 1, 4)))
     offsets = place(Instance.of(p), np.arange(2), first_fit)
     assert offsets is not None
     assert offsets.tolist() == [8, 4]
 
 
 def test_alignment_is_respected_when_it_differs() -> None:
-    p = Problem(tuple(Buffer(str(a), 5, Lifespan(0, 1), a) for a in (1, 8, 64, 2)))
+    p = LayoutProblem(tuple(Buffer(str(a), 5, Lifespan(0, 1), a) for a in (1, 8, 64, 2)))
     offsets = place(Instance.of(p), np.arange(4), first_fit)
     assert offsets is not None
     assert offsets.tolist() == [0, 8, 64, 14]
@@ -74,8 +76,68 @@ def test_orders_are_permutations() -> None:
     for order in found.values():
         assert sorted(order.tolist()) == list(range(len(instance)))
     assert instance.size[found["size"]].tolist() == sorted(instance.size.tolist(), reverse=True)
-    crowd = [int(instance.load()[s:e].max()) for s, e in zip(instance.start, instance.end, strict=True)]
-    assert [crowd[i] for i in found["crowd-size"]] == sorted(crowd, reverse=True)
+    contention = [int(instance.load()[s:e].max()) for s, e in zip(instance.start, instance.end, strict=True)]
+    assert [contention[i] for i in found["contention-size"]] == sorted(contention, reverse=True)
+
+
+#: What an order sorts by, then what breaks ties, from (size, start, end, largest load, conflicts).
+KEYS: dict[str, Callable[[int, int, int, int, int], tuple[float, float]]] = {
+    "size": lambda z, s, e, load, met: (-z, s - e),
+    "area": lambda z, s, e, load, met: (-z * (e - s), -z),
+    "lifetime": lambda z, s, e, load, met: (s - e, -z),
+    "size-root-lifetime": lambda z, s, e, load, met: (-z * math.sqrt(e - s), -z),
+    "size-fourth-root-lifetime": lambda z, s, e, load, met: (-z * math.sqrt(math.sqrt(e - s)), -z),
+    "contention-size": lambda z, s, e, load, met: (-load, -z),
+    "contention-area": lambda z, s, e, load, met: (-load, -z * (e - s)),
+    "degree": lambda z, s, e, load, met: (-met, -z),
+    "start-size": lambda z, s, e, load, met: (s, -z),
+    "start-lifetime": lambda z, s, e, load, met: (s, s - e),
+    "end-size": lambda z, s, e, load, met: (-e, -z),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_an_order_sorts_by_two_keys_and_then_as_the_problem_does(name: str) -> None:
+    """Few different sizes and steps, so that there are ties."""
+    instance = Instance.of(random_problem(random.Random(5), 60, 5, 4))
+    columns = (instance.size.tolist(), instance.start.tolist(), instance.end.tolist())
+    load, met = instance.load(), instance.degree().tolist()
+    rows = [
+        KEYS[name](z, s, e, int(load[s:e].max()), met[i])
+        for i, (z, s, e) in enumerate(zip(*columns, strict=True))
+    ]
+    assert len(set(rows)) < len(rows)
+    assert orders(instance)[name]().tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "lowest"),
+    [
+        ("lifetime", [(1, 0, 2), (3, 0, 2)], 1),  # equally long: the larger one
+        ("lifetime", [(4, 0, 1), (2, 0, 2), (1, 1, 2)], 1),
+        ("area", [(4, 0, 1), (2, 0, 2), (1, 1, 2)], 1),  # of equal area: the longer one
+        ("area", [(2, 0, 2), (5, 0, 1), (1, 1, 2)], 1),
+        ("size", [(2, 0, 1), (2, 0, 2), (1, 1, 2)], 1),  # equally large: the longer one
+        ("size", [(2, 0, 2), (4, 0, 1), (1, 1, 2)], 1),
+    ],
+)
+def test_the_skyline_takes_the_best_by_two_keys_first(
+    rule: str, rows: list[tuple[int, int, int]], lowest: int
+) -> None:
+    """The first two compete for the ground."""
+    offsets = lowest_plateau(Instance.of(problem(*rows)), rule, MAX_BYTES)
+    assert offsets is not None
+    assert offsets[lowest] == 0
+    assert offsets[1 - lowest] > 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_skyline_without_a_deadline_is_never_cut(rule: str) -> None:
+    instance = Instance.of(training_shaped(5, buffers=80))
+    offsets = lowest_plateau(instance, rule, MAX_BYTES)
+    assert offsets is not None
+    assert offsets.tolist() == np.array(lowest_plateau(instance, rule, MAX_BYTES, Deadline())).tolist()
+    assert lowest_plateau(instance, rule, MAX_BYTES, Deadline.after(0)) is None
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -90,8 +152,8 @@ def test_the_skyline_makes_valid_layouts(rule: str, seed: int) -> None:
     assert lowest_plateau(instance, rule, made.peak - 1) is None
 
 
-def test_the_skyline_fills_the_valley_first() -> None:
-    """The valley [1, 2) between two towers takes what fits inside before anything wide goes on top."""
+def test_the_skyline_fills_the_niche_first() -> None:
+    """The niche [1, 2) between two towers takes what fits inside before anything wide goes on top."""
     p = problem((6, 0, 2), (6, 4, 6), (3, 1, 5), (3, 2, 4))
     offsets = lowest_plateau(Instance.of(p), "lifetime", MAX_BYTES)
     assert offsets is not None
@@ -118,7 +180,7 @@ def test_portfolios_with_pins_and_mixed_alignment_are_valid(seed: int) -> None:
     rng = random.Random(seed)
     p = random_problem(rng, 25, 12, 40, (1, 4, 16))
     pinned = Buffer("pinned", 8, Lifespan(3, 9), 4, 4 * rng.randrange(20))
-    p = Problem((*p.buffers, pinned))
+    p = LayoutProblem((*p.buffers, pinned))
     bound = max_load(p).bytes
     made = greedy_portfolio(Instance.of(p), bound, Deadline()).layout
     assert find_violations(p, made) == ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, Lifespan, Problem, check_problem, max_load
+from solver.layout import Buffer, LayoutProblem, Lifespan, check_problem, max_load
 from solver.layout.bounds.max_load import _exact
 from solver.layout.check.rules import COLUMNS_FROM
 from solver.layout.model.columns import UNPINNED, Columns
@@ -15,12 +15,14 @@ from tests.support.buffers import problem, random_problem
 from tests.support.training_shaped import training_shaped
 
 
-def one(**changes: object) -> Problem:
-    return Problem((replace(Buffer("a", 8, Lifespan(0, 2), 4), **changes),))  # type: ignore[arg-type]  # wrong on purpose
+def one(**changes: object) -> LayoutProblem:
+    return LayoutProblem((replace(Buffer("a", 8, Lifespan(0, 2), 4), **changes),))  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_one_value_a_buffer() -> None:
-    columns = Columns.of(Problem((Buffer("a", 8, Lifespan(0, 2), 4, 12), Buffer("b", 3, Lifespan(1, 5)))))
+    columns = Columns.of(
+        LayoutProblem((Buffer("a", 8, Lifespan(0, 2), 4, 12), Buffer("b", 3, Lifespan(1, 5))))
+    )
     assert columns is not None
     assert [
         c.tolist() for c in (columns.size, columns.start, columns.end, columns.alignment, columns.pin)
@@ -51,14 +53,14 @@ def test_one_value_a_buffer() -> None:
         problem((2**62, 0, 1), (2**62, 0, 1)),
     ],
 )
-def test_what_does_not_fit_makes_no_columns(p: Problem) -> None:
+def test_what_does_not_fit_makes_no_columns(p: LayoutProblem) -> None:
     assert Columns.of(p) is None
 
 
 @pytest.mark.parametrize(
     "p", [one(alignment=3), one(lifespan=Lifespan(2, 2)), one(offset=2), one(lifespan=Lifespan(3, 1))]
 )
-def test_ill_formed(p: Problem) -> None:
+def test_ill_formed(p: LayoutProblem) -> None:
     columns = Columns.of(p)
     assert columns is not None
     assert not columns.well_formed()
@@ -77,14 +79,14 @@ def test_the_bound_of_training_steps_and_its_witness() -> None:
 
 
 def test_the_bound_beyond_64_bits() -> None:
-    p = Problem(tuple(Buffer(str(i), 2**62, Lifespan(0, 1)) for i in range(1000)))
+    p = LayoutProblem(tuple(Buffer(str(i), 2**62, Lifespan(0, 1)) for i in range(1000)))
     assert max_load(p).bytes == 1000 * 2**62
 
 
 def test_steps_beyond_64_bits_become_sections() -> None:
     far = 2**70
     instance = Instance.of(
-        Problem((Buffer("a", 1, Lifespan(0, far)), Buffer("b", 1, Lifespan(far, far + 1))))
+        LayoutProblem((Buffer("a", 1, Lifespan(0, far)), Buffer("b", 1, Lifespan(far, far + 1))))
     )
     assert (instance.start.tolist(), instance.end.tolist(), instance.sections) == ([0, 1], [1, 2], 2)
 
@@ -96,8 +98,8 @@ def test_steps_beyond_64_bits_become_sections() -> None:
 def test_a_bad_buffer_among_many_is_named(change: dict[str, object], field: str) -> None:
     buffers = list(training_shaped(0, buffers=COLUMNS_FROM + 800).buffers)
     assert len(buffers) > COLUMNS_FROM
-    check_problem(Problem(tuple(buffers)))
+    check_problem(LayoutProblem(tuple(buffers)))
     buffers[777] = replace(buffers[777], **change)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ProblemError) as caught:
-        check_problem(Problem(tuple(buffers)))
+        check_problem(LayoutProblem(tuple(buffers)))
     assert caught.value.path == ("buffers", 777, field)

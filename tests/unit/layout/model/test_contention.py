@@ -6,7 +6,7 @@ import pytest
 
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import Instance
-from solver.layout.model.problem import Problem
+from solver.layout.model.problem import LayoutProblem
 from tests.support.buffers import random_problem
 
 
@@ -19,4 +19,4 @@ def test_it_is_the_largest_load_of_each_life(seed: int) -> None:
 
 
 def test_nobody_sees_nothing() -> None:
-    assert peak_load_seen(Instance.of(Problem(()))).tolist() == []
+    assert peak_load_seen(Instance.of(LayoutProblem(()))).tolist() == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from solver.layout.compiled.skyline_state import strides
 from solver.layout.model.instance import Instance, layout_of, round_up
 from tests.support.buffers import problem, random_problem
@@ -46,18 +46,18 @@ def test_sizes_are_rounded_up_to_the_smallest_alignment_and_the_peak_is_exact() 
 
 def test_alignments_that_sizes_do_not_keep_are_part_of_the_unit() -> None:
     rows = (Buffer("a", 96, Lifespan(0, 2), 64), Buffer("b", 24, Lifespan(0, 2), 8))
-    instance = Instance.of(Problem(rows))
+    instance = Instance.of(LayoutProblem(rows))
     assert instance.misaligning
     assert instance.unit == 8
     assert strides(instance, instance.unit).tolist() == [8, 1]
-    whole = Instance.of(Problem((replace(rows[0], size=128), replace(rows[1], size=64))))
+    whole = Instance.of(LayoutProblem((replace(rows[0], size=128), replace(rows[1], size=64))))
     assert not whole.misaligning
     assert whole.unit == 64
     assert strides(whole, whole.unit).tolist() == [1, 1]
 
 
 def test_no_buffers() -> None:
-    instance = Instance.of(Problem(()))
+    instance = Instance.of(LayoutProblem(()))
     assert (len(instance), instance.sections, instance.unit) == (0, 0, 1)
     assert not instance.pinned
     assert not instance.misaligning

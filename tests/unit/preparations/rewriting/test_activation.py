@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solver.graph import DType, Graph, Initializer, Role
+from solver.graph import DType, Initializer, Role, TrainableGraph
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, only, outputs, same_training, types
 
@@ -16,7 +16,7 @@ RULE = "fuse-activation"
 FUSED = {"Relu": "Relu", "Sigmoid": "Sigmoid", "Tanh": "Tanh", "Clip": "Relu6"}
 
 
-def behind(type_: str, dtype: DType = DType.FLOAT64, **attributes: Any) -> Graph:
+def behind(type_: str, dtype: DType = DType.FLOAT64, **attributes: Any) -> TrainableGraph:
     """An operator, an activation of its output `y`, and a trained layer behind."""
     s = Sketch("behind", dtype)
     x, w = s.input("x", 4, 5), s.parameter("w", 5, 5)
@@ -27,7 +27,9 @@ def behind(type_: str, dtype: DType = DType.FLOAT64, **attributes: Any) -> Graph
     return s.graph(outputs=("y",))
 
 
-def convolved(activation: str, layout: str, *, group: int = 1, dtype: DType = DType.FLOAT32) -> Graph:
+def convolved(
+    activation: str, layout: str, *, group: int = 1, dtype: DType = DType.FLOAT32
+) -> TrainableGraph:
     s = Sketch("convolved", dtype)
     nchw = layout == "NCHW"
     x = s.input("x", 2, *((4, 6, 6) if nchw else (6, 6, 4)))
@@ -72,7 +74,7 @@ def test_every_operator_that_can_takes_it(type_: str) -> None:
     same_training(before, after, rtol=1e-12)
 
 
-def clip(low: float | None, high: float | None, *, role: Role = Role.CONSTANT) -> Graph:
+def clip(low: float | None, high: float | None, *, role: Role = Role.CONSTANT) -> TrainableGraph:
     """Bounds as inputs; None leaves one out."""
     s = Sketch("clip", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 5), s.parameter("w", 5, 5)], "h", "product")
@@ -96,7 +98,7 @@ def test_bounds_may_be_constant_inputs() -> None:
 # ------------------------------------------------------------------------ where it must not happen
 
 
-def _two_readers() -> Graph:
+def _two_readers() -> TrainableGraph:
     s = Sketch("readers", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 5), s.parameter("w", 5, 5)], "h")
     h = s.op("Mul", [s.op("Relu", [h], "y"), h], "z")
@@ -104,21 +106,21 @@ def _two_readers() -> Graph:
     return s.graph()
 
 
-def _asked_for() -> Graph:
+def _asked_for() -> TrainableGraph:
     s = Sketch("asked", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 5), s.parameter("w", 5, 5)], "h")
     s.op("MeanSquaredError", [s.op("Relu", [h], "y"), s.label("t", 4, 5)], "loss")
     return s.graph(outputs=("h",))
 
 
-def _behind_an_activation() -> Graph:
+def _behind_an_activation() -> TrainableGraph:
     s = Sketch("activated", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 5), s.parameter("w", 5, 5)], "h", activation="Tanh")
     s.op("MeanSquaredError", [s.op("Relu", [h], "y"), s.label("t", 4, 5)], "loss")
     return s.graph()
 
 
-def _of_a_power() -> Graph:
+def _of_a_power() -> TrainableGraph:
     s = Sketch("power", DType.FLOAT64)
     h = s.op("Exp", [s.op("MatMul", [s.input("x", 4, 5), s.parameter("w", 5, 5)], "a")], "h")
     h = s.op("Pow", [h, s.parameter("e", 5, initializer=Initializer("ones"))], "p")
@@ -126,7 +128,7 @@ def _of_a_power() -> Graph:
     return s.graph()
 
 
-def _of_an_input() -> Graph:
+def _of_an_input() -> TrainableGraph:
     s = Sketch("input", DType.FLOAT64)
     h = s.op("MatMul", [s.op("Relu", [s.input("x", 4, 5)], "y"), s.parameter("w", 5, 5)], "h")
     s.op("MeanSquaredError", [h, s.label("t", 4, 5)], "loss")
@@ -148,7 +150,7 @@ def _of_an_input() -> Graph:
         pytest.param(lambda: clip(0.0, 6.0, role=Role.PARAMETER), id="clip to a frozen parameter"),
     ],
 )
-def test_it_stays_as_it_is(make: Callable[[], Graph]) -> None:
+def test_it_stays_as_it_is(make: Callable[[], TrainableGraph]) -> None:
     graph = make()
     assert everywhere(graph, RULE).graph is graph
 

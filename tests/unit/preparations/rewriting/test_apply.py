@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import Graph, Operation, Role, TrainingRules
+from solver.graph import Operation, Role, TrainableGraph, TrainingRules
 from solver.preparations.rewriting import Edit, Surroundings
 from solver.preparations.rewriting.apply import apply
 from solver.preparations.rewriting.engine import edits_of
@@ -16,7 +16,7 @@ from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block
 
 
-def row() -> Graph:
+def row() -> TrainableGraph:
     s = Sketch("row")
     h = s.op("Flatten", [s.input("x", 2, 3)], "a", "first")
     h = s.op("Flatten", [h], "b", "second")
@@ -67,7 +67,7 @@ def test_new_operations_stand_where_the_anchor_stood() -> None:
 # --------------------------------------------------------------------------------- surroundings
 
 
-def around(graph: Graph) -> Surroundings:
+def around(graph: TrainableGraph) -> Surroundings:
     return Surroundings(graph, KernelArithmetic())
 
 

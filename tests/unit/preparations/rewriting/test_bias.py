@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solver.graph import DType, Graph
+from solver.graph import DType, TrainableGraph
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
 from tests.support.rewriting import everywhere, only, outputs, same_training, types
@@ -15,7 +15,7 @@ from tests.support.rewriting import everywhere, only, outputs, same_training, ty
 RULE = "fuse-bias"
 
 
-def finished(s: Sketch, h: str, **hyper: Any) -> Graph:
+def finished(s: Sketch, h: str, **hyper: Any) -> TrainableGraph:
     """The mean of the squares behind `h`, whatever its shape."""
     s.op("ReduceMean", [s.op("Mul", [h, h], "squared")], "loss", keepdims=0)
     return s.graph(**hyper)
@@ -23,7 +23,7 @@ def finished(s: Sketch, h: str, **hyper: Any) -> Graph:
 
 def matrices(
     type_: str = "MatMul", bias: tuple[int, ...] = (5,), *, swapped: bool = False, **attributes: Any
-) -> Graph:
+) -> TrainableGraph:
     s = Sketch("matrices", DType.FLOAT64)
     h = s.op(type_, [s.input("x", 3, 4), s.parameter("w", 4, 5)], "h", "product", **attributes)
     pair = [h, s.parameter("b", *bias)]
@@ -32,7 +32,7 @@ def matrices(
 
 def images(
     bias: tuple[int, ...], layout: str = "NCHW", size: tuple[int, int] = (4, 6), filters: int = 3
-) -> Graph:
+) -> TrainableGraph:
     s = Sketch("images", DType.FLOAT64)
     nchw = layout == "NCHW"
     x = s.input("x", 2, *((2, *size) if nchw else (*size, 2)))
@@ -136,31 +136,31 @@ def test_a_frozen_bias_and_a_frozen_weight_stay_frozen() -> None:
 # ------------------------------------------------------------------------ where it must not happen
 
 
-def _two_readers() -> Graph:
+def _two_readers() -> TrainableGraph:
     s = Sketch("readers", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "h")
     return finished(s, s.op("Mul", [s.op("Add", [h, s.parameter("b", 5)], "y"), h], "z"))
 
 
-def _read_twice() -> Graph:
+def _read_twice() -> TrainableGraph:
     s = Sketch("twice", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "h")
     return finished(s, s.op("Add", [h, h], "y"))
 
 
-def _asked_for() -> Graph:
+def _asked_for() -> TrainableGraph:
     s = Sketch("asked", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 3, 4), s.parameter("w", 4, 5)], "h")
     return finished(s, s.op("Add", [h, s.parameter("b", 5)], "y"), outputs=("h",))
 
 
-def _already_biased() -> Graph:
+def _already_biased() -> TrainableGraph:
     s = Sketch("biased", DType.FLOAT64)
     h = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 5), s.parameter("c", 5)], "h")
     return finished(s, s.op("Add", [h, s.parameter("b", 5)], "y"))
 
 
-def _batched() -> Graph:
+def _batched() -> TrainableGraph:
     s = Sketch("batched", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 2, 3, 4), s.parameter("w", 4, 5)], "h")
     return finished(s, s.op("Add", [h, s.parameter("b", 5)], "y"))
@@ -184,7 +184,7 @@ def _batched() -> Graph:
         pytest.param(lambda: images((3, 4, 6)), id="for each position"),
     ],
 )
-def test_it_stays_as_it_is(make: Callable[[], Graph]) -> None:
+def test_it_stays_as_it_is(make: Callable[[], TrainableGraph]) -> None:
     graph = make()
     assert everywhere(graph, RULE).graph is graph
 

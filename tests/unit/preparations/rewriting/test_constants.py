@@ -10,7 +10,7 @@ import pytest
 
 from solver.executor.arithmetic import KernelArithmetic
 from solver.executor.initial import initial_value
-from solver.graph import DType, Graph, Initializer, Operation, Role
+from solver.graph import DType, Initializer, Operation, Role, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
@@ -19,7 +19,7 @@ from tests.support.rewriting import everywhere, only, same_training, types
 RULE = "fold-constants"
 
 
-def scaled(make: Callable[[Sketch], str], dtype: DType = DType.FLOAT32, **hyper: Any) -> Graph:
+def scaled(make: Callable[[Sketch], str], dtype: DType = DType.FLOAT32, **hyper: Any) -> TrainableGraph:
     """A layer whose output is multiplied by what `make` computes."""
     s = Sketch("scaled", dtype)
     h = s.op("MatMul", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from solver.executor import Trainer, synthetic_batch
-from solver.graph import DType, Graph, Initializer, Role
+from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
@@ -16,7 +16,7 @@ from tests.support.rewriting import everywhere, footprint, only, same_training, 
 RULE = "drop-dead-code"
 
 
-def branched(**hyper: Any) -> Graph:
+def branched(**hyper: Any) -> TrainableGraph:
     """A layer, and a branch of three operations with operands of its own that nothing reads."""
     s = Sketch("branched", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h")
@@ -78,5 +78,5 @@ def test_what_updates_a_state_is_alive() -> None:
 
 
 @pytest.mark.parametrize("graph", [chain(), residual(), convolutional(), batch_normalised()])
-def test_nothing_dead_nothing_done(graph: Graph) -> None:
+def test_nothing_dead_nothing_done(graph: TrainableGraph) -> None:
     assert everywhere(graph, RULE).graph is graph

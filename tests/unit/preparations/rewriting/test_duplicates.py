@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from solver.graph import DType, Graph, Initializer, Operation, Role
+from solver.graph import DType, Initializer, Operation, Role, TrainableGraph
 from solver.graph.ops import FAMILIES
 from solver.preparations.rewriting.surroundings import RANDOM
 from tests.support.graphs import Sketch
@@ -18,7 +18,7 @@ from tests.support.rewriting import everywhere, only, same_training, types
 RULE = "merge-duplicates"
 
 
-def twice(make: Callable[[Sketch, str, str], tuple[str, str]], **hyper: Any) -> Graph:
+def twice(make: Callable[[Sketch, str, str], tuple[str, str]], **hyper: Any) -> TrainableGraph:
     """A layer, two things that `make` computes of its output and a parameter, their product, a layer."""
     s = Sketch("twice", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h")

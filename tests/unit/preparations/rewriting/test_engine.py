@@ -9,7 +9,7 @@ import pytest
 
 from solver.errors import PlanError
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import DType, Graph
+from solver.graph import DType, TrainableGraph
 from solver.preparations.rewriting import RULES, Agreement, Footprint, Replacement, engine, replay, rewrite
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block, random_rewritable
@@ -18,7 +18,7 @@ from tests.support.rewriting import everywhere, footprint, same_training, types,
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def row(layers: int = 8) -> Graph:
+def row(layers: int = 8) -> TrainableGraph:
     """MatMul and Relu, one pair after the other."""
     s = Sketch("row", DType.FLOAT64)
     h = s.input("x", 3, 4)
@@ -37,14 +37,14 @@ class Costs:
         self.bound = bound
         self.asked = 0
 
-    def __call__(self, graph: Graph) -> Footprint:
+    def __call__(self, graph: TrainableGraph) -> Footprint:
         """Every fused layer takes one off, except the dear ones, which put ten on."""
         self.asked += 1
         fused = [op.id for op in graph.operations if op.attributes.get("activation", "None") != "None"]
         return Footprint(self.bound + sum(10 if name in self.dear else -1 for name in fused), 0)
 
 
-def kept(graph: Graph) -> set[str]:
+def kept(graph: TrainableGraph) -> set[str]:
     return {op.id for op in graph.operations if "activation" in op.attributes}
 
 
@@ -96,14 +96,14 @@ def test_a_tie_stays_unless_it_takes_more_in_all() -> None:
     graph = row(1)
     for change, fused in ((0, True), (-1, True), (1, False)):
 
-        def cost(candidate: Graph, change: int = change) -> Footprint:
+        def cost(candidate: TrainableGraph, change: int = change) -> Footprint:
             return Footprint(7, 50 + change * (candidate is not graph))
 
         assert (rewrite(graph, KernelArithmetic(), cost).graph is not graph) == fused
 
 
 def test_trials_are_limited_by_the_size_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_WORK", 0)
+    monkeypatch.setattr(engine, "TRIAL_WORK", 0)
     costs = Costs(*(f"layer{k}" for k in range(0, 16, 2)))
     rewrite(row(16), KernelArithmetic(), costs)
     assert costs.asked == 1 + len(RULES)
@@ -188,7 +188,8 @@ def test_a_part_of_a_record_is_an_equivalent_graph_all_the_same() -> None:
 
 
 def test_the_table_of_rules_says_what_the_rules_say() -> None:
-    section = (ROOT / "solver/README.md").read_text().split("## Rewriting")[1].split("\n## ")[0]
+    page = (ROOT / "docs/explanation/rewriting.md").read_text(encoding="utf-8")
+    section = page.split("## Rules")[1].split("\n## ")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
     assert [row[0].strip("| `") for row in rows] == [rule.name for rule in RULES]
     for row, rule in zip(rows, RULES, strict=True):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from solver.graph import DType, Graph, Operation
+from solver.graph import DType, Operation, TrainableGraph
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, only, same_training, types
 
 
-def through(make: Callable[[Sketch, str], str], **hyper: Any) -> Graph:
+def through(make: Callable[[Sketch, str], str], **hyper: Any) -> TrainableGraph:
     """[4, 6] from a layer through what `make` adds, into a loss on 24 elements."""
     s = Sketch("through", DType.FLOAT64)
     h = s.op("MatMul", [s.input("x", 4, 6), s.parameter("w", 6, 6)], "h")

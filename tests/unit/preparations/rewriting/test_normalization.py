@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from solver.executor.initial import initial_value
-from solver.graph import DType, Graph, Role
+from solver.graph import DType, Role, TrainableGraph
 from tests.support.graphs import Sketch
 from tests.support.rewritable import constant
 from tests.support.rewriting import everywhere, only, same_training, types
@@ -31,7 +31,7 @@ def normalised(
     outputs: Sequence[str] = (),
     activation: str = "None",
     **attributes: Any,
-) -> Graph:
+) -> TrainableGraph:
     """Conv `h`, BatchNormalization `y`; those of `OPERANDS` in `others` have another role than constant."""
     s = Sketch("normalised", DType.FLOAT64)
     nchw, common = layout == "NCHW", {"data_layout": layout}
@@ -85,7 +85,7 @@ def test_the_figures() -> None:
 # ------------------------------------------------------------------------ where it must not happen
 
 
-def _two_readers() -> Graph:
+def _two_readers() -> TrainableGraph:
     s = Sketch("readers", DType.FLOAT64)
     h = s.op("Conv", [s.input("x", 2, 3, 4, 4), constant(s, "k", 3, 3, 1, 1)], "h")
     parts = [constant(s, name, 3, low=0.5) for name in ("scale", "shift", "mean", "variance")]
@@ -115,7 +115,7 @@ def _two_readers() -> Graph:
         pytest.param(lambda: normalised(activation="Relu"), id="an activation between them"),
     ],
 )
-def test_it_stays_as_it_is(make: Callable[[], Graph]) -> None:
+def test_it_stays_as_it_is(make: Callable[[], TrainableGraph]) -> None:
     graph = make()
     assert everywhere(graph, RULE).graph is graph
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from solver.executor import Trainer, validate
-from solver.graph import DType, Graph, Initializer, OptimizerSpec, Role
+from solver.graph import DType, Initializer, OptimizerSpec, Role, TrainableGraph
 from solver.graph.types import Array
 from solver.pipeline import plan
 from solver.plan import PlanOptions
@@ -39,7 +39,7 @@ def pooled(
     size: int = 8,
     bounds: tuple[float, float] = (0.0, 6.0),
     **more: Any,
-) -> Graph:
+) -> TrainableGraph:
     """A convolution, an activation (fused or not), a MaxPool and a layer."""
     s, common = Sketch("pooled", dtype), {"data_layout": layout}
     nchw = layout == "NCHW"
@@ -114,7 +114,7 @@ def test_ties_go_to_the_same_tap(activation: str, window: str) -> None:
         assert np.array_equal(_gradient(before, values), _gradient(after, values))
 
 
-def _gradient(graph: Graph, values: Array) -> Array:
+def _gradient(graph: TrainableGraph, values: Array) -> Array:
     trainer = Trainer(graph, plan(graph))
     trainer.runner.value("w")[...] = values
     trainer.step({"x": np.ones(1)})
@@ -124,7 +124,7 @@ def _gradient(graph: Graph, values: Array) -> Array:
 # ------------------------------------------------------------------------ where it must not happen
 
 
-def _two_readers() -> Graph:
+def _two_readers() -> TrainableGraph:
     s = Sketch("readers", DType.FLOAT64)
     h = s.op("Relu", [s.op("Mul", [s.input("x", 2, 3, 4, 4), s.parameter("w", 3, 1, 1)], "h")], "a")
     h = s.op("Add", [s.op("MaxPool", [h], "p", kernel_shape=(1, 1)), h], "sum")
@@ -132,10 +132,10 @@ def _two_readers() -> Graph:
     return s.graph()
 
 
-def _average() -> Graph:
+def _average() -> TrainableGraph:
     graph = pooled("Relu")
     pool = replace(graph.operations[2], type="AveragePool")
-    return replace(graph, operations=(*graph.operations[:2], pool, *graph.operations[3:]))
+    return graph.with_graph(operations=(*graph.operations[:2], pool, *graph.operations[3:]))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def _average() -> Graph:
         pytest.param(lambda: replace(pooled("Relu"), outputs=("a",)), id="an output between them"),
     ],
 )
-def test_it_stays_as_it_is(make: Callable[[], Graph]) -> None:
+def test_it_stays_as_it_is(make: Callable[[], TrainableGraph]) -> None:
     graph = make()
     assert everywhere(graph, RULE).graph is graph
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solver.graph import DType, Graph
+from solver.graph import DType, TrainableGraph
 from tests.support.graphs import Sketch
 from tests.support.rewriting import everywhere, footprint, only, same_training, types
 
@@ -20,7 +20,7 @@ def product(
     size: tuple[int, int, int] = (3, 4, 5),
     dtype: DType = DType.FLOAT64,
     **attributes: Any,
-) -> Graph:
+) -> TrainableGraph:
     """A [rows, inner] times B [inner, columns], each of them stored transposed or not."""
     s = Sketch("product", dtype)
     rows, inner, columns = size
@@ -87,7 +87,7 @@ def test_the_turned_copy_and_its_derivative_are_saved() -> None:
 # ------------------------------------------------------------------------ where it must not happen
 
 
-def _two_readers() -> Graph:
+def _two_readers() -> TrainableGraph:
     s = Sketch("readers", DType.FLOAT64)
     turned = s.op("Transpose", [s.parameter("w", 4, 4)], "turned")
     h = s.op("MatMul", [s.op("MatMul", [s.input("x", 3, 4), turned], "a"), turned], "b")
@@ -95,14 +95,14 @@ def _two_readers() -> Graph:
     return s.graph()
 
 
-def _batches() -> Graph:
+def _batches() -> TrainableGraph:
     s = Sketch("batches", DType.FLOAT64)
     turned = s.op("Transpose", [s.parameter("w", 2, 5, 4)], "turned", perm=(0, 2, 1))
     s.op("ReduceMean", [s.op("MatMul", [s.input("x", 2, 3, 4), turned], "h")], "loss", keepdims=0)
     return s.graph()
 
 
-def _not_turned() -> Graph:
+def _not_turned() -> TrainableGraph:
     s = Sketch("still", DType.FLOAT64)
     same = s.op("Transpose", [s.parameter("w", 4, 5)], "same", perm=(0, 1))
     s.op("ReduceMean", [s.op("MatMul", [s.input("x", 3, 4), same], "h")], "loss", keepdims=0)
@@ -110,6 +110,6 @@ def _not_turned() -> Graph:
 
 
 @pytest.mark.parametrize("make", [_two_readers, _batches, _not_turned])
-def test_it_stays_as_it_is(make: Callable[[], Graph]) -> None:
+def test_it_stays_as_it_is(make: Callable[[], TrainableGraph]) -> None:
     graph = make()
     assert everywhere(graph, RULE).graph is graph

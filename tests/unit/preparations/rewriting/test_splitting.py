@@ -10,7 +10,7 @@ import pytest
 from solver.documents import load_graph
 from solver.executor import rewritten, validate
 from solver.executor.arithmetic import KernelArithmetic
-from solver.graph import DType, Graph
+from solver.graph import DType, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.preparations.rewriting import RULES, Footprint, rewrite
@@ -22,7 +22,7 @@ RULE = "split-activation"
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-def fused(type_: str, activation: str) -> Graph:
+def fused(type_: str, activation: str) -> TrainableGraph:
     s = Sketch("fused", DType.FLOAT64)
     h = s.op(type_, [s.input("x", 4, 4), s.parameter("w", 4, 4)], "y", "inner", activation=activation)
     s.op("MeanSquaredError", [h, s.label("t", 4, 4)], "loss")
@@ -97,7 +97,7 @@ def test_only_operations_at_the_peak_are_asked() -> None:
     graph = convolutional(16)
     asked = 0
 
-    def cost(candidate: Graph) -> Footprint:
+    def cost(candidate: TrainableGraph) -> Footprint:
         nonlocal asked
         asked += 1
         return replace(footprint(candidate), at_peak=frozenset())

@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from service.cli import layouts
 from service.cli.commands import app
-from service.cli.fast_path import FastSolve, read_fast
+from service.cli.fast_path import FastSolve, read_fast, usual_size
 from service.cli.main import main
+from solver.documents import read_size
 from solver.layout import LayoutOptions
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -24,7 +25,8 @@ PATIENCE = 120
 
 WORDS = st.sampled_from([
     "-", "--", "a.csv", "b.csv", "-o", "--output", "out.csv", "out.json", "", "--capacity", "--deadline",
-    "--seed", "--work", "--threads", "--alignment", "0", "7", "1048576", "1MiB", "0.5", "1.", "-1", "--json",
+    "--seed", "--work", "--threads", "--alignment", "0", "7", "1048576", "1MiB", "2kB", "1.5KiB",
+    "1k", "1mib", "0.5", "1.", "-1", "--json",
     "--race", "-h", "--solver", "greedy", "--capacity=5", "--without", "fill", "٣",
 ])  # fmt: skip
 
@@ -47,6 +49,17 @@ def test_what_the_fast_path_takes_the_whole_command_line_reads_alike(words: list
         assert slowly(arguments) == [(fast.problem, options, fast.output, None, {"as_json": False})]
 
 
+@given(st.from_regex(r"[0-9]{1,13}(\.[0-9])?[kKMG]?i?B?", fullmatch=True))
+def test_usual_sizes_are_read_as_in_documents(text: str) -> None:
+    size = usual_size(text)
+    assert size is None or size == read_size(text)
+
+
+def test_units_that_need_no_closer_look() -> None:
+    texts = ("0", "65536", "24MiB", "3kB", "2MB", "1GB", "4KiB", "1GiB")
+    assert [usual_size(text) for text in texts] == [read_size(text) for text in texts]
+
+
 def test_the_usual_form() -> None:
     arguments = ["solve", "a.csv", "--capacity", "1048576", "-o", "b.csv", "--deadline", "0.5", "--seed", "3"]
     numbers = {"capacity": 1048576, "deadline_seconds": 0.5, "seed": 3}
@@ -64,7 +77,7 @@ def test_the_usual_form() -> None:
         "solve a.csv -o",
         "solve a.csv -o b.csv -o c.csv",
         "solve a.csv --capacity",
-        "solve a.csv --capacity 1MiB",
+        "solve a.csv --capacity 1.5MiB",
         "solve a.csv --capacity 1 --capacity 2",
         "solve a.csv --capacity=1",
         "solve a.csv --json",

@@ -30,7 +30,16 @@ from service.cli.layouts import (
 from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.importers import load_minimalloc
-from solver.layout import SOLVERS, LayoutOptions, Outcome, Problem, Progress, Rules, Status, find_violations
+from solver.layout import (
+    SOLVERS,
+    LayoutOptions,
+    LayoutProblem,
+    Outcome,
+    Progress,
+    Rules,
+    Status,
+    find_violations,
+)
 from tests.support.buffers import layout, problem
 from tests.support.server import PATIENCE, ROOT
 
@@ -435,7 +444,7 @@ def test_a_solver_without_a_layout() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    empty = Comparison("x", Problem(()), ())
+    empty = Comparison("x", LayoutProblem(()), ())
     assert empty.lower_bound == 0
 
 

@@ -12,7 +12,7 @@ from service.cli.commands import app
 from service.cli.console import Exit
 from service.cli.models import read_graph, read_model
 from solver import documents
-from solver.pipeline import BlockProgram, Graph
+from solver.pipeline import BlockProgram, TrainableGraph
 
 MODEL = """[Model]
 Type = NeuralNetwork
@@ -62,7 +62,7 @@ def test_the_extension_tells(model: Path) -> None:
 
 def test_documents_are_told_by_their_format(model: Path, tmp_path: Path) -> None:
     document = documents.dump_graph(read_graph(MODEL.encode(), model, None))
-    assert isinstance(read_model(document, tmp_path / "graph.json", None), Graph)
+    assert isinstance(read_model(document, tmp_path / "graph.json", None), TrainableGraph)
     program = {"format": documents.PROGRAM_FORMAT, "version": 1, "name": "p"}
     program |= {"blocks": [{"name": "b", "bytes": 64}], "operations": [{"name": "o", "writes": ["b"]}]}
     assert isinstance(read_model(json.dumps(program).encode(), Path("-"), None), BlockProgram)

@@ -59,7 +59,7 @@ def plan(known: bool = False, settings: Mapping[str, Any] | None = None, **optio
 
 def test_a_program() -> None:
     """Planned in its own task; with a deadline the greedy plan goes ahead, under the target of programs."""
-    request = {"program": example("parallel")["program"], "options": {"workers": 2}}
+    request = {"program": example("parallel")["program"], "options": {"parallelism": 2}}
     (kind, head, body), *rest = run("program", request).sent
     made = documents.load_plan(body)
     assert (kind, rest, head["digest"]) == ("result", [], made.digest)

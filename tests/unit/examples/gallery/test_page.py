@@ -1,22 +1,22 @@
-"""The README's figures of the gallery are those of today's plans; its example of the builder runs."""
+"""The figures on the page of the gallery are those of today's plans; its example of the builder runs."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from examples import builder
 from examples.builder import Model
 from examples.gallery import GALLERY
 
-README = (Path(__file__).resolve().parents[4] / "README.md").read_text(encoding="utf-8")
-GALLERY_SECTION = README.partition("\n## Gallery\n")[2].partition("\n## ")[0]
+PAGE = Path(__file__).resolve().parents[4] / "docs/how-to/gallery.md"
+TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def row(name: str) -> str:
-    """The line that the README should have."""
+    """The line that the page should have."""
     model = GALLERY[name].model()
     made = model.plan()
     arena = made.arenas[0]
@@ -27,17 +27,17 @@ def row(name: str) -> str:
 
 @pytest.mark.parametrize("name", GALLERY)
 def test_figures(name: str) -> None:
-    assert row(name) in GALLERY_SECTION.splitlines()
+    assert row(name) in TEXT.splitlines()
 
 
 def test_names() -> None:
-    assert re.findall(r"^\| (\w+) \| [\d,]+ \| [\d,]+ \|", GALLERY_SECTION, re.MULTILINE) == list(GALLERY)
+    assert re.findall(r"^\| (\w+) \| [\d,]+ \| [\d,]+ \|", TEXT, re.MULTILINE) == list(GALLERY)
 
 
 def test_builder() -> None:
-    code = GALLERY_SECTION.partition("```python\n")[2].partition("```")[0]
-    names = {name: getattr(builder, name) for name in builder.__all__}
-    exec(compile(code, "README.md", "exec"), names)
+    code = TEXT.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec"), names)
     model = names["model"]
     assert isinstance(model, Model)
     assert model.graph.operands["conv2.out"].shape == (32, 10, 10, 16)

@@ -1,0 +1,59 @@
+"""The Python interface: a page for each public package, filled by mkdocstrings from the docstrings."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from docs.generator.markdown import code, page, table
+
+__all__ = ["pages"]
+
+#: Packages and modules that other programs may import, and what each is for.
+PACKAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "solver.pipeline": "From a graph or a program to a proven plan.",
+        "solver.documents": "Reading and writing every kind of document.",
+        "solver.graph": "Graphs, and what they are made of.",
+        "solver.plan": "Plans, and what can be read off them.",
+        "solver.layout": "Buffers in, offsets out.",
+        "solver.executor": "Training in the planned arena, and comparing it with a run that shares "
+        "no memory.",
+        "solver.importers": "Files of other tools.",
+        "solver.exporters": "Files for other tools.",
+        "solver.errors": "What may go wrong.",
+        "clients": "The service, from Python.",
+    }
+)
+
+
+def pages() -> dict[str, Callable[[], str]]:
+    """One page for each package, and a list of them."""
+    named = {f"reference/python/{name}.md": partial(_page, name) for name in PACKAGES}
+    return {"reference/python/index.md": _index, **named}
+
+
+def _index() -> str:
+    return page(
+        "Python",
+        "What is listed on these pages is public: names that a package lists in `__all__`. Other "
+        "modules may change "
+        "at any time. All of it is typed (`py.typed`), and checked by mypy in strict mode.",
+        table(
+            ("package", "what it is for"),
+            ((f"[`{name}`]({name}.md)", text) for name, text in PACKAGES.items()),
+        ),
+    )
+
+
+def _page(name: str) -> str:
+    public = list(importlib.import_module(name).__all__)
+    members = "".join(f"\n        - {one}" for one in public)
+    return page(
+        name,
+        PACKAGES[name],
+        f"Names: {', '.join(map(code, public))}.",
+        f"::: {name}\n    options:\n      members:{members}",
+    )

@@ -1,0 +1,80 @@
+"""The examples of README and docs run, and print what the pages say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.examples_in_pages import Block, blocks, commands, matches
+from tests.support.server import PATIENCE, ROOT, running_server
+
+#: Where the pages say that the service listens.
+SHOWN_URL = "http://127.0.0.1:8080"
+
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if any(block.language in ("python", "console") for block in blocks(page))
+]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_server(workers=1) as server:
+        yield server.url
+
+
+def environment() -> dict[str, str]:
+    """The project and its commands are at hand; the terminal is narrow and has no colours."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+
+
+def run_console(block: Block, folder: Path, url: str) -> None:
+    for command in commands(block.text.replace(SHOWN_URL, url)):
+        done = subprocess.run(
+            ["bash", "-c", command.text],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == command.code, f"line {block.line}: {command.text}\n{done.stderr}"
+        if command.output.strip():
+            shown = f"line {block.line}: {command.text}\n{done.stdout}"
+            assert matches(command.output, done.stdout), shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page(
+    page: Path,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The blocks of a page in order, in a folder that holds the examples and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page):
+        if block.language == "console":
+            run_console(block, tmp_path, url)
+        elif block.language == "python":
+            capsys.readouterr()
+            code = "\n" * (block.line - 1) + block.text.replace(SHOWN_URL, url)
+            exec(compile(code, str(page), "exec"), names)
+        elif block.title == "prints":
+            printed = capsys.readouterr().out
+            assert matches(block.text, printed), f"line {block.line}:\n{printed}"
+        elif block.title:
+            (tmp_path / block.title).write_text(block.text, encoding="utf-8")

@@ -1,0 +1,301 @@
+"""``./run mutate``: which small wrong changes of the modules that check and place do the tests notice?
+
+A sample of the changes, the same for the same seed, is made one by one in copies of the tree; the working
+tree is not touched. Each is judged by the tests that import its module, directly or by way of one other
+module: those named after it first, and no more of them after the first failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from tests.reports.mutants import Mutant, mutants
+
+__all__ = ["Outcome", "Result", "Tree", "importers", "judge", "main", "sample"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: What checks and what places; those that are not there are passed over.
+MODULES = (
+    "solver/verify",
+    "solver/plan/verify.py",
+    "solver/plan/tenants.py",
+    "solver/layout/check.py",
+    "solver/layout/load.py",
+    "solver/layout/greedy.py",
+    "solver/layout/portfolio.py",
+    "solver/layout/gaps.py",
+    "solver/placement.py",
+    "solver/liveness",
+)
+#: Tests that say something about a module's behaviour, and need no server and no other package.
+TESTS = ("tests/unit", "tests/properties", "tests/golden")
+COPIED = ("clients", "service", "solver", "examples", "tests", "pyproject.toml", "README.md")
+
+
+class Outcome(StrEnum):
+    FAILED = "failed"  # a test did
+    ENDLESS = "endless"  # the tests took several times as long as without the change
+    SURVIVED = "survived"
+    UNTESTED = "untested"  # no test imports the module
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    path: str
+    mutant: Mutant
+    outcome: Outcome
+
+    @property
+    def detected(self) -> bool:
+        return self.outcome in (Outcome.FAILED, Outcome.ENDLESS)
+
+
+# ------------------------------------------------------------------------------- what tests a module
+
+
+def _imported(path: Path, known: frozenset[str]) -> frozenset[str]:
+    """Modules that a file imports, of those that are known; of a package, what its ``__init__`` is."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                found.update(alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                found.add(module)
+                found.update(f"{module}.{alias.name}" for alias in names)
+    return frozenset(found & known)
+
+
+def _dotted(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def importers(root: Path, module: str) -> tuple[str, ...]:
+    """Test files that import a module (a path from the root), directly or by way of one other module.
+
+    In the order in which they are likely to notice something: named after it, direct, the rest.
+    """
+    files = [path for top in COPIED[:5] for path in sorted((root / top).rglob("*.py"))]
+    names = {_dotted(path, root): path for path in files}
+    known = frozenset(names)
+    imports = {name: _imported(path, known) for name, path in names.items()}
+    wanted = _dotted(root / module, root)
+    near = frozenset(name for name, found in imports.items() if wanted in found)
+    ranked: list[tuple[int, str]] = []
+    for name, path in names.items():
+        relative = path.relative_to(root).as_posix()
+        if not path.name.startswith("test_") or not relative.startswith(TESTS):
+            continue
+        if wanted in imports[name] or imports[name] & near:
+            own = path.stem.removeprefix("test_") in (Path(module).stem, Path(module).parent.name)
+            ranked.append((0 if own else 1 if wanted in imports[name] else 2, relative))
+    return tuple(relative for _, relative in sorted(ranked))
+
+
+# ------------------------------------------------------------------------------------------ running
+
+
+class Tree:
+    """A copy of the tree in which one module at a time is wrong."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def copy(cls, origin: Path, target: Path) -> Tree:
+        """Compiled code comes along, so that nothing is compiled again: times of files are kept."""
+        for name in COPIED:
+            source = origin / name
+            if source.is_dir():
+                shutil.copytree(source, target / name)
+            elif source.exists():
+                shutil.copy2(source, target / name)
+        return cls(target)
+
+    def run(self, tests: Sequence[str], seconds: float | None = None) -> Outcome:
+        """Of the tests with the tree as it is; stopped with all its processes after so many seconds."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        # A change may keep the size and the second of a file, by which Python knows its bytecode.
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.root)}
+        self._process = subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return Outcome.ENDLESS
+        finally:
+            self.stop()
+        well = code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        return Outcome.SURVIVED if well else Outcome.FAILED
+
+    def stop(self) -> None:
+        """Ends the tests that run, with all processes that they have started."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def judge(self, path: str, mutant: Mutant, tests: Sequence[str], seconds: float) -> Outcome:
+        """Of the tests with one module changed; it is as before afterwards."""
+        module = self.root / path
+        for cached in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
+            cached.unlink()
+        module.write_text(mutant.after, encoding="utf-8")
+        try:
+            return self.run(tests, seconds)
+        finally:
+            module.write_text(mutant.before, encoding="utf-8")
+
+
+def sample(root: Path, paths: Sequence[str], count: int | None, seed: int) -> list[tuple[str, Mutant]]:
+    """So many mutants (all with None) of the modules below some paths, in the order of their places.
+
+    Raises FileNotFoundError for a path that is not there.
+    """
+    files: list[Path] = []
+    for name in paths:
+        path = root / name
+        if not path.exists():
+            raise FileNotFoundError(f"{name} is not there; paths count from {root}")
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    made = [
+        (file.relative_to(root).as_posix(), mutant)
+        for file in dict.fromkeys(files)
+        for mutant in mutants(file.read_text(encoding="utf-8"))
+    ]
+    if count is None or count >= len(made):
+        return made
+    return [made[i] for i in sorted(random.Random(seed).sample(range(len(made)), count))]
+
+
+def judge(
+    trees: Sequence[Tree], work: Sequence[tuple[str, Mutant]], tests: Mapping[str, Sequence[str]]
+) -> tuple[Result, ...]:
+    """What becomes of each mutant, in the order of the work, with as many at a time as there are trees.
+
+    The first file of tests is tried by itself on all of them: it notices most, and the others take long.
+    Raises RuntimeError where tests fail without any change.
+    """
+    found = _round(trees, work, {path: files[:1] for path, files in tests.items()})
+    left = [i for i, (path, _) in enumerate(work) if found[i] is Outcome.SURVIVED and tests[path][1:]]
+    rest = {path: files[1:] for path, files in tests.items()}
+    for i, outcome in zip(left, _round(trees, [work[i] for i in left], rest), strict=True):
+        found[i] = outcome
+    return tuple(Result(*one, outcome) for one, outcome in zip(work, found, strict=True))
+
+
+def _round(
+    trees: Sequence[Tree], work: Sequence[tuple[str, Mutant]], tests: Mapping[str, Sequence[str]]
+) -> list[Outcome]:
+    free: SimpleQueue[Tree] = SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def usual(path: str) -> float:
+        tree, started = free.get(), time.monotonic()
+        try:
+            if tests[path] and tree.run(tests[path]) is not Outcome.SURVIVED:
+                raise RuntimeError(f"The tests of {path} fail without a change: {' '.join(tests[path])}")
+            return time.monotonic() - started
+        finally:
+            free.put(tree)
+
+    def outcome(one: tuple[str, Mutant]) -> Outcome:
+        path, mutant = one
+        if not tests[path]:
+            return Outcome.UNTESTED
+        tree = free.get()
+        try:
+            found = tree.judge(path, mutant, tests[path], 30 + 4 * seconds[path])
+        finally:
+            free.put(tree)
+        sys.stderr.write(f"{path}:{mutant.line} {found}\n")
+        return found
+
+    pool = ThreadPoolExecutor(len(trees))
+    try:
+        paths = list(dict.fromkeys(path for path, _ in work))
+        seconds = dict(zip(paths, pool.map(usual, paths), strict=True))
+        return list(pool.map(outcome, work))
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for tree in trees:
+            tree.stop()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _print(console: Console, results: Sequence[Result]) -> None:
+    table = Table(title="Small wrong changes that the tests notice")
+    for title in ("module", "tried", "failed", "endless", "survived", "untested", "noticed"):
+        table.add_column(title, justify="left" if title == "module" else "right")
+    for name in [*dict.fromkeys(result.path for result in results), "all"]:
+        own = [result for result in results if name in (result.path, "all")]
+        counts = [str(sum(result.outcome is outcome for result in own)) for outcome in Outcome]
+        share = sum(result.detected for result in own) / max(len(own), 1)
+        table.add_row(name, str(len(own)), *counts, f"{share:.1%}")
+    console.print(table)
+    for result in results:
+        if not result.detected:
+            console.print(f"\n{result.path}:{result.mutant.line} {result.outcome}", highlight=False)
+            console.print(result.mutant.diff(result.path).partition("\n")[2], markup=False, highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
+    parser = argparse.ArgumentParser(
+        prog="./run mutate", description="Print which small wrong changes of modules the tests notice."
+    )
+    parser.add_argument("paths", nargs="*", help="modules or folders (default: what checks and what places)")
+    parser.add_argument(
+        "--sample", type=int, default=200, help="how many changes are tried (default 200; 0: all)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    asked = parser.parse_args(arguments)
+    paths = asked.paths or [name for name in MODULES if (root / name).exists()]
+    try:
+        work = sample(root, paths, asked.sample or None, asked.seed)
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    tests = {path: importers(root, path) for path in dict.fromkeys(path for path, _ in work)}
+    console, started = Console(width=120), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="arenaplan-mutants-") as place:
+        trees = [Tree.copy(root, Path(place) / str(k)) for k in range(max(1, asked.jobs))]
+        results = judge(trees, work, tests)
+    _print(console, results)
+    console.print(
+        f"\n{len(work)} changes, seed {asked.seed}, {(time.monotonic() - started) / 60:.1f} minutes"
+    )
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no process goes on
+    main()

@@ -1,0 +1,68 @@
+"""Code in Markdown pages: fenced blocks, and what a test does with each.
+
+    ```python                 run; the blocks of a page share their names
+    ```text title="prints"    behind it: what it printed
+    ```console                lines after "$ " are run by bash, the lines below each are what it printed
+    ```json title="a.json"    written to a file of that name before what follows is run
+
+A console line may end with "# exit code N"; without it the command must succeed. In expected output a line
+"..." stands for any lines, and "..." inside a line for any text. Other blocks are only shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Block", "Command", "blocks", "commands", "matches"]
+
+_FENCE = re.compile(r"^```(\w+)?(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXIT_CODE = re.compile(r"\s+# exit code (\d+).*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, title and text, and the line of its page where its text begins."""
+
+    language: str
+    title: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a console block, the exit code that it must end with, and the output below it."""
+
+    text: str
+    code: int
+    output: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of `page` that begin in the first column, in order."""
+    text = page.read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        line = text.count("\n", 0, found.start(3)) + 1
+        yield Block(found[1] or "", found[2] or "", found[3], line)
+
+
+def commands(text: str) -> Iterator[Command]:
+    """The commands of a console block. Raises ValueError where it does not begin with one."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
+    if parts[0].strip():
+        raise ValueError(f"A console block begins with '$ ', not with {parts[0].splitlines()[0]!r}.")
+    for part in parts[1:]:
+        line, _, output = part.partition("\n")
+        code = _EXIT_CODE.search(line)
+        yield Command(_EXIT_CODE.sub("", line), int(code[1]) if code else 0, output)
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether `printed` is what a page shows; space at the ends of lines does not count."""
+    lines = [re.escape(line.rstrip()).replace(r"\.\.\.", ".*") for line in expected.strip("\n").splitlines()]
+    pattern = "".join("(?:.*\n)*" if line == ".*" else f"{line}\n" for line in lines)
+    text = "".join(f"{line.rstrip()}\n" for line in printed.strip("\n").splitlines())
+    return re.fullmatch(pattern, text) is not None

@@ -1,0 +1,46 @@
+"""Help shows examples of every command, and they are commands that the program takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from service.cli.commands import app
+
+COMMANDS: dict[str, Any] = vars(get_command(app))["commands"]
+
+
+def examples(text: str) -> list[str]:
+    """The lines below ``Examples:``, up to the next empty one, without what stands beside them."""
+    below = text.partition("Examples:\n")[2].partition("\n\n")[0]
+    return [re.split(r"\s{3,}", line.strip())[0] for line in below.splitlines()]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_examples_that_are_read(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "--help"])
+    assert shown.exit_code == 0
+    found = examples(shown.stdout)
+    assert found
+    assert any(f"arenaplan {name}" in line for line in found)
+    for line in found:
+        _, _, command = line.partition("|")[0].partition("arenaplan ")
+        first, *arguments = shlex.split(command)
+        with COMMANDS[first].make_context(first, arguments) as context:
+            assert context.args == []
+
+
+def test_the_help_of_the_program_has_examples() -> None:
+    lines = examples(CliRunner().invoke(app, ["--help"]).stdout)
+    named = {line.split()[1] for line in lines}
+    assert {"plan", "show", "validate", "solve", "--install-completion"} <= named
+
+
+def test_examples_and_exit_codes_are_apart() -> None:
+    text = CliRunner().invoke(app, ["solve", "--help"]).stdout
+    assert re.search(r"out\.json\n\n  Exit codes: 0 ", text.replace("layout.json", "out.json"))
