@@ -47,6 +47,13 @@ _OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
 #: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
 _RESIDUE = 64
 
+_DOES = {
+    Access.READ: "reads",
+    Access.WRITE: "writes",
+    Access.UPDATE: "updates",
+    Access.SCRATCH: "uses for scratch",
+}
+
 
 def prove(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     """Everything that keeps `plan` from computing what `reference` computes, none for a right one.
@@ -282,8 +289,8 @@ def _check_overlaps(plan: Plan, line: _Line) -> Iterator[Violation]:
                 yield Violation(
                     "overlap",
                     names,
-                    f"{_name(plan, t)} {b.access.value}s {names[1]!r} (slot {b.slot}) in bytes that it"
-                    f" {a.access.value}s as {names[0]!r} (slot {a.slot}).",
+                    f"{_name(plan, t)} {_DOES[b.access]} {names[1]!r} (slot {b.slot}) in bytes that it"
+                    f" {_DOES[a.access]} as {names[0]!r} (slot {a.slot}).",
                 )
                 return
 

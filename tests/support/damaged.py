@@ -17,19 +17,20 @@ from solver.program import Program, Step, loads, regions
 from solver.training import BlockProgram
 from solver.verify import Violation, prove
 from tests.support.derived import at, with_step
+from tests.support.graphs import Sketch
 
 __all__ = [
     "Subject",
     "by_hand",
+    "in_one_place",
     "moved",
-    "offset_of",
     "planned",
     "settled",
     "with_alias",
     "with_options",
     "with_order",
     "with_step_changed",
-    "with_values",
+    "with_value",
 ]
 
 
@@ -90,6 +91,18 @@ def by_hand(
     return Subject(reference, settled(made))
 
 
+def in_one_place() -> Subject:
+    """z, then y0 over it, a view y1 of that; a branch reads z before it is overwritten."""
+    s = Sketch("in one place")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    branch = s.op("Gemm", [z, s.parameter("u", 4, 4)], "branch")
+    y = s.op("Relu", [z], "y0")
+    y = s.op("Reshape", [y, s.integers("shape", -1, 4)], "y1")
+    h = s.op("Gemm", [y, s.parameter("v", 4, 4)], "h", transB=1)
+    s.op("MeanSquaredError", [s.op("Add", [h, branch], "sum"), s.label("t", 3, 4)], "loss")
+    return planned(s.graph(trainable=("v",)), PlanOptions(in_place=True))
+
+
 def settled(made: Plan) -> Plan:
     """The plan with the sizes that its buffers take, and certificates that claim no more than the load."""
     placed = regions(made.program, made.holds)
@@ -102,10 +115,6 @@ def settled(made: Plan) -> Plan:
         Certificate(Status.FEASIBLE, None, max(curve, default=0), None, "hand") for curve in curves
     )
     return replace(made, sizes=tuple(tops), certificates=certificates)
-
-
-def offset_of(made: Plan, label: str) -> int:
-    return made.offsets[made.program.by_label[label]]
 
 
 def moved(made: Plan, label: str, offset: int) -> Plan:
@@ -136,9 +145,9 @@ def with_alias(made: Plan, label: str, **changes: object) -> Plan:
     return replace(made, program=replace(made.program, aliases=aliases))
 
 
-def with_values(made: Plan, label: str, **changes: object) -> Plan:
+def with_value(made: Plan, name: str, **changes: object) -> Plan:
     """The plan with one value declared otherwise."""
-    number = made.program.by_label[label]
+    number = made.program.by_label[name]
     values = tuple(
         replace(value, **changes) if k == number else value  # type: ignore[arg-type]  # any field
         for k, value in enumerate(made.program.values)

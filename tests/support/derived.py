@@ -79,12 +79,12 @@ def with_step(program: Program, label: str, change: Callable[[Step], Step]) -> P
     return with_steps(program, [change(s) if k == t else s for k, s in enumerate(program.steps)])
 
 
-def rebound(found: Step, slot: str, **changes: object) -> Step:
-    """The step with one binding changed."""
+def rebound(found: Step, of: str, **changes: object) -> Step:
+    """The step with one binding changed: that of a slot."""
     return replace(
         found,
         bindings=tuple(
-            replace(b, **changes) if b.slot == slot else b  # type: ignore[arg-type]  # any field
+            replace(b, **changes) if b.slot == of else b  # type: ignore[arg-type]  # any field
             for b in found.bindings
         ),
     )

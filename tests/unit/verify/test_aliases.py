@@ -1,227 +1,262 @@
-"""Buffers that hold several operands: every wrong claim is named, and every read of what is gone."""
+"""Values in the bytes of others: every wrong claim is named, and every read of what is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from solver.layout.model.problem import Lifespan
-from solver.pipeline import plan
-from solver.plan import Plan, PlannedBuffer, PlanOptions, Tenant, Violation, verify
-from solver.training.program import Lifetime
+from solver.graph import DType, TensorType
+from solver.plan import Plan, PlanOptions
+from solver.program import Alias, Lifetime
+from tests.support.damaged import (
+    Subject,
+    in_one_place,
+    moved,
+    planned,
+    settled,
+    with_alias,
+    with_order,
+    with_step_changed,
+    with_value,
+)
+from tests.support.derived import at, rebound
 from tests.support.graphs import Sketch, convolutional, residual
 from tests.support.operator_graphs import attention, elementwise
-
-IN_PLACE = PlanOptions(in_place=True)
+from tests.support.proofs import offset_of
 
 
 @pytest.fixture(scope="module")
-def good() -> Plan:
-    """z, then y0 over it, a view y1 of that; backward the other way round. z also feeds a branch before."""
-    s = Sketch("tenants")
-    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
-    branch = s.op("Gemm", [z, s.parameter("u", 4, 4)], "branch")
-    y = s.op("Relu", [z], "y0")
-    y = s.op("Reshape", [y, s.integers("shape", -1, 4)], "y1")
-    h = s.op("Gemm", [y, s.parameter("v", 4, 4)], "h", transB=1)
-    s.op("MeanSquaredError", [s.op("Add", [h, branch], "sum"), s.label("t", 3, 4)], "loss")
-    return plan(s.graph(trainable=("v",)), IN_PLACE)
+def good() -> Subject:
+    return in_one_place()
 
 
-def buffer(found: Plan, name: str) -> PlannedBuffer:
-    return next(b for _, b in found.buffers() if name in [operand.id for operand in b.operands])
+def number(made: Plan, label: str) -> int:
+    return made.program.by_label[label]
 
 
-def with_buffer(found: Plan, name: str, change: Callable[[PlannedBuffer], PlannedBuffer]) -> Plan:
-    arena = found.arenas[0]
-    wanted = buffer(found, name)
-    buffers = tuple(change(b) if b is wanted else b for b in arena.buffers)
-    return replace(found, arenas=(replace(arena, buffers=buffers),))
+def without_alias(made: Plan, label: str) -> Plan:
+    aliases = tuple(alias for alias in made.program.aliases if alias.value != number(made, label))
+    return replace(made, program=replace(made.program, aliases=aliases))
 
 
-def with_tenant(found: Plan, name: str, **changes: object) -> Plan:
-    def change(b: PlannedBuffer) -> PlannedBuffer:
-        tenants = tuple(
-            replace(tenant, **changes) if tenant.id == name else tenant  # type: ignore[arg-type]  # any field
-            for tenant in b.tenants
-        )
-        return replace(b, tenants=tenants)
-
-    return with_buffer(found, name, change)
+def with_new_alias(made: Plan, label: str, source: str, step: str, *, view: bool) -> Plan:
+    """One value more in the bytes of another one, where it then lies."""
+    there = moved(made, label, offset_of(made, source))
+    alias = Alias(number(made, label), number(made, source), at(made.program, step), view)
+    return settled(replace(there, program=replace(made.program, aliases=(*made.program.aliases, alias))))
 
 
-def with_step(found: Plan, step_id: str, **changes: tuple[str, ...] | str) -> Plan:
-    steps = tuple(
-        replace(s, **changes) if s.id == step_id else s  # type: ignore[arg-type]  # any field
-        for s in found.steps
-    )
-    return replace(found, steps=steps)
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize(
+    "graph", [residual(), convolutional(), attention(), elementwise()], ids=lambda graph: graph.name
+)
+def test_right_plans_have_no_violations(graph: object, parallelism: int) -> None:
+    options = PlanOptions(in_place=True, parallelism=parallelism)
+    found = planned(graph, options)  # type: ignore[arg-type]  # a Graph, through parametrize
+    assert found.violations(found.plan) == ()
 
 
-def said(found: Plan) -> str:
-    """All that is said under the rule in-place, which must be something."""
-    details = [violation.detail for violation in verify(found) if violation.rule == "in-place"]
-    assert details
-    return " | ".join(details)
-
-
-def test_right_plans_have_no_violations(good: Plan) -> None:
-    assert verify(good) == ()
-    for graph in (residual(), convolutional(), attention(), elementwise()):
-        for workers in (1, 3):
-            assert verify(plan(graph, PlanOptions(in_place=True, parallelism=workers))) == ()
-
-
-def test_the_tenants_of_the_example(good: Plan) -> None:
-    found = [(t.id, t.source, t.view) for t in buffer(good, "z").tenants]
-    assert found == [("z", None, False), ("y0", "z", False), ("y1", "y0", True)]
-    assert buffer(good, "w").tenants == ()
-    (alone,) = buffer(good, "w").operands
+def test_the_alias_set_of_the_example(good: Subject) -> None:
+    (buffer,) = [b for _, b in good.plan.buffers() if b.id == "z"]
+    assert [(a.id, a.source, a.view) for a in buffer.aliases] == [
+        ("z", None, False),
+        ("y0", "z", False),
+        ("y1", "y0", True),
+    ]
+    (weight,) = [b for _, b in good.plan.buffers() if b.id == "w"]
+    assert weight.aliases == ()
+    (alone,) = weight.values
     assert (alone.id, alone.source, alone.lifetime) == ("w", None, Lifetime.MAX)
 
 
-def test_a_step_that_reads_what_was_overwritten(good: Plan) -> None:
-    """A later reader is put in by hand: the trap that the verifier is there for."""
-    found = with_step(good, "h.op:forward", uses=("y1", "v", "z"))
-    violations = verify(with_tenant(found, "z", lifespan=buffer(good, "z").lifespan))
-    (gone,) = [v for v in violations if v.rule == "in-place"]
-    assert gone == Violation(
-        "in-place", ("z",), "Step 'h.op:forward' reads 'z', whose bytes hold 'y0' and 'y1'."
-    )
+# ------------------------------------------------------------------------- what is read although it is gone
 
 
-def test_the_same_without_the_lifespan_is_named_twice(good: Plan) -> None:
-    found = verify(with_step(good, "h.op:forward", uses=("y1", "v", "z")))
-    assert {v.rule for v in found} == {"lifespan", "in-place"}
+def test_a_step_that_reads_what_was_overwritten(good: Subject) -> None:
+    """The branch comes too late: it finds what Relu made of z."""
+    late = with_order(good.plan, "branch.op:forward", at(good.plan.program, "y0.op:forward"))
+    assert ("loss",) in good.named(late, "value")
 
 
-def test_a_step_that_reads_another_operand_while_it_overwrites_it(good: Plan) -> None:
-    found = with_step(good, "y1.op:forward", uses=("y0", "z"))
-    assert "reads 'z', whose bytes hold 'y0'" in said(found)
+def test_a_later_reader_of_the_source(good: Subject) -> None:
+    """The trap that the proof is there for: u is read for another product, of what z was."""
+    z = number(good.plan, "z")
+    late = with_order(good.plan, "branch.op:forward", at(good.plan.program, "h.op:forward"))
+    again = with_step_changed(late, "branch.op:forward", lambda s: rebound(s, "x0", value=z))
+    assert good.rules(again) == {"value"}
 
 
-def test_a_view_that_is_none(good: Plan) -> None:
+def test_two_that_overwrite_the_same_source(good: Subject) -> None:
+    """Where z was, y0 is, when a second kernel is said to work in place of z."""
+    s = Sketch("twice")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    a, b = s.op("Relu", [z], "a"), s.op("Tanh", [z], "b")
+    s.op("MeanSquaredError", [s.op("Add", [a, b], "sum"), s.label("t", 3, 4)], "loss")
+    found = planned(s.graph(), PlanOptions(in_place=True))
+    aliases = {found.plan.program.values[alias.value].label for alias in found.plan.program.aliases}
+    assert len({"a", "b"} & aliases) == 1, "one of them, the last"
+    first = next(label for label in ("a", "b") if label not in aliases)
+    both = with_new_alias(found.plan, first, "z", f"{first}.op:forward", view=False)
+    assert found.rules(both) <= {"value", "undefined", "overlap"}
+    assert found.rules(both)
+
+
+def test_a_result_that_is_overwritten() -> None:
+    s = Sketch("result")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    s.op("MeanSquaredError", [s.op("Relu", [z], "y"), s.label("t", 3, 4)], "loss")
+    found = planned(s.graph(outputs=("z",)), PlanOptions(in_place=True))
+    over = with_new_alias(found.plan, "y", "z", "y.op:forward", view=False)
+    assert found.named(over, "value") == {("z",)}
+
+
+def test_an_input_that_is_overwritten_before_its_last_read() -> None:
+    s = Sketch("input")
+    x = s.input("x", 3, 4)
+    h = s.op("Gemm", [s.op("Relu", [x], "r"), s.parameter("w", 4, 4)], "h")
+    s.op("MeanSquaredError", [s.op("Add", [h, x], "y"), s.label("t", 3, 4)], "loss")
+    found = planned(s.graph(), PlanOptions(solver="bump"))
+    over = with_new_alias(found.plan, "r", "x", "r.op:forward", view=False)
+    assert found.rules(over) == {"value"}
+
+
+def test_a_weight_that_is_overwritten() -> None:
+    s = Sketch("weight")
+    w = s.op("Relu", [s.parameter("w", 4, 4)], "r")
+    s.op("MeanSquaredError", [s.op("Gemm", [s.input("x", 3, 4), w], "h"), s.label("t", 3, 4)], "loss")
+    for trainable in ("all", []):
+        found = planned(s.graph(trainable=trainable), PlanOptions(in_place=True))
+        over = with_new_alias(found.plan, "r", "w", "r.op:forward", view=False)
+        assert ("w",) in found.named(over, "value")
+
+
+# ------------------------------------------------------------------------------------ what is not promised
+
+
+def test_a_view_that_computes(good: Subject) -> None:
     """Relu does not leave the bytes as they are, whatever the plan says."""
-    assert "is of kind Relu, which makes no view 'y0'" in said(with_tenant(good, "y0", view=True))
+    said = good.said(with_alias(good.plan, "y0", view=True), "alias")
+    assert "does not promise that 'y0' is a view of 'z'" in said
 
 
-def test_a_view_that_is_said_to_overwrite(good: Plan) -> None:
-    """y0 is then gone, and nobody notices unless it is read: here nobody reads it."""
-    found = verify(with_tenant(good, "y1", view=False))
-    assert found == ()
-    later = with_step(with_tenant(good, "y1", view=False), "h.op:forward", uses=("y1", "v", "y0"))
-    assert "reads 'y0', whose bytes hold 'y1'" in said(later)
+def test_a_view_that_is_said_to_overwrite(good: Subject) -> None:
+    """The bytes are the same, so that nothing is lost."""
+    assert good.violations(with_alias(good.plan, "y1", view=False)) == ()
 
 
-def test_a_source_that_the_step_does_not_read(good: Plan) -> None:
-    found = with_tenant(good, "y1", source="z")
-    assert "defines 'y1' in the memory of 'z' without reading that" in said(found)
+def test_a_derivative_over_the_one_that_it_is_made_from() -> None:
+    """A product reads dY row by row while it writes dX."""
+    found = planned(residual(), PlanOptions(solver="bump"))
+    claimed = with_new_alias(found.plan, "h3@grad", "h4@grad", "fc2b:calc_derivative", view=False)
+    assert "does not promise that 'h3@grad' may overwrite 'h4@grad'" in found.said(claimed, "alias")
+    silent = without_alias(claimed, "h3@grad")
+    assert {frozenset(n) for n in found.named(settled(silent), "overlap")} == {
+        frozenset({"h3@grad", "h4@grad"})
+    }
 
 
-def test_a_tenant_without_a_source(good: Plan) -> None:
-    text = said(with_tenant(good, "y0", source=None))
-    assert "'y0' does not say whose memory it takes" in text
-    assert "defines 'y0' where 'z' is" in text
+def test_a_source_that_the_step_does_not_bind(good: Subject) -> None:
+    said = good.said(with_alias(good.plan, "y1", source=number(good.plan, "z")), "alias")
+    assert "'y1.op:forward' does not promise that 'y1' is a view of 'z'" in said
 
 
-def test_a_first_tenant_that_is_not_the_buffer(good: Plan) -> None:
-    found = with_buffer(good, "z", lambda b: replace(b, tenants=(b.tenants[1], b.tenants[0], b.tenants[2])))
-    assert "'z' must be the first tenant" in said(found)
+@pytest.mark.parametrize("label", ["y0", "y1"])
+@pytest.mark.parametrize("other", ["w", "branch", "x"])
+def test_a_source_of_another_buffer(good: Subject, label: str, other: str) -> None:
+    assert good.rules(with_alias(good.plan, label, source=number(good.plan, other))) <= {"alias", "form"}
+    assert good.rules(with_alias(good.plan, label, source=number(good.plan, other)))
 
 
-def test_tenants_of_another_size_or_type(good: Plan) -> None:
-    assert "does not have the size" in said(with_tenant(good, "y0", shape=(3, 5)))
-    assert "does not have the size" in said(with_tenant(good, "y1", dtype="float64"))
+@pytest.mark.parametrize("step", ["z.op:forward", "branch.op:forward", "h.op:forward"])
+def test_another_step(good: Subject, step: str) -> None:
+    where = at(good.plan.program, step)
+    assert good.rules(with_alias(good.plan, "y0", step=where)) <= {"alias", "form"}
+    assert good.rules(with_alias(good.plan, "y0", step=where))
 
 
-def test_a_buffer_that_does_not_live_as_long_as_its_tenants(good: Plan) -> None:
-    def longer(b: PlannedBuffer) -> PlannedBuffer:
-        return replace(b, lifespan=Lifespan(b.lifespan.start, b.lifespan.end + 1))
-
-    assert "its tenants [" in said(with_buffer(good, "z", longer))
+def test_bytes_that_are_shared_without_saying_so(good: Subject) -> None:
+    names = good.named(settled(without_alias(good.plan, "y0")), "overlap")
+    assert {frozenset(pair) for pair in names} == {frozenset({"z", "y0"})}
 
 
-def test_a_tenant_that_is_kept_longer_than_its_buffer_says(good: Plan) -> None:
-    last = len(good.steps)
-    found = with_tenant(good, "y1", lifetime=Lifetime.EPOCH, lifespan=Lifespan(2, last))
-    assert "has the lifetime iteration, a tenant epoch" in said(found)
-
-
-def test_a_tenant_that_carries_over_has_to_be_the_first(good: Plan) -> None:
-    found = with_tenant(good, "y1", lifetime=Lifetime.MAX, lifespan=Lifespan(0, len(good.steps)))
-    assert "'y1' carries over, but others are in its place before" in said(found)
-
-
-def test_a_result_that_is_overwritten(good: Plan) -> None:
-    last = len(good.steps)
-    found = with_tenant(good, "z", lifetime=Lifetime.EPOCH, lifespan=Lifespan(0, last))
-    assert "'z' is read after the last step, but overwritten before" in said(found)
-
-
-def test_an_input_that_is_overwritten() -> None:
-    s = Sketch("view")
-    x = s.op("Flatten", [s.input("x", 3, 2, 2)], "flat")
-    s.op("MeanSquaredError", [s.op("Gemm", [x, s.parameter("w", 4, 4)], "y"), s.label("t", 3, 4)], "loss")
-    made = plan(s.graph(), IN_PLACE)
-    assert verify(made) == ()
-    text = said(with_tenant(made, "flat", view=False))
-    assert "overwrites 'x', which is the caller's, with 'flat'" in text
-
-
-def test_scratch_in_shared_memory(good: Plan) -> None:
-    found = with_step(good, "branch.op:forward", scratch=("y0",))
-    assert "has the scratch 'y0' in a buffer that holds operands" in said(found)
-
-
-def test_an_operand_defined_twice(good: Plan) -> None:
-    found = with_step(good, "h.op:forward", defs=("h", "y0"))
-    assert "defines 'y0' again" in said(found)
-
-
-def test_two_operands_in_one_place_at_once(good: Plan) -> None:
-    tenants = buffer(good, "z").tenants
-    other = replace(tenants[1], id="branch")
-
-    def crowded(b: PlannedBuffer) -> PlannedBuffer:
-        return replace(b, tenants=(*tenants, other))
-
-    arena = with_buffer(good, "z", crowded).arenas[0]
-    found = replace(
-        good, arenas=(replace(arena, buffers=tuple(b for b in arena.buffers if b.id != "branch")),)
+def test_an_alias_that_lies_elsewhere(good: Subject) -> None:
+    assert "not 0 bytes behind 'z'" in good.said(
+        moved(good.plan, "y0", offset_of(good.plan, "z") + 64), "alias"
     )
-    found = with_step(found, "y0.op:forward", defs=("y0", "branch"))
-    assert "overwrites 'z' with 'y0' and 'branch'" in said(found)
 
 
-def test_an_operand_read_while_another_takes_its_bytes(good: Plan) -> None:
-    """Softmax over y1 would change y0, its view, under the kernel's hands."""
-    tenants = buffer(good, "z").tenants
-    new = Tenant(
-        "h", tenants[0].kind, Lifetime.ITERATION, (3, 4), "float32", Lifespan(4, 6), "y1", view=False
+@pytest.mark.parametrize("offset", [-16, 16, 64])
+def test_an_alias_of_a_part(good: Subject, offset: int) -> None:
+    """No operator promises one yet, at its own address or at another."""
+    assert good.rules(with_alias(good.plan, "y1", offset=offset)) == {"alias"}
+    there = offset_of(good.plan, "y0") + offset
+    assert good.rules(with_alias(moved(good.plan, "y1", there), "y1", offset=offset)) <= {"alias", "place"}
+    assert good.rules(with_alias(moved(good.plan, "y1", there), "y1", offset=offset))
+
+
+def test_another_size_or_type(good: Subject) -> None:
+    """Half the size would halve what the buffer needs."""
+    for type_ in (
+        TensorType((3, 2), DType.FLOAT32),
+        TensorType((3, 5), DType.FLOAT32),
+        TensorType((3, 4), DType.FLOAT64),
+    ):
+        for label in ("z", "y0", "y1"):
+            assert good.rules(with_value(good.plan, label, type=type_)) == {"step"}
+
+
+def test_a_source_that_the_step_binds_as_something_else() -> None:
+    """Softmax may overwrite what it reads, not what another slot of the step reads."""
+    s = Sketch("slots")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
+    s.op("MeanSquaredError", [s.op("MatMul", [a, s.op("Transpose", [b], "bt")], "p"), s.label("t", 3, 3)], "loss")
+    found = planned(s.graph())
+    over = with_new_alias(found.plan, "bt", "b", "bt.op:forward", view=False)
+    assert found.rules(over) == {"alias"}
+
+
+def test_an_operand_read_twice_by_the_step_that_would_overwrite_it() -> None:
+    s = Sketch("twice")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    q = s.op("Gemm", [z, s.parameter("v", 4, 4)], "q")
+    s.op("MeanSquaredError", [s.op("Add", [q, z], "sum"), s.label("t", 3, 4)], "loss")
+    found = planned(s.graph(), PlanOptions(in_place=True))
+    assert found.violations(found.plan) == ()
+    (alias,) = [a for a in found.plan.program.aliases if a.value == number(found.plan, "sum")]
+    assert alias.source == number(found.plan, "q")
+    both = with_step_changed(
+        found.plan, "sum.op:forward", lambda s: rebound(s, "x1", value=number(found.plan, "q"))
     )
-    moved = with_buffer(good, "z", lambda b: replace(b, tenants=(*tenants, new)))
-    found = with_step(moved, "h.op:forward", uses=("y1", "v", "y0"))
-    assert "overwrites 'y0' with 'h' while it reads it" in said(found)
+    assert found.rules(both) <= {"overlap", "value"}
+    assert found.rules(both)
 
 
-def test_steps_of_one_wave_leave_what_another_overwrites_alone(good: Plan) -> None:
-    """branch reads z, y0 overwrites it: in one wave nobody knows which comes first."""
-    ids = [step.id for step in good.steps]
-    t, u = ids.index("branch.op:forward"), ids.index("y0.op:forward")
+# --------------------------------------------------------------------------------- beside what runs with it
+
+
+def test_steps_of_one_level_leave_what_another_overwrites_alone(good: Subject) -> None:
+    """branch reads z, y0 overwrites it: on one level nothing says which comes first."""
+    program = good.plan.program
+    t, u = at(program, "branch.op:forward"), at(program, "y0.op:forward")
     assert u == t + 1
-    waves = [k if k <= t else k - 1 for k in range(len(ids))]
-    steps = tuple(replace(s, wave=wave) for s, wave in zip(good.steps, waves, strict=True))
-    text = said(replace(good, steps=steps, options=replace(good.options, parallelism=2)))
-    assert "touches 'z' while another step of its wave overwrites it" in text
+    levels = [k if k <= t else k - 1 for k in range(len(program.steps))]
+    together = program.reordered(range(len(program.steps)), levels)
+    options = replace(good.plan.options, parallelism=2)
+    names = good.named(settled(replace(good.plan, program=together, options=options)), "level")
+    assert ("z", "y0") in names
 
 
-def test_each_operand_is_named_once(good: Plan) -> None:
-    doubled = with_buffer(good, "z", lambda b: replace(b, tenants=(*b.tenants, b.tenants[-1])))
-    assert "unique" in {v.rule for v in verify(doubled)}
-
-
-def test_a_tenant_must_live_when_it_is_touched(good: Plan) -> None:
-    found = verify(with_tenant(good, "y1", lifespan=Lifespan(0, 3)))
-    assert ("lifespan", ("y1",)) in {(v.rule, v.buffers) for v in found}
+def test_a_view_may_be_made_beside_a_reader_of_its_source() -> None:
+    s = Sketch("beside")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    flat = s.op("Reshape", [z, s.integers("shape", 4, 3)], "flat")
+    a = s.op("Gemm", [z, s.parameter("u", 4, 3)], "a")
+    b = s.op("Gemm", [flat, s.parameter("v", 3, 3)], "b")
+    s.op("MeanSquaredError", [s.op("MatMul", [b, s.op("Transpose", [a], "at")], "sum"), s.label("t", 4, 3)], "loss")
+    found = planned(s.graph(), PlanOptions(in_place=True, parallelism=2))
+    program = found.plan.program
+    assert program.steps[at(program, "flat.op:forward")].level == program.steps[at(program, "a.op:forward")].level
+    assert any(alias.view and program.values[alias.value].label == "flat" for alias in program.aliases)
+    assert found.violations(found.plan) == ()

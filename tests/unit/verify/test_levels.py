@@ -1,4 +1,4 @@
-"""Plans for several workers: every claim about waves is checked, and every corruption is named."""
+"""Plans with several steps on a level: what runs at the same time shares bytes only to read them."""
 
 from __future__ import annotations
 
@@ -7,143 +7,176 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout.model.problem import Lifespan
-from solver.pipeline import plan, plan_program
-from solver.plan import Plan, PlannedBuffer, PlanOptions, verify
+from solver.passes import Levels
+from solver.plan import Plan, PlanOptions
+from solver.program import Access, Program, Region
+from solver.training import explicit_program
+from tests.support.damaged import Subject, by_hand, moved, planned, settled, with_options
+from tests.support.derived import at, reads, writes
 from tests.support.graphs import convolutional, residual
-from tests.support.programs import program
+from tests.support.programs import program as explicit
+from tests.support.proofs import offset_of
 
 
 @pytest.fixture(scope="module")
-def good() -> Plan:
-    return plan(residual(), PlanOptions(parallelism=3))
+def good() -> Subject:
+    return planned(residual(), PlanOptions(parallelism=3))
 
 
-def rules(found: Plan) -> set[str]:
-    return {violation.rule for violation in verify(found)}
+def on_level(made: Plan, label: str, level: int) -> Plan:
+    """The plan with one step on another level, behind those that are there; empty levels are closed."""
+    program = made.program
+    moving = at(program, label)
+    order = [t for t in range(len(program.steps)) if t != moving]
+    place = sum(program.steps[t].level <= level for t in order)
+    order.insert(place, moving)
+    levels = [level if t == moving else program.steps[t].level for t in order]
+    dense = {old: new for new, old in enumerate(sorted(set(levels)))}
+    return settled(replace(made, program=program.reordered(order, [dense[old] for old in levels])))
 
 
-def with_wave(found: Plan, step: str, wave: int | None) -> Plan:
-    return replace(found, steps=tuple(replace(s, wave=wave) if s.id == step else s for s in found.steps))
+def roomy(made: Plan) -> Plan:
+    """The plan for any number of steps at the same time."""
+    return with_options(made, parallelism=64)
 
 
-def with_buffer(found: Plan, name: str, **changes: object) -> Plan:
-    buffers = tuple(
-        replace(b, **changes) if b.id == name else b  # type: ignore[arg-type]  # passed on as it came
-        for b in found.arenas[0].buffers
-    )
-    size = max(b.end for b in buffers)
-    return replace(found, arenas=(replace(found.arenas[0], buffers=buffers, size=size),))
+@pytest.mark.parametrize("parallelism", [2, 3, 4, 64])
+def test_right_plans_have_no_violations(parallelism: int) -> None:
+    for graph, solver in ((residual(), "portfolio"), (convolutional(), "bump")):
+        found = planned(graph, PlanOptions(parallelism=parallelism, solver=solver))
+        assert found.violations(found.plan) == ()
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4, 64])
-def test_right_plans_have_no_violations(workers: int) -> None:
-    assert verify(plan(residual(), PlanOptions(parallelism=workers))) == ()
-    assert verify(plan(convolutional(), PlanOptions(parallelism=workers, solver="bump"))) == ()
-
-
-def test_two_dependent_steps_moved_into_one_wave(good: Plan) -> None:
+def test_two_dependent_steps_moved_onto_one_level(good: Subject) -> None:
     """h2 is written by fc2 and read by join; whatever else breaks, the two are named."""
-    fc2 = next(s for s in good.steps if s.id == "fc2:forward")
-    found = [v for v in verify(with_wave(good, "join:forward", fc2.wave)) if v.rule == "wave"]
-    assert any(v.buffers == ("h2",) and "in the same wave" in v.detail for v in found)
+    level = good.plan.program.steps[at(good.plan.program, "fc2:forward")].level
+    found = good.violations(roomy(on_level(good.plan, "join:forward", level)))
+    assert ("level", ("h2", "h2")) in {(v.rule, v.buffers) for v in found}
+    assert "Step 'join:forward' touches 'h2' while Step 'fc2:forward' runs" in " ".join(v.detail for v in found)
 
 
-def test_every_dependent_pair_moved_together_is_found(good: Plan) -> None:
+def test_every_dependent_pair_moved_together_is_found(good: Subject) -> None:
     """Neighbours in the order, one of which writes what the other touches."""
-    for first, second in zip(good.steps, good.steps[1:], strict=False):
-        touched = {*second.uses, *second.defs}
-        if first.wave == second.wave or not ({*first.defs} & touched or {*first.uses} & {*second.defs}):
+    program = good.plan.program
+    pairs = 0
+    for first, second in zip(program.steps, program.steps[1:], strict=False):
+        touched = {*reads(program, second), *writes(program, second)}
+        written = {*writes(program, first)} & touched or {*reads(program, first)} & {*writes(program, second)}
+        if first.level == second.level or not written:
             continue
-        assert "wave" in rules(with_wave(good, second.id, first.wave)), (first.id, second.id)
+        pairs += 1
+        label = program.step_labels[program.steps.index(second)]
+        assert good.rules(roomy(on_level(good.plan, label, first.level))) == {"level"}, label
+    assert pairs > 5
 
 
-def test_two_steps_that_write_the_same_buffer() -> None:
-    made = plan_program(program((("a", "b"), ("c", "d"))), PlanOptions(parallelism=2))
-    assert [s.wave for s in made.steps] == [0, 0]
-    both = replace(made, steps=(made.steps[0], replace(made.steps[1], defs=("b",))))
-    assert ("wave", ("b",)) in {(v.rule, v.buffers) for v in verify(both)}
+def test_two_steps_that_write_the_same_block() -> None:
+    made = Levels(2).run(explicit_program(explicit((("a", "b"), ("c", "d")))))
+    found = by_hand(made, {"a": 0, "b": 64, "c": 128, "d": 192}, parallelism=2, alignment=64)
+    assert [step.level for step in found.plan.program.steps] == [0, 0]
+    assert found.violations(found.plan) == ()
+    assert found.named(moved(found.plan, "d", 64), "level") == {("b", "d")}
+    assert found.named(moved(found.plan, "d", 0), "level") == {("a", "d")}
 
 
-def test_scratch_of_one_step_used_by_another_of_its_wave(good: Plan) -> None:
-    beside = [s for s in good.steps if sum(s.wave == other.wave for other in good.steps) > 1]
-    owner = next(s for s in beside if s.scratch)
-    other = next(s for s in beside if s.wave == owner.wave and s is not owner)
-    thief = replace(other, scratch=(*other.scratch, owner.scratch[0]))
-    found = verify(replace(good, steps=tuple(thief if s is other else s for s in good.steps)))
-    assert {v.buffers for v in found if v.rule == "wave"} == {(owner.scratch[0],)}
+def test_two_steps_of_a_level_may_read_the_same_bytes() -> None:
+    made = Levels(2).run(explicit_program(explicit((("a", "b"), ("a", "d")))))
+    found = by_hand(made, {"a": 0, "b": 64, "d": 128}, parallelism=2, alignment=64)
+    assert found.plan.program.duration == 1
+    assert found.violations(found.plan) == ()
+
+
+def beside(program: Program) -> list[tuple[int, int]]:
+    steps = program.steps
+    return [(s, t) for t in range(len(steps)) for s in range(t) if steps[s].level == steps[t].level]
+
+
+def scratch_of(program: Program, t: int) -> list[str]:
+    return [program.values[b.value].label for b in program.steps[t].bindings if b.access is Access.SCRATCH]
 
 
 def test_overlapping_scratch_of_concurrent_steps() -> None:
-    """Legal one after the other, wrong side by side: the lifespans are the wave's, so the sweep sees it."""
-    good = plan(convolutional(), PlanOptions(parallelism=2))
-    buffers = {b.id: b for b in good.arenas[0].buffers}
+    """Legal one after the other, wrong side by side. The smaller is moved, so that it meets nothing else."""
+    found = planned(convolutional(), PlanOptions(parallelism=2, solver="bump"))
+    program = found.plan.program
     pairs = [
         (a, b)
-        for one in good.steps
-        for two in good.steps
-        if one.wave == two.wave and one.id < two.id
-        for a in one.scratch
-        for b in two.scratch
+        for s, t in beside(program)
+        for a in scratch_of(program, s)
+        for b in scratch_of(program, t)
     ]
     assert pairs
-    for a, b in pairs:
-        found = verify(with_buffer(good, a, offset=buffers[b].offset))
-        assert frozenset({a, b}) in {frozenset(v.buffers) for v in found if v.rule == "overlap"}
+    nbytes = {value.label: value.type.nbytes for value in program.values}
+    for pair in pairs:
+        a, b = sorted(pair, key=nbytes.__getitem__)
+        there = moved(found.plan, a, offset_of(found.plan, b))
+        assert {frozenset(names) for names in found.named(there, "level")} == {frozenset(pair)}
 
 
-def test_more_steps_at_once_than_workers(good: Plan) -> None:
-    assert rules(replace(good, options=replace(good.options, parallelism=1))) == {"wave"}
-    assert rules(replace(good, options=replace(good.options, parallelism=4))) == set()
+def test_scratch_in_bytes_that_another_step_of_its_level_reads() -> None:
+    found = planned(convolutional(), PlanOptions(parallelism=2))
+    program = found.plan.program
+    checked = 0
+    for s, t in beside(program):
+        for mine, other in ((s, t), (t, s)):
+            for scratch in scratch_of(program, mine):
+                for label in reads(program, program.steps[other]):
+                    there = moved(found.plan, scratch, offset_of(found.plan, label))
+                    assert found.rules(there) <= {"level", "overlap"}
+                    assert found.rules(there)
+                    checked += 1
+    assert checked
 
 
-@pytest.mark.parametrize("wave", [None, 40, 10**18])
-def test_waves_that_do_not_count_up(good: Plan, wave: int | None) -> None:
-    assert "wave" in rules(with_wave(good, good.steps[-1].id, wave))
-    assert "wave" in rules(with_wave(good, good.steps[3].id, wave))
+def test_more_steps_at_once_than_the_plan_says(good: Subject) -> None:
+    assert good.rules(with_options(good.plan, parallelism=1)) == {"level"}
+    assert good.rules(with_options(good.plan, parallelism=4)) == set()
 
 
-def test_waves_that_go_back(good: Plan) -> None:
-    assert "wave" in rules(replace(good, steps=good.steps[::-1]))
+def test_levels_in_a_plan_for_one_step_at_a_time() -> None:
+    found = planned(residual())
+    program = found.plan.program
+    count = len(program.steps)
+    together = program.reordered(range(count), [0] * count)
+    assert found.rules(settled(replace(found.plan, program=together))) == {"level"}
 
 
-def test_a_plan_for_several_workers_without_waves(good: Plan) -> None:
-    assert "wave" in rules(replace(good, steps=tuple(replace(s, wave=None) for s in good.steps)))
+def test_one_step_a_level_is_right_whatever_the_parallelism() -> None:
+    """Nothing says that a plan has to use what it may."""
+    found = planned(residual())
+    assert found.violations(with_options(found.plan, parallelism=3)) == ()
 
 
-def test_waves_in_a_plan_for_one_worker() -> None:
-    """One step each, counting up, is what a plan without waves means."""
-    made = plan(residual())
-    assert rules(replace(made, steps=tuple(replace(s, wave=t) for t, s in enumerate(made.steps)))) == set()
-    assert "wave" in rules(replace(made, steps=tuple(replace(s, wave=0) for s in made.steps)))
+def test_a_value_is_there_for_the_whole_level(good: Subject) -> None:
+    """What a step of the level still reads, another one of it cannot take, wherever they stand in the order."""
+    program = good.plan.program
+    checked = 0
+    for s, t in beside(program):
+        for read in reads(program, program.steps[s]):
+            for written in writes(program, program.steps[t]):
+                if offset_of(good.plan, read) == offset_of(good.plan, written):
+                    continue
+                there = good.rules(moved(good.plan, written, offset_of(good.plan, read)))
+                assert there, (read, written)
+                checked += 1
+    assert checked
 
 
-def test_a_lifespan_that_leaves_out_a_wave(good: Plan) -> None:
-    h1 = next(b for b in good.arenas[0].buffers if b.id == "h1")
-    shorter = Lifespan(h1.lifespan.start, h1.lifespan.end - 1)
-    found = [v for v in verify(with_buffer(good, "h1", lifespan=shorter)) if v.rule == "lifespan"]
-    assert found[0].detail.startswith(f"Wave {shorter.end} ")
-
-
-def test_a_lifespan_counted_in_steps_is_too_long(good: Plan) -> None:
-    weight = next(b for b in good.arenas[0].buffers if b.id == "w1")
-    assert weight.lifespan == Lifespan(0, good.duration)
-    assert "lifespan" in rules(with_buffer(good, "w1", lifespan=Lifespan(0, len(good.steps))))
-
-
-def test_every_one_of_five_hundred_moves_onto_live_bytes_is_named(good: Plan) -> None:
+def test_every_one_of_five_hundred_moves_onto_live_bytes_is_named(good: Subject) -> None:
     rng = random.Random(11)
-    buffers = good.arenas[0].buffers
-    moves = 0
+    placed, moves = good.plan.regions, 0
     while moves < 500:
-        buffer = rng.choice(buffers)
-        offset = rng.randrange(0, good.arena_bytes - buffer.size + 1, buffer.alignment)
-        if any(_meets(buffer, offset, other) for other in buffers):
+        region = rng.choice(placed)
+        offset = rng.randrange(0, good.plan.arena_bytes - region.size + 1, 64)
+        if any(_meets(good.plan, region, offset, other) for other in placed):
             moves += 1
-            found = verify(with_buffer(good, buffer.id, offset=offset))
-            assert any(v.rule == "overlap" and buffer.id in v.buffers for v in found)
+            label = good.plan.program.values[region.members[0]].label
+            found = good.rules(moved(good.plan, label, offset))
+            assert found, (label, offset)
+            assert found <= {"level", "overlap", "undefined", "value", "entry"}
 
 
-def _meets(buffer: PlannedBuffer, offset: int, other: PlannedBuffer) -> bool:
-    apart = offset >= other.end or other.offset >= offset + buffer.size
-    return other.id != buffer.id and buffer.lifespan.overlaps(other.lifespan) and not apart
+def _meets(made: Plan, region: Region, offset: int, other: Region) -> bool:
+    start = made.offsets[other.members[0]]
+    apart = offset >= start + other.nbytes or start >= offset + region.nbytes
+    return other is not region and region.lifespan.overlaps(other.lifespan) and not apart
