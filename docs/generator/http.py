@@ -9,7 +9,7 @@ from typing import Any
 
 from docs.generator.documents import bounds
 from docs.generator.markdown import code, page, table
-from service.app import create_app
+from service.http.app import create_app
 from service.problems import CATALOGUE
 from service.settings import Settings
 
