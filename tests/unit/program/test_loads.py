@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solver.graph import TrainableGraph
-from solver.layout import Buffer, Lifespan, Problem, max_load
+from solver.layout import Buffer, LayoutProblem, Lifespan, max_load
 from solver.passes import Levels, Order
 from solver.pipeline import TARGETS
 from solver.plan import PlanOptions
@@ -30,7 +30,7 @@ def test_the_fullest_level_is_the_bound_of_the_layout(graph: TrainableGraph, par
     buffers = tuple(
         Buffer(str(region.members[0]), region.size, region.lifespan, 64) for region in regions(made)
     )
-    bound = max_load(Problem(buffers))
+    bound = max_load(LayoutProblem(buffers))
     assert max(curve) == bound.bytes
     assert bound.witness_step is not None
     assert curve[bound.witness_step] == bound.bytes
