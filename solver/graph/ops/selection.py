@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.errors import GraphError
-from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Rows", "gathered_rows"]

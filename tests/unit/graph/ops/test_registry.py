@@ -84,7 +84,7 @@ def test_sequences_have_a_signature_but_no_kernels() -> None:
 def test_two_operators_of_one_name_are_a_bug() -> None:
     relu: OperationType = lookup("Relu")
     with pytest.raises(InternalError, match="defines operator 'Relu' a second time"):
-        ops._by_name({"activation": (relu,), "other": (relu,)})
+        ops.by_name({"activation": (relu,), "other": (relu,)})
 
 
 @pytest.mark.parametrize("name", OPERATOR_NAMES)
