@@ -268,7 +268,7 @@ def test_an_entry_that_stands_for_another_value(good: Subject) -> None:
 def test_two_in_one_place_at_the_start(good: Subject, label: str) -> None:
     """An input or a label too: what the caller fed first would be gone before the first step."""
     there = moved(good.plan, label, offset_of(good.plan, "w1"))
-    assert {label, "w1"} in [set(names) for names in good.named(there, "entry")]
+    assert {label, "w1"} in [set(names) for names in good.named(there, "overlap")]
 
 
 def test_other_initial_values(good: Subject) -> None:
