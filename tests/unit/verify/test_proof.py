@@ -199,7 +199,7 @@ def test_an_overlap_inside_a_step_says_which_slots(good: Subject) -> None:
 def test_two_reads_may_share_bytes() -> None:
     blocks = explicit((("x x2", "y"),), fed=("x",), kept=("y",))
     found = by_hand(blocks, {"x": 0, "x2": 4, "y": 8})
-    assert found.named(moved(found.plan, "x2", 2), "entry") == {("x", "x2")}
+    assert found.named(moved(found.plan, "x2", 2), "overlap") == {("x", "x2")}
     made = explicit((("", "a"), ("a", "b"), ("a b", "y")), kept=("y",))
     found = by_hand(made, {"a": 0, "b": 4, "y": 8})
     assert found.named(moved(found.plan, "b", 0), "overlap") == {("a", "b")}
