@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,12 @@ class ArenaResult:
     solver: str
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> ArenaResult:
-        certificate = document["certificate"]
+    def of(cls, row: Sequence[Any]) -> ArenaResult:
+        """Of a space of a plan document: name, alignment, whether kernels reach it, bytes, certificate."""
+        name, _, _, size, certificate = row
         return cls(
-            name=document["name"],
-            bytes=document["size"],
+            name=name,
+            bytes=size,
             lower_bound=certificate["lower_bound"],
             status=certificate["status"],
             proof=certificate.get("proof"),
@@ -56,9 +57,18 @@ class PlanResult:
         """``arena_bytes / lower_bound - 1``: 0.0 for an optimum proved by the bound."""
         return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
+    @property
+    def offsets(self) -> Mapping[str, tuple[str, int]]:
+        """Where each value lies: its arena and its first byte there, by label. Linear."""
+        origins, others = self.document["origins"], dict(self.document["labels"])
+        return {
+            others.get(number, origins[origin] + suffix): (self.arenas[space].name, offset)
+            for number, (suffix, _, _, origin, space, offset) in enumerate(self.document["values"])
+        }
+
     @classmethod
     def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> PlanResult:
-        arenas = tuple(ArenaResult.of(arena) for arena in document["arenas"])
+        arenas = tuple(ArenaResult.of(space) for space in document["spaces"])
         return cls(
             digest=document["digest"],
             arena_bytes=sum(arena.bytes for arena in arenas),

@@ -94,6 +94,11 @@ class Runner:
         """End the threads, if there are any; nothing can be run afterwards."""
         self._workers.close()
 
+    @property
+    def turns(self) -> tuple[Prepared, ...]:
+        """What `run` calls, in its order: one prepared function for each level, to be timed one by one."""
+        return tuple(self._turns)
+
     def value(self, label: str) -> Array:
         """View of a value; valid during its life only. Raises KeyError for a label that is not there."""
         return self._views[self.program.by_label[label]]

@@ -1,9 +1,9 @@
-"""Threads that run the steps of a wave at the same time.
+"""Threads that run the steps of a concurrency level at the same time.
 
 NumPy lets go of the interpreter inside its loops and inside BLAS, so threads do run side by side. BLAS has
 threads of its own, as many as there are cores, and some builds take turns when several callers ask at
-once. How many it uses is left alone: it can decide the last bit of a product, so it belongs to whoever
-starts the process (``OPENBLAS_NUM_THREADS=1`` suits waves best, as long as every run to compare has it).
+once. How many it uses is left alone: it can decide the last bit of a product, so the caller who
+starts the process decides (``OPENBLAS_NUM_THREADS=1`` suits levels best, as long as every run to compare has it).
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class Workers:
             future.result()
 
     def close(self) -> None:
-        """End the threads and wait for them. Twice is fine; waves cannot be run afterwards."""
+        """End the threads and wait for them. Twice is fine; levels cannot be run afterwards."""
         if self._threads is not None:
             self._threads.shutdown()
 
 
 def turns(tasks: Iterable[Task], times: Sequence[int]) -> tuple[list[Task], Workers]:
-    """One task for each unit of time, which runs those of the wave at the same time; and who runs them.
+    """One task for each level, which runs the level's tasks at the same time; and the workers that do it.
 
-    `times` has the wave of each task, from 0 and never falling.
+    `times` has the level of each task, from 0 and never falling.
     """
     workers = Workers(max(Counter(times).values(), default=1))
-    waves: list[list[Task]] = [[] for _ in range(times[-1] + 1 if times else 0)]
+    levels: list[list[Task]] = [[] for _ in range(times[-1] + 1 if times else 0)]
     for task, time in zip(tasks, times, strict=True):
-        waves[time].append(task)
-    return [wave[0] if len(wave) == 1 else partial(workers.run, wave) for wave in waves], workers
+        levels[time].append(task)
+    return [level[0] if len(level) == 1 else partial(workers.run, level) for level in levels], workers

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, main_job, resnet50, waves
+from tests.benchmarks import gallery, layout, levels, main_job, resnet50
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
     "main": main_job.run,
     "examples": gallery.run,
     "layout": layout.run,
-    "waves": waves.run,
+    "levels": levels.run,
     "resnet50": resnet50.run,
 }
 

@@ -31,13 +31,18 @@ Reply = httpx.Response | httpx.TransportError
 PLAN: dict[str, Any] = {
     "digest": "abc",
     "deterministic": True,
-    "arenas": [
-        {
-            "name": "arena",
-            "size": 120,
-            "certificate": {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
-        }
+    "spaces": [
+        [
+            "arena",
+            64,
+            True,
+            120,
+            {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
+        ]
     ],
+    "origins": ["x", "w"],
+    "values": [["", 0, 0, 0, 0, 64], ["@grad", 0, 1, 1, 0, 0], ["", 0, 2, 1, 0, 0]],
+    "labels": [[2, "seed"]],
 }
 LAYOUT: dict[str, Any] = {
     "digest": "def",
@@ -351,9 +356,9 @@ async def test_ready(call: Call, reply: Reply, ready: bool) -> None:
 def test_the_weakest_arena_counts() -> None:
     certificate = {"status": "feasible", "proof": None, "lower_bound": 40, "solver": "greedy"}
     solved = {"status": "optimal", "proof": "solver", "lower_bound": 10, "solver": "cp-sat"}
-    document = {**PLAN, "arenas": [*PLAN["arenas"], {"name": "b", "size": 10, "certificate": solved}]}
+    document = {**PLAN, "spaces": [*PLAN["spaces"], ["b", 64, True, 10, solved]]}
     assert PlanResult.of(document).proof == "solver"
-    document["arenas"] = [*document["arenas"], {"name": "c", "size": 50, "certificate": certificate}]
+    document["spaces"] = [*document["spaces"], ["c", 64, True, 50, certificate]]
     result = PlanResult.of(document)
     assert (result.arena_bytes, result.lower_bound) == (180, 170)
     assert (result.status, result.proof) == ("feasible", None)
@@ -361,7 +366,12 @@ def test_the_weakest_arena_counts() -> None:
 
 
 def test_gap_of_nothing() -> None:
-    assert PlanResult.of({**PLAN, "arenas": []}).gap == 0.0
+    assert PlanResult.of({**PLAN, "spaces": []}).gap == 0.0
+
+
+def test_where_each_value_lies() -> None:
+    """A label is the origin with a suffix, unless the document has another one."""
+    assert PlanResult.of(PLAN).offsets == {"x": ("arena", 64), "w@grad": ("arena", 0), "seed": ("arena", 0)}
 
 
 def test_both_clients_offer_the_same() -> None:
