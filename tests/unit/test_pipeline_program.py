@@ -106,12 +106,14 @@ class TestWhatIsWrongStaysInside:
     """A plan leaves the pipeline with a proof only, whatever pass or solver went wrong."""
 
     def test_an_order_that_changes_what_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("solver.passes.levels.list_schedule", lambda before, parallelism: iter([[1], [0]]))
+        backwards = iter([[1], [0]])
+        monkeypatch.setattr("solver.passes.levels.list_schedule", lambda before, parallelism: backwards)
         with pytest.raises(InternalError, match="The plan breaks rule"):
             plan_program(program((("a", "b"), ("b", "c")), kept=("c",)), PlanOptions(parallelism=2))
 
     def test_dependent_steps_on_one_level(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("solver.passes.levels.list_schedule", lambda before, parallelism: iter([[0, 1]]))
+        together = iter([[0, 1]])
+        monkeypatch.setattr("solver.passes.levels.list_schedule", lambda before, parallelism: together)
         with pytest.raises(InternalError, match="rule level: Step 'op1' touches 'b' while Step 'op0' runs"):
             plan_program(program((("a", "b"), ("b", "c"))), PlanOptions(parallelism=2))
 

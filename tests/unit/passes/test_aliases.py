@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from solver.graph import TrainableGraph, TrainingRules
+from solver.graph.ops import lookup
 from solver.passes import Aliases, Levels, Order
 from solver.passes.aliases import define_in_place
 from solver.program import Program, alias_sets, check_program, loads
@@ -297,3 +299,32 @@ def test_the_facts_count_views_and_what_is_overwritten() -> None:
         "peak_before": max(loads(plain)[0]),
         "peak_after": max(loads(found)[0]),
     }
+
+
+def test_behind_an_accumulation_and_an_overwriting_there_are_views_again() -> None:
+    """y's derivative grows twice; what Relu makes of it in place is then only reshaped."""
+    s = Sketch("behind")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    y = s.op("Relu", [s.op("Reshape", [z, s.integers("shape", 4, 3)], "r")], "y")
+    h, g = (s.op("Gemm", [y, s.parameter(f"v{name}", 3, 3)], name) for name in "hg")
+    s.op("MeanSquaredError", [s.op("Mul", [h, g], "p"), s.label("t", 4, 3)], "loss")
+    found = aliases(s.graph())
+    assert found["r@grad"] == ("y@grad", False)
+    assert found["z@grad"] == ("r@grad", True)
+
+
+def test_what_a_step_has_overwritten_it_cannot_view_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference that would write -dY over dY first, and hand dY on as the other derivative then."""
+
+    def reversed_promises(type_: str) -> SimpleNamespace:
+        return SimpleNamespace(in_place=lambda node: lookup(type_).in_place(node)[::-1])
+
+    s = Sketch("difference")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
+    s.op("MeanSquaredError", [s.op("Sub", [a, b], "d"), s.label("t", 3, 4)], "loss")
+    graph = s.graph()
+    monkeypatch.setattr("solver.passes.aliases.lookup", reversed_promises)
+    found = aliases(graph)
+    assert found["b@grad"] == ("d@grad", False)
+    assert "a@grad" not in found
