@@ -101,7 +101,7 @@ def test_a_space_that_does_not_exist(good: Subject, space: int) -> None:
 
 
 def test_a_label_given_twice(good: Subject) -> None:
-    """Two places under one label: nobody could say which of them a report or a caller means."""
+    """Two places under one label: a report or a caller could mean either of them."""
     program = good.plan.program
     twin = replace(good.plan, offsets=(*good.plan.offsets, good.plan.offsets[0]))
     doubled = with_program(twin, values=(*program.values, program.values[0]))
