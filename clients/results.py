@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,12 @@ class ArenaResult:
     solver: str
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> ArenaResult:
-        certificate = document["certificate"]
+    def of(cls, row: Sequence[Any]) -> ArenaResult:
+        """From a row of the table ``spaces`` of a plan."""
+        name, _, _, size, certificate = row
         return cls(
-            name=document["name"],
-            bytes=document["size"],
+            name=name,
+            bytes=size,
             lower_bound=certificate["lower_bound"],
             status=certificate["status"],
             proof=certificate.get("proof"),
@@ -58,7 +59,7 @@ class PlanResult:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> PlanResult:
-        arenas = tuple(ArenaResult.of(arena) for arena in document["arenas"])
+        arenas = tuple(ArenaResult.of(row) for row in document["spaces"])
         return cls(
             digest=document["digest"],
             arena_bytes=sum(arena.bytes for arena in arenas),

@@ -9,7 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from docs.generator.markdown import page, table
-from service.cli import app
+from service.cli.commands import app
 
 __all__ = ["command_line", "run_script"]
 

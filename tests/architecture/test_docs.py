@@ -13,7 +13,7 @@ import yaml
 from typer.main import get_command
 
 from docs.generator import PAGES
-from service.cli import app
+from service.cli.commands import app
 from service.problems import CATALOGUE
 from service.settings import Settings
 from solver import errors

@@ -8,9 +8,10 @@ from solver.documents import dump_plan, load_plan, program_digest
 from solver.errors import CapacityError, DimensionError, OptionsError
 from solver.layout import Proof
 from solver.pipeline import plan, plan_program
-from solver.plan import PlanOptions, verify
+from solver.plan import PlanOptions
 from tests.support.graphs import chain
 from tests.support.programs import AUTO_RECYCLE, program
+from tests.support.proofs import violations
 
 SMALL = program(AUTO_RECYCLE)
 
@@ -33,7 +34,7 @@ def test_the_plan_document_holds_it_all() -> None:
 def test_stages() -> None:
     seen: list[str] = []
     plan_program(SMALL, observe=lambda stage, _: seen.append(stage))
-    assert seen == ["liveness", "solve", "verify", "seal"]
+    assert seen == ["derive", "passes", "layout", "prove", "digest"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_stages() -> None:
         (PlanOptions(alignment=48), ("alignment",)),
         (PlanOptions(capacity=-1), ("capacity",)),
         (PlanOptions(batch=4), ("batch",)),
-        (PlanOptions(parallelism=0), ("workers",)),
+        (PlanOptions(parallelism=0), ("parallelism",)),
         (PlanOptions(in_place=True), ("in_place",)),
         (PlanOptions(rewrite=True), ("rewrite",)),
         (PlanOptions(update="end"), ("update",)),
@@ -79,7 +80,7 @@ class TestLargeBlocks:
         huge = program((("", "x"), ("x", "")), sizes={"x": 2**63 - 1})
         made = plan_program(huge, PlanOptions(alignment=1))
         assert made.arena_bytes == 2**63 - 1
-        assert verify(made) == ()
+        assert violations(huge, made) == ()
         with pytest.raises(DimensionError):
             plan_program(huge)
 
@@ -93,10 +94,9 @@ def test_capacity() -> None:
 
 
 def test_carried_and_kept_blocks_share_nothing() -> None:
-    made = plan_program(
-        program((("w", "a"), ("a", "b"), ("b", "w r")), kept=("r",)), PlanOptions(alignment=4)
-    )
+    carried = program((("w", "a"), ("a", "b"), ("b", "w r")), kept=("r",))
+    made = plan_program(carried, PlanOptions(alignment=4))
     buffers = {b.id: b for _, b in made.buffers()}
     assert made.arena_bytes == 12
     assert buffers["w"].offset != buffers["r"].offset
-    assert verify(made) == ()
+    assert violations(carried, made) == ()

@@ -31,12 +31,14 @@ Reply = httpx.Response | httpx.TransportError
 PLAN: dict[str, Any] = {
     "digest": "abc",
     "deterministic": True,
-    "arenas": [
-        {
-            "name": "arena",
-            "size": 120,
-            "certificate": {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
-        }
+    "spaces": [
+        [
+            "arena",
+            64,
+            True,
+            120,
+            {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
+        ]
     ],
 }
 LAYOUT: dict[str, Any] = {
@@ -351,9 +353,9 @@ async def test_ready(call: Call, reply: Reply, ready: bool) -> None:
 def test_the_weakest_arena_counts() -> None:
     certificate = {"status": "feasible", "proof": None, "lower_bound": 40, "solver": "greedy"}
     solved = {"status": "optimal", "proof": "solver", "lower_bound": 10, "solver": "cp-sat"}
-    document = {**PLAN, "arenas": [*PLAN["arenas"], {"name": "b", "size": 10, "certificate": solved}]}
+    document = {**PLAN, "spaces": [*PLAN["spaces"], ["b", 64, True, 10, solved]]}
     assert PlanResult.of(document).proof == "solver"
-    document["arenas"] = [*document["arenas"], {"name": "c", "size": 50, "certificate": certificate}]
+    document["spaces"] = [*document["spaces"], ["c", 64, True, 50, certificate]]
     result = PlanResult.of(document)
     assert (result.arena_bytes, result.lower_bound) == (180, 170)
     assert (result.status, result.proof) == ("feasible", None)
@@ -361,7 +363,7 @@ def test_the_weakest_arena_counts() -> None:
 
 
 def test_gap_of_nothing() -> None:
-    assert PlanResult.of({**PLAN, "arenas": []}).gap == 0.0
+    assert PlanResult.of({**PLAN, "spaces": []}).gap == 0.0
 
 
 def test_both_clients_offer_the_same() -> None:
