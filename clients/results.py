@@ -22,7 +22,7 @@ class ArenaResult:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> ArenaResult:
-        """From a row of the table ``spaces`` of a plan."""
+        """Of a space of a plan document: name, alignment, whether kernels reach it, bytes, certificate."""
         name, _, _, size, certificate = row
         return cls(
             name=name,
@@ -57,9 +57,18 @@ class PlanResult:
         """``arena_bytes / lower_bound - 1``: 0.0 for an optimum proved by the bound."""
         return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
+    @property
+    def offsets(self) -> Mapping[str, tuple[str, int]]:
+        """Where each value lies: its arena and its first byte there, by label. Linear."""
+        origins, others = self.document["origins"], dict(self.document["labels"])
+        return {
+            others.get(number, origins[origin] + suffix): (self.arenas[space].name, offset)
+            for number, (suffix, _, _, origin, space, offset) in enumerate(self.document["values"])
+        }
+
     @classmethod
     def of(cls, document: Mapping[str, Any], *, cached: bool = False) -> PlanResult:
-        arenas = tuple(ArenaResult.of(row) for row in document["spaces"])
+        arenas = tuple(ArenaResult.of(space) for space in document["spaces"])
         return cls(
             digest=document["digest"],
             arena_bytes=sum(arena.bytes for arena in arenas),

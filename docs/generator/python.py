@@ -17,6 +17,9 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
         "solver.pipeline": "From a graph or a program to a proven plan.",
         "solver.documents": "Reading and writing every kind of document.",
         "solver.graph": "Graphs, and what they are made of.",
+        "solver.program": "Programs: values and steps, for everything that is planned.",
+        "solver.passes": "Changes that keep every bit.",
+        "solver.verify": "The symbolic proof.",
         "solver.plan": "Plans, and what can be read off them.",
         "solver.layout": "Buffers in, offsets out.",
         "solver.executor": "Training in the planned arena, and comparing it with a run that shares "

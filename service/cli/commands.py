@@ -197,6 +197,28 @@ def validate(
 
 @app.command(
     epilog=_examples(
+        "arenaplan offsets plan.json -o offsets.csv",
+        "arenaplan offsets plan.json -o offsets.json",
+    )
+)
+def offsets(
+    plan: PlanFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the rows go, .csv or .json; - is standard output.")
+    ] = Path("-"),
+    as_json: Json = False,
+) -> None:
+    """Write where each value of a plan lies, and when it lives, for runtimes that want addresses alone."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from solver import documents, exporters
+
+        made = documents.load_plan_tables(read_document(plan))
+        as_csv = output.suffix.lower() == ".csv" or (str(output) == "-" and not as_json)
+        write_document(output, exporters.dump_offsets(made, as_csv=as_csv))
+
+
+@app.command(
+    epilog=_examples(
         "arenaplan plan graph.json --rewrite -o plan.json",
         "arenaplan rewritten graph.json plan.json -o rewritten.json",
     )

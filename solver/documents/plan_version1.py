@@ -12,6 +12,7 @@ from solver.documents.options import OptionFields, to_options
 from solver.documents.parse import canonical_json
 from solver.documents.read import read
 from solver.errors import PlanError
+from solver.graph import DType, TensorType
 from solver.layout import Lifespan
 from solver.plan import AliasedValue, Arena, Lifetime, PlannedBuffer, PlannedStep, PlanTables
 from solver.program import Kind, Replacement
@@ -165,6 +166,8 @@ def _buffer(buffer: _Buffer, path: _Path) -> PlannedBuffer:
                 lifespan=_lifespan(tenant, (*path, "tenants", k)),
                 source=tenant.source,
                 view=tenant.view,
+                offset=buffer.offset,
+                nbytes=TensorType(tenant.shape, DType(tenant.dtype)).nbytes,
             )
             for k, tenant in enumerate(buffer.tenants)
         ),

@@ -80,6 +80,8 @@ class SpaceOfPlan(NamedTuple):
 
 
 class TypeOfPlan(NamedTuple):
+    """Shape and element type; [] is the shape of a scalar."""
+
     shape: Annotated[tuple[Positive, ...], *FIXED_LIST]
     dtype: DTypeName
 

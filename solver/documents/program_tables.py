@@ -10,7 +10,8 @@ equal programs have equal tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from solver.documents.program_rows import ProgramTables
@@ -41,6 +42,10 @@ _Table = list[tuple[Any, ...]]
 
 #: What the steps of one form have in common.
 _Form = tuple[Phase, str, bool, tuple[tuple[str, Access], ...]]
+
+
+_SLOT: Callable[[Binding], tuple[str, Access]] = attrgetter("slot", "access")
+_VALUE: Callable[[Binding], int] = attrgetter("value")
 
 
 class _Numbers(Generic[K]):
@@ -75,9 +80,9 @@ def program_tables(program: Program) -> dict[str, Any]:
     forms: dict[_Form, int] = {}
     steps: _Table = []
     for step in program.steps:
-        slots = tuple([(binding.slot, binding.access) for binding in step.bindings])
+        slots = tuple(map(_SLOT, step.bindings))
         form = forms.setdefault((step.phase, step.part, step.due, slots), len(forms))
-        values = [binding.value for binding in step.bindings]
+        values = list(map(_VALUE, step.bindings))
         steps.append((step.operation, form, step.reference, step.level, step.until, values))
     origins: dict[str, int] = {}
     value_rows: _Table = [

@@ -121,7 +121,7 @@ def _real_path(value: Any, detail: ErrorDetails) -> _Path:
 def _holds(value: Any, part: str | int) -> bool:
     if isinstance(value, Mapping):
         return part in value
-    return isinstance(part, int) and isinstance(value, list | tuple)
+    return isinstance(part, int) and isinstance(value, list | tuple) and part < len(value)
 
 
 def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[str, str]:

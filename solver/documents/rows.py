@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from solver.documents.fields import DocumentModel
 from solver.errors import PlanError
 
-__all__ = ["REMEDY", "ROW", "In", "check_positions"]
+__all__ = ["REMEDY", "ROW", "In", "check_positions", "rows_of"]
 
 #: Planners write plans and people do not, so there is one remedy for every mistake in them.
 REMEDY = "Take the plan as the planner wrote it, or make a new one."
@@ -85,13 +85,25 @@ def _numbered(model: type[DocumentModel]) -> tuple[_Column, ...]:
     """The columns of a document's tables that hold positions."""
     found = []
     for name, hint in typing.get_type_hints(model, include_extras=True).items():
-        for row in _parts(hint):
-            if isinstance(row, type) and issubclass(row, tuple) and hasattr(row, "_fields"):
-                hints = typing.get_type_hints(row, include_extras=True)
-                for k, field in enumerate(row._fields):
-                    marks = [part.table for part in _parts(hints[field]) if isinstance(part, In)]
-                    found += [_Column(name, k, table) for table in marks]
+        for row in filter(_is_row, _parts(hint)):
+            hints = typing.get_type_hints(row, include_extras=True)
+            for k, field in enumerate(row._fields):
+                marks = [part.table for part in _parts(hints[field]) if isinstance(part, In)]
+                found += [_Column(name, k, table) for table in marks]
     return tuple(found)
+
+
+def rows_of(owner: type) -> dict[str, type]:
+    """By name: the rows that the fields of a model, or of another row, are made of."""
+    found: dict[str, type] = {}
+    for hint in typing.get_type_hints(owner, include_extras=True).values():
+        for row in filter(_is_row, _parts(hint)):
+            found |= {row.__name__: row, **rows_of(row)}
+    return found
+
+
+def _is_row(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, tuple) and hasattr(part, "_fields")
 
 
 def _parts(hint: Any) -> Iterator[Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from solver.documents.options import OptionsDocument
 from solver.documents.plan import PlanDocument
 from solver.documents.program import ProgramDocument
 from solver.documents.report import ReportDocument
+from solver.documents.rows import rows_of
 
 __all__ = ["generate", "text", "write"]
 
@@ -44,6 +46,8 @@ def generate(name: str) -> dict[str, Any]:
     schema = _MODELS[name].model_json_schema()
     if name in ("options", "layout_options"):
         schema["required"] = [key for key in schema["required"] if key not in ("format", "version")]
+    for row, type_ in rows_of(_MODELS[name]).items():  # pydantic describes models, and rows are tuples
+        schema["$defs"][row]["description"] = inspect.getdoc(type_)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

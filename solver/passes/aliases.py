@@ -33,6 +33,7 @@ from solver.program import (
     Access,
     Alias,
     EntryKind,
+    Footprint,
     Phase,
     Program,
     Step,
@@ -64,7 +65,16 @@ class Aliases(Pass):
 
     def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
         views = sum(alias.view for alias in after.aliases)
-        return {"views": views, "overwritten": len(after.aliases) - views}
+        footprint = Footprint(before)
+        peak = footprint.peak
+        for alias in after.aliases:
+            footprint.share(alias.value, alias.source)
+        return {
+            "views": views,
+            "overwritten": len(after.aliases) - views,
+            "peak_before": peak,
+            "peak_after": footprint.peak,
+        }
 
 
 def define_in_place(program: Program, allowed: Allowed | None = None) -> Program:

@@ -101,6 +101,8 @@ class Plan:
                         spans[member],
                         None if alias is None else program.values[alias.source].label,
                         alias is not None and alias.view,
+                        self.offsets[member],
+                        value.type.nbytes,
                     )
                 )
             longest = max((member.lifetime for member in members), key=_LENGTHS.__getitem__)

@@ -21,8 +21,8 @@ __all__ = ["AliasedValue", "Arena", "PlanTables", "PlanView", "PlannedBuffer", "
 class AliasedValue:
     """One of the values that lie in a buffer, one after the other or as views of the same bytes.
 
-    It is defined in the bytes of `source`; a `view` leaves them as they are, and any other value
-    overwrites them. The first of a buffer has no source.
+    Its `nbytes` begin at `offset`. It is defined in the bytes of `source`; a `view` leaves them as they
+    are, and any other value overwrites them. The first of a buffer has no source.
     """
 
     id: str
@@ -33,6 +33,8 @@ class AliasedValue:
     lifespan: Lifespan
     source: str | None
     view: bool
+    offset: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,16 @@ class PlannedBuffer:
     def values(self) -> tuple[AliasedValue, ...]:
         """The aliases, or the one value that the buffer is for."""
         alone = AliasedValue(
-            self.id, self.kind, self.lifetime, self.shape, self.dtype, self.lifespan, None, False
+            self.id,
+            self.kind,
+            self.lifetime,
+            self.shape,
+            self.dtype,
+            self.lifespan,
+            None,
+            False,
+            self.offset,
+            self.nbytes,
         )
         return self.aliases or (alone,)
 

@@ -4,7 +4,7 @@ from solver.program.build import Builder
 from solver.program.chains import UseDefChain, dependencies, use_def_chains
 from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
-from solver.program.footprint import loads
+from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
@@ -43,6 +43,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "Exit",
+    "Footprint",
     "Initial",
     "Kind",
     "Lifetime",

@@ -1,4 +1,8 @@
-"""What a program takes: bytes live on each level of each space."""
+"""What a program takes: bytes live on each level of each space, at once or under edits.
+
+`loads` adds everything up; `Footprint` keeps the same figures while a pass tries changes, and says after each
+what the peak would be. The two must agree: a property test holds that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from solver.layout import Lifespan
 from solver.program.ir import Program
 from solver.program.lives import Region, regions
 
-__all__ = ["loads"]
+__all__ = ["Footprint", "loads"]
 
 
 def loads(
@@ -24,3 +28,123 @@ def loads(
         change[region.space][region.lifespan.start] += region.size
         change[region.space][region.lifespan.end] -= region.size
     return tuple(tuple(accumulate(row))[:-1] for row in change)
+
+
+class Footprint:
+    """The peak of a program under edits: O(log n) an edit and O(1) a question, for n levels.
+
+    An edit changes when the bytes of a region must stay, or lets two regions share bytes; each returns what
+    undoes it, so that a pass can try one and take it back::
+
+        footprint = Footprint(program)
+        before = footprint.peak
+        undo = footprint.share(value, source)
+        if footprint.peak > before:
+            footprint.restore(undo)
+    """
+
+    def __init__(self, program: Program, holds: Mapping[int, Lifespan] | None = None) -> None:
+        self._curves = [_Curve(max(program.duration, 1)) for _ in program.spaces]
+        self._regions: dict[int, Region] = {}
+        self._root: dict[int, int] = {}
+        for region in regions(program, holds):
+            self._put(region)
+            self._root.update(dict.fromkeys(region.members, region.members[0]))
+
+    @property
+    def peak(self) -> int:
+        """Bytes that the fullest level of each space holds, added up: what no arena can be smaller than."""
+        return sum(curve.top for curve in self._curves)
+
+    def region(self, value: int) -> Region:
+        """The region that holds a value now."""
+        return self._regions[self._root[value]]
+
+    def lengthen(self, value: int, span: Lifespan) -> tuple[Region, ...]:
+        """Keep the region of a value on the levels of `span` too. Returns what `restore` takes."""
+        before = self.region(value)
+        both = Lifespan(min(before.lifespan.start, span.start), max(before.lifespan.end, span.end))
+        return self._swap((before,), _with(before, before.members, before.offsets, both))
+
+    def share(self, value: int, source: int) -> tuple[Region, ...]:
+        """Let the region of `value` lie in the bytes of that of `source`, from its beginning on.
+
+        Returns what `restore` takes. Both must lie in one space.
+        """
+        inner, outer = self.region(value), self.region(source)
+        offset = outer.offsets[outer.members.index(source)]
+        members = (*outer.members, *inner.members)
+        offsets = (*outer.offsets, *(offset + other for other in inner.offsets))
+        span = Lifespan(
+            min(inner.lifespan.start, outer.lifespan.start), max(inner.lifespan.end, outer.lifespan.end)
+        )
+        larger = outer if outer.size >= offset + inner.size else inner
+        return self._swap((outer, inner), _with(larger, members, offsets, span))
+
+    def restore(self, before: tuple[Region, ...]) -> None:
+        """Take the last edit back."""
+        self._take(self.region(before[0].members[0]))
+        for region in before:
+            self._put(region)
+            self._root.update(dict.fromkeys(region.members, region.members[0]))
+
+    def _swap(self, before: tuple[Region, ...], after: Region) -> tuple[Region, ...]:
+        for region in before:
+            self._take(region)
+        self._put(after)
+        self._root.update(dict.fromkeys(after.members, after.members[0]))
+        return before
+
+    def _put(self, region: Region) -> None:
+        self._regions[region.members[0]] = region
+        self._curves[region.space].add(region.lifespan, region.size)
+
+    def _take(self, region: Region) -> None:
+        del self._regions[region.members[0]]
+        self._curves[region.space].add(region.lifespan, -region.size)
+
+
+def _with(region: Region, members: tuple[int, ...], offsets: tuple[int, ...], lifespan: Lifespan) -> Region:
+    return Region(members, offsets, region.space, region.nbytes, region.size, lifespan)
+
+
+class _Curve:
+    """Numbers by level: adding to a range, and the largest of all. A segment tree without recursion.
+
+    tops    [            9            ]      a node's top is what was added to all of its levels,
+            [     9     ][     4      ]      plus the larger top below it
+            [ 3 ][  9   ][ 4  ][  0   ]
+    """
+
+    def __init__(self, levels: int) -> None:
+        self._levels = levels
+        self._tops = [0] * (2 * levels)
+        self._added = [0] * levels
+
+    @property
+    def top(self) -> int:
+        return self._tops[1]
+
+    def add(self, span: Lifespan, amount: int) -> None:
+        """Add to the levels of a lifespan."""
+        low, high = span.start + self._levels, span.end + self._levels
+        ends = (low, high - 1)
+        while low < high:
+            if low & 1:
+                self._apply(low, amount)
+                low += 1
+            if high & 1:
+                high -= 1
+                self._apply(high, amount)
+            low, high = low >> 1, high >> 1
+        for end in ends:
+            node = end >> 1
+            while node:
+                left, right = self._tops[2 * node], self._tops[2 * node + 1]
+                self._tops[node] = (max(right, left)) + self._added[node]
+                node >>= 1
+
+    def _apply(self, node: int, amount: int) -> None:
+        self._tops[node] += amount
+        if node < self._levels:
+            self._added[node] += amount

@@ -161,7 +161,7 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
     for (space, low, a), (other, high, b) in pairwise(ranges):
         if space == other and low + program.values[a].type.nbytes > high:
             names = (program.values[a].label, program.values[b].label)
-            yield Violation("entry", names, f"{names[0]!r} and {names[1]!r} share bytes at the start.")
+            yield Violation("overlap", names, f"{names[0]!r} and {names[1]!r} share bytes at the start.")
     exits = {exit_.reference for exit_ in reference.exit}
     named = set()
     for exit_ in program.exit:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,15 +27,17 @@ from solver.documents import (
     load_graph,
     load_options,
     load_plan,
+    load_plan_tables,
     load_report,
     parse_json,
 )
 from solver.errors import ArenaplanError, DocumentError, InternalError
 from solver.graph import DType, Initializer, Role, TrainableGraph
 from solver.graph.ops import OPERATOR_NAMES, lookup
-from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
+from solver.layout import Buffer, LayoutProblem, Lifespan
 from solver.pipeline import plan
-from solver.plan import StepReport, ValidationReport, Violation
+from solver.plan import StepReport, ValidationReport, Violation, recycling
+from solver.plan.report import report
 from tests.support.documents import graph_document
 from tests.support.graphs import Sketch, chain
 
@@ -119,7 +123,11 @@ def test_graph_round_trip(graph: TrainableGraph) -> None:
 @given(graphs())
 def test_plan_round_trip(graph: TrainableGraph) -> None:
     made = plan(graph)
-    assert load_plan(dump_plan(made)) == made
+    data = dump_plan(made)
+    again = load_plan(data)
+    assert again == made
+    assert dump_plan(again) == data
+    assert load_plan_tables(dump_plan(made, indent=1)) == made.tables
     assert made.graph_digest == graph_digest(graph)
 
 
@@ -219,6 +227,7 @@ def test_json_round_trip(value: Any) -> None:
 
 GRAPH = json.dumps(graph_document()).encode()
 PLAN = dump_plan(plan(chain()))
+VERSION1 = (Path(__file__).parents[1] / "unit/documents/version1/levels.json").read_bytes()
 
 
 def refuse_or_take(load: Any, data: Any) -> None:
@@ -241,13 +250,13 @@ def refuse_or_take(load: Any, data: Any) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes(data: bytes) -> None:
-    for load in (load_graph, load_options, load_plan, load_report, load_buffers):
+    for load in (load_graph, load_options, load_plan, load_plan_tables, load_report, load_buffers):
         refuse_or_take(load, data)
 
 
 @given(JSON)
 def test_any_json(value: Any) -> None:
-    for load in (load_graph, load_options, load_plan, load_report, load_buffers):
+    for load in (load_graph, load_options, load_plan, load_plan_tables, load_report, load_buffers):
         refuse_or_take(load, json.dumps(value).encode())
 
 
@@ -274,6 +283,11 @@ def test_damaged_graph(data: bytes) -> None:
 @given(damaged(PLAN))
 def test_damaged_plan(data: bytes) -> None:
     refuse_or_take(load_plan, data)
+
+
+@given(damaged(VERSION1))
+def test_damaged_plan_of_version_1(data: bytes) -> None:
+    refuse_or_take(load_plan_tables, data)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -306,6 +320,37 @@ def test_changed_graph(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
             target[path[-1]] = value
     refuse_or_take(load_graph, json.dumps(document).encode())
     refuse_or_take(load_graph, document)
+
+
+PLAN_PLACES = [path for path in places(json.loads(PLAN)) if path]
+PLAN_REPLACEMENTS = (
+    JSON
+    | st.lists(st.integers(-1, 40) | st.none(), max_size=7)
+    | st.sampled_from([None, True, -1, 0, 1, 7, 10**6, 2**63, 10**300, 1.5, "", "read", "carried"])
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(PLAN_PLACES), PLAN_REPLACEMENTS), min_size=1, max_size=3))
+def test_changed_plan(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    """With a digest of its own, so that the tables are looked into: what is taken can be shown."""
+    document = json.loads(PLAN)
+    for path, value in changes:
+        with contextlib.suppress(KeyError, IndexError, TypeError):  # an earlier change took the place away
+            target: Any = document
+            for part in path[:-1]:
+                target = target[part]
+            if isinstance(target, list) == isinstance(path[-1], int):  # keys of objects are strings
+                target[path[-1]] = value
+    content = {key: value for key, value in document.items() if key != "digest"}
+    document["digest"] = hashlib.sha256(canonical_json(content)).hexdigest()
+
+    def load(given: dict[str, Any]) -> None:
+        tables = load_plan_tables(given)
+        assert report(tables).total >= 0
+        assert len(recycling(tables).steps) == tables.duration
+
+    refuse_or_take(load, document)
+    refuse_or_take(load, json.dumps(document).encode())
 
 
 ATTRIBUTE_NAMES = sorted({name for operator in OPERATOR_NAMES for name in lookup(operator).rules()})

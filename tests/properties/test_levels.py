@@ -1,11 +1,10 @@
-"""Random graphs and programs on several workers: verified plans, and the bits of one worker."""
+"""Random graphs and programs with several steps on a level: proved plans, and the bits of one at a time."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 import zlib
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,79 +15,87 @@ from solver.documents import dump_plan, load_plan
 from solver.executor import BlockRunner, BlockViews, validate
 from solver.graph import DType, TensorType, TrainableGraph
 from solver.pipeline import plan, plan_program
-from solver.plan import Plan, PlanOptions, verify
-from solver.plan.waves import wave_report
+from solver.plan import Plan, PlanOptions
+from solver.plan.levels import level_report
 from solver.training import Block, BlockOperation, BlockProgram, build_program
+from tests.support.damaged import on_level, with_options
 from tests.support.programs import programs
+from tests.support.proofs import violations
 from tests.support.random_graphs import random_graphs
 
-WORKERS = st.sampled_from([2, 3, 4])
+PARALLELISM = st.sampled_from([2, 3, 4])
 
 
 @settings(max_examples=40)
-@given(random_graphs(), WORKERS, st.sampled_from(["immediate", "end"]), st.booleans(), st.booleans())
+@given(random_graphs(), PARALLELISM, st.sampled_from(["immediate", "end"]), st.booleans(), st.booleans())
 def test_graphs_train_to_the_same_bits(
-    graph: TrainableGraph, workers: int, update: str, in_place: bool, rewrite: bool
+    graph: TrainableGraph, parallelism: int, update: str, in_place: bool, rewrite: bool
 ) -> None:
-    made = plan(graph, PlanOptions(parallelism=workers, update=update, in_place=in_place, rewrite=rewrite))
-    assert verify(made) == ()
+    options = PlanOptions(parallelism=parallelism, update=update, in_place=in_place, rewrite=rewrite)
+    made = plan(graph, options)
+    assert violations(graph, made) == ()
     assert load_plan(dump_plan(made)) == made
     assert validate(graph, made, steps=2).identical
 
 
 @given(random_graphs())
-def test_one_worker_is_the_plan_without_waves(graph: TrainableGraph) -> None:
+def test_one_step_at_a_time_has_a_level_for_each_step(graph: TrainableGraph) -> None:
     made = plan(graph, PlanOptions(parallelism=1))
     assert made == plan(graph)
-    assert b'"wave' not in dump_plan(made)
-    assert b'"workers' not in dump_plan(made)
+    assert made.times == tuple(range(len(made.steps)))
+    assert "levels" not in {record.name for record in made.records}
 
 
-@given(random_graphs(), WORKERS)
-def test_more_workers_never_take_more_waves(graph: TrainableGraph, workers: int) -> None:
-    one, several = (plan(graph, PlanOptions(parallelism=k, solver="greedy")) for k in (1, workers))
-    found = wave_report(several)
+@given(random_graphs(), PARALLELISM)
+def test_more_steps_at_a_time_never_take_more_levels(graph: TrainableGraph, parallelism: int) -> None:
+    one, several = (plan(graph, PlanOptions(parallelism=k, solver="greedy")) for k in (1, parallelism))
+    found = level_report(several)
     assert found.count <= len(one.steps) == found.steps
-    assert found.widest <= workers
+    assert found.widest <= parallelism
     assert found.sequential_bytes <= several.lower_bound
 
 
-@given(random_graphs(), WORKERS, st.data())
-def test_no_step_can_move_into_an_earlier_wave_of_what_it_needs(
-    graph: TrainableGraph, workers: int, data: st.DataObject
+def crowded(made: Plan, late: int, level: int) -> Plan:
+    """The plan with one step moved to an earlier level, where any number of steps may run."""
+    return with_options(on_level(made, made.program.step_labels[late], level), parallelism=64)
+
+
+@given(random_graphs(), PARALLELISM, st.data())
+def test_no_step_can_move_onto_the_level_of_what_it_needs(
+    graph: TrainableGraph, parallelism: int, data: st.DataObject
 ) -> None:
-    """Any step put into the wave of one that it depends on is named by the verifier."""
-    made = plan(graph, PlanOptions(parallelism=workers, solver="greedy"))
+    """Any step put on the level of one that it depends on is named by the proof."""
+    made = plan(graph, PlanOptions(parallelism=parallelism, solver="greedy"))
     pairs = [
-        (early, late)
-        for early, late in itertools.combinations(made.steps, 2)
-        if early.wave != late.wave and {*early.defs} & {*late.uses, *late.defs}
+        (s, t)
+        for (s, early), (t, late) in itertools.combinations(enumerate(made.steps), 2)
+        if early.level != late.level and {*early.defs} & {*late.uses, *late.defs}
     ]
-    early, late = data.draw(st.sampled_from(pairs))
-    steps = tuple(replace(s, wave=early.wave) if s is late else s for s in made.steps)
-    steps = tuple(sorted(steps, key=lambda s: s.wave or 0))
-    assert any(" in the same wave" in violation.detail for violation in verify(replace(made, steps=steps)))
+    s, t = data.draw(st.sampled_from(pairs))
+    found = violations(graph, crowded(made, t, made.steps[s].level))
+    assert any(v.rule == "level" and " while Step " in v.detail for v in found)
 
 
-@given(random_graphs(), WORKERS, st.data())
+@given(random_graphs(), PARALLELISM, st.data())
 def test_nor_beside_a_step_that_overwrites_the_memory_it_touches(
-    graph: TrainableGraph, workers: int, data: st.DataObject
+    graph: TrainableGraph, parallelism: int, data: st.DataObject
 ) -> None:
-    """The same where operands share memory: the names differ, the bytes are the same."""
-    made = plan(graph, PlanOptions(parallelism=workers, solver="greedy", in_place=True))
-    home = {o.id: b.id for _, b in made.buffers() for o in b.operands}
-    views = {o.id for _, b in made.buffers() for o in b.operands if o.view}
+    """The same where values share memory: the labels differ, the bytes are the same.
+
+    Moved before the step that defines what it takes the bytes of, its alias has the wrong form besides.
+    """
+    made = plan(graph, PlanOptions(parallelism=parallelism, solver="greedy", in_place=True))
+    home = {value.id: buffer.id for _, buffer in made.buffers() for value in buffer.values}
+    views = {value.id for _, buffer in made.buffers() for value in buffer.values if value.view}
     pairs = [
-        (early, late)
-        for early, late in itertools.combinations(made.steps, 2)
-        if early.wave != late.wave
+        (s, t)
+        for (s, early), (t, late) in itertools.combinations(enumerate(made.steps), 2)
+        if early.level != late.level
         and {home[name] for name in {*early.defs} - views} & {home[name] for name in (*late.uses, *late.defs)}
     ]
-    early, late = data.draw(st.sampled_from(pairs))
-    steps = tuple(replace(s, wave=early.wave) if s is late else s for s in made.steps)
-    steps = tuple(sorted(steps, key=lambda s: s.wave or 0))
-    details = [violation.detail for violation in verify(replace(made, steps=steps))]
-    assert any(" in the same wave" in d or " of its wave " in d for d in details)
+    s, t = data.draw(st.sampled_from(pairs))
+    found = {v.rule for v in violations(graph, crowded(made, t, made.steps[s].level))}
+    assert found & {"level", "form"}
 
 
 # -------------------------------------------------------------------------------------- programs
@@ -123,20 +130,20 @@ def results(program: BlockProgram, made: Plan) -> dict[str, bytes]:
 
 
 @settings(max_examples=60)
-@given(programs(), WORKERS)
-def test_programs_compute_the_same_bytes(program: BlockProgram, workers: int) -> None:
+@given(programs(), PARALLELISM)
+def test_programs_compute_the_same_bytes(program: BlockProgram, parallelism: int) -> None:
     made = all_kept(program)
-    several = plan_program(made, PlanOptions(parallelism=workers, alignment=1))
-    assert verify(several) == ()
+    several = plan_program(made, PlanOptions(parallelism=parallelism, alignment=1))
+    assert violations(made, several) == ()
     assert results(made, several) == results(made, plan_program(made, PlanOptions(alignment=1)))
     assert not any(t.name.startswith("arenaplan-worker") for t in threading.enumerate())
 
 
-@given(programs(), WORKERS)
-def test_programs_in_waves_hold_what_they_hold_one_by_one(program: BlockProgram, workers: int) -> None:
-    several = plan_program(program, PlanOptions(parallelism=workers, solver="greedy"))
+@given(programs(), PARALLELISM)
+def test_programs_on_levels_hold_what_they_hold_one_by_one(program: BlockProgram, parallelism: int) -> None:
+    several = plan_program(program, PlanOptions(parallelism=parallelism, solver="greedy"))
     one = plan_program(program, PlanOptions(solver="greedy"))
-    assert verify(several) == ()
+    assert violations(program, several) == ()
     assert {b.id: (b.lifetime, b.size, b.kind) for _, b in several.buffers()} == {
         b.id: (b.lifetime, b.size, b.kind) for _, b in one.buffers()
     }

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from random import Random
 
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from solver.liveness import BlockClass, block_classes, orderings, predecessors
 from solver.pipeline import plan_program
-from solver.plan import Plan, PlannedBuffer, PlanOptions, recycling, verify
-from solver.training import BlockProgram
+from solver.plan import Plan, PlannedBuffer, PlanOptions, recycling
+from solver.training import BlockClass, BlockProgram, block_classes, orderings, predecessors
 from tests.support.programs import programs
+from tests.support.proofs import moved, violations
 
 ALIGNMENTS = st.sampled_from([1, 4, 64])
 
@@ -72,7 +71,7 @@ def test_every_read_finds_what_was_written_last(program: BlockProgram, alignment
 def test_a_plan_with_a_block_moved_onto_a_live_one_is_found_out(
     program: BlockProgram, data: st.DataObject
 ) -> None:
-    """Neither the replay nor the verifier is blind."""
+    """Neither the replay nor the proof is blind."""
     made = plan_program(program, PlanOptions(alignment=1))
     pairs = [
         (a, b)
@@ -81,11 +80,9 @@ def test_a_plan_with_a_block_moved_onto_a_live_one_is_found_out(
     ]
     assume(pairs)
     a, b = data.draw(st.sampled_from(pairs))
-    buffers = tuple(replace(x, offset=b.offset) if x.id == a.id else x for x in made.arenas[0].buffers)
-    size = max(x.end for x in buffers)
-    moved = replace(made, arenas=(replace(made.arenas[0], buffers=buffers, size=size),))
-    assert Replay(program, moved).wrong
-    assert "overlap" in {violation.rule for violation in verify(moved)}
+    wrong = moved(made, a.id, b.offset)
+    assert Replay(program, wrong).wrong
+    assert {violation.rule for violation in violations(program, wrong)} == {"overlap"}
 
 
 def _matters(program: BlockProgram, a: PlannedBuffer, b: PlannedBuffer) -> bool:

@@ -47,18 +47,20 @@ def test_it_takes_no_more_memory_and_is_the_same_each_time(seed: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_the_result_passes_the_door_of_graphs(seed: int) -> None:
+def test_the_result_is_accepted_where_graphs_are_loaded(seed: int) -> None:
     """Types, order and references are those that a document of the graph would be given."""
     found = everywhere(random_rewritable(seed)).graph
     assert load_graph(dump_graph(found)) == found
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=SEEDS, in_place=st.booleans(), workers=st.integers(1, 3))
-def test_plans_of_it_train_bit_identically(seed: int, in_place: bool, workers: int) -> None:
+@given(seed=SEEDS, in_place=st.booleans(), parallelism=st.integers(1, 3))
+def test_plans_of_it_train_bit_identically(seed: int, in_place: bool, parallelism: int) -> None:
     graph = random_rewritable(seed)
-    options = PlanOptions(rewrite=True, in_place=in_place, parallelism=workers)
+    options = PlanOptions(rewrite=True, in_place=in_place, parallelism=parallelism)
     made = plan(graph, options)
-    assert made.lower_bound <= plan(graph, PlanOptions(in_place=in_place, parallelism=workers)).lower_bound
+    assert (
+        made.lower_bound <= plan(graph, PlanOptions(in_place=in_place, parallelism=parallelism)).lower_bound
+    )
     assert load_plan(dump_plan(made)) == made
     assert validate(graph, made, steps=2).identical

@@ -12,9 +12,10 @@ from solver.documents import dump_graph, load_graph
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import Initializer, TrainableGraph, TrainingRules
 from solver.pipeline import plan
-from solver.plan import Plan, PlanOptions, verify
-from solver.training import CLIP, OperandKind
+from solver.plan import Plan, PlanOptions
+from solver.program import CLIP, Kind
 from tests.support.graphs import Sketch
+from tests.support.proofs import violations
 from tests.support.random_graphs import random_graphs
 
 RULES = st.builds(
@@ -28,7 +29,7 @@ RULES = st.builds(
 OPTIONS = st.builds(
     PlanOptions,
     update=st.sampled_from(["immediate", "end"]),
-    workers=st.sampled_from([1, 1, 3]),
+    parallelism=st.sampled_from([1, 1, 3]),
     in_place=st.booleans(),
     solver=st.just("greedy"),
 )
@@ -62,7 +63,7 @@ def layered(draw: st.DrawFn) -> TrainableGraph:
 
 def proved(graph: TrainableGraph, options: PlanOptions) -> Plan:
     made = plan(graph, options)
-    assert verify(made) == ()
+    assert violations(graph, made) == ()
     assert validate(graph, made, steps=graph.training.accumulate + 1).identical
     return made
 
@@ -83,7 +84,7 @@ def test_states_and_masks_train_to_the_same_bits(
     graph: TrainableGraph, rules: TrainingRules, options: PlanOptions
 ) -> None:
     made = proved(graph.with_spec(rules=rules), options)
-    states = [b for _, b in made.buffers() if b.kind is OperandKind.STATE]
+    states = [b for _, b in made.buffers() if b.kind is Kind.STATE]
     assert all((b.lifespan.start, b.lifespan.end) == (0, made.duration) for b in states)
 
 
@@ -98,6 +99,6 @@ def test_what_a_run_holds_does_not_depend_on_the_options(
         with Trainer(graph, plan(graph, chosen)) as trainer:
             for step in range(1, 2 * accumulate + 1):
                 trainer.step(synthetic_batch(graph, 0, step))
-            found.append({name: raw.tobytes() for name, raw in trainer.runner.persistent().items()})
+            found.append({value: raw.tobytes() for value, raw in trainer.runner.kept().items()})
+            assert np.isfinite(trainer.read("w")).all()
     assert found[0] == found[1]
-    assert np.isfinite(np.frombuffer(found[0]["w"], np.float32)).all()

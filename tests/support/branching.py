@@ -1,4 +1,4 @@
-"""Graphs with branches of some size: what several workers can do side by side."""
+"""Graphs with branches of some size: what several threads can do side by side."""
 
 from __future__ import annotations
 

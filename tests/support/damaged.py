@@ -24,6 +24,7 @@ __all__ = [
     "by_hand",
     "in_one_place",
     "moved",
+    "on_level",
     "planned",
     "settled",
     "with_alias",
@@ -153,6 +154,18 @@ def with_value(made: Plan, name: str, **changes: object) -> Plan:
         for k, value in enumerate(made.program.values)
     )
     return settled(replace(made, program=replace(made.program, values=values)))
+
+
+def on_level(made: Plan, label: str, level: int) -> Plan:
+    """The plan with one step on another level, behind those that are there; empty levels are closed."""
+    program = made.program
+    moving = at(program, label)
+    order = [t for t in range(len(program.steps)) if t != moving]
+    place = sum(program.steps[t].level <= level for t in order)
+    order.insert(place, moving)
+    levels = [level if t == moving else program.steps[t].level for t in order]
+    dense = {old: new for new, old in enumerate(sorted(set(levels)))}
+    return settled(replace(made, program=program.reordered(order, [dense[old] for old in levels])))
 
 
 def with_options(made: Plan, **changes: object) -> Plan:

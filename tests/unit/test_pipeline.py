@@ -17,8 +17,9 @@ from solver.errors import CapacityError, OptionsError
 from solver.executor import validate
 from solver.layout import Outcome, Status
 from solver.pipeline import TARGETS, plan
-from solver.plan import PlanOptions, verify
+from solver.plan import PlanOptions
 from tests.support.graphs import chain, convolutional, residual
+from tests.support.proofs import violations
 from tests.support.rewritable import mobile_block
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,12 +29,13 @@ ROOT = Path(__file__).resolve().parents[2]
     ("name", "most"), [("mnist", 26_000_000), ("mobilenet_v2", 410_000_000)], ids=["mnist", "mobilenet_v2"]
 )
 def test_the_example_models_are_proved_minimal_and_below_their_promise(name: str, most: int) -> None:
-    made = plan(load_graph((ROOT / f"examples/{name}.json").read_bytes()))
+    graph = load_graph((ROOT / f"examples/{name}.json").read_bytes())
+    made = plan(graph)
     (arena,) = made.arenas
     assert arena.certificate.status is Status.OPTIMAL
     assert arena.size == arena.certificate.lower_bound <= most
     assert made.deterministic
-    assert verify(made) == ()
+    assert violations(graph, made) == ()
 
 
 def test_the_same_input_gives_the_same_bytes_in_another_process() -> None:
@@ -49,7 +51,7 @@ def test_the_same_input_gives_the_same_bytes_in_another_process() -> None:
 def test_every_stage_is_observed_in_order() -> None:
     seen: list[str] = []
     plan(chain(), observe=lambda stage, seconds: seen.append(stage) if seconds >= 0 else None)
-    assert seen == ["derive", "liveness", "solve", "verify", "seal"]
+    assert seen == ["derive", "passes", "layout", "prove", "digest"]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +66,10 @@ def test_every_stage_is_observed_in_order() -> None:
         (PlanOptions(capacity=-1), ("capacity",)),
         (PlanOptions(deadline_seconds=-0.5), ("deadline_seconds",)),
         (PlanOptions(scratch_budget=0), ("scratch_budget",)),
-        (PlanOptions(parallelism=0), ("workers",)),
-        (PlanOptions(parallelism=65), ("workers",)),
-        *((PlanOptions(target=t, parallelism=2), ("workers",)) for t in ("onert", "nntrainer", "singa")),
+        (PlanOptions(parallelism=0), ("parallelism",)),
+        (PlanOptions(parallelism=65), ("parallelism",)),
+        *((PlanOptions(target=t, parallelism=2), ("parallelism",)) for t in ("onert", "nntrainer", "singa")),
+        *((PlanOptions(target=t, rewrite=True), ("rewrite",)) for t in ("onert", "nntrainer", "singa")),
         *((PlanOptions(target=t, in_place=True), ("in_place",)) for t in ("onert", "nntrainer")),
     ],
 )
@@ -78,15 +81,15 @@ def test_options_out_of_range_are_named(options: PlanOptions, path: tuple[str, .
 
 
 class TestCapacity:
-    def test_fewer_workers_may_fit(self) -> None:
+    """A plan fits the capacity, or the error says by how much it does not and why."""
+
+    def test_fewer_steps_at_the_same_time_may_fit(self) -> None:
         least = plan(residual()).arena_bytes
-        with pytest.raises(CapacityError, match="fewer workers"):
+        with pytest.raises(CapacityError, match="run fewer steps at the same time"):
             plan(residual(), PlanOptions(capacity=least, parallelism=2))
         with pytest.raises(CapacityError) as caught:
             plan(residual(), PlanOptions(capacity=least - 1))
-        assert "workers" not in caught.value.remedy
-
-    """A plan fits the capacity, or the error says by how much it does not and why."""
+        assert "at the same time" not in caught.value.remedy
 
     def test_exactly_enough_is_enough(self) -> None:
         size = plan(residual()).arena_bytes
@@ -138,7 +141,7 @@ def test_a_solver_without_an_answer_is_no_question_of_capacity(
 
 def test_a_deadline_that_has_passed_still_gives_a_valid_plan() -> None:
     made = plan(convolutional(), PlanOptions(deadline_seconds=0.0))
-    assert verify(made) == ()
+    assert violations(convolutional(), made) == ()
     assert made.arenas[0].certificate.status in (Status.OPTIMAL, Status.FEASIBLE)
     assert validate(convolutional(), made, steps=1).identical
 
@@ -180,12 +183,12 @@ def test_training_less_needs_no_more() -> None:
     assert sizes == sorted(sizes)
 
 
-def test_rewriting_is_a_stage_of_its_own_and_judged_under_the_same_options() -> None:
+def test_rewriting_is_a_preparation_and_judged_under_the_same_options() -> None:
     seen: list[str] = []
     graph = mobile_block(stride=2, trained=True)
     options = PlanOptions(update="end", scratch_budget=4096, alignment=256, rewrite=True)
     made = plan(graph, options, observe=lambda stage, _: seen.append(stage))
-    assert seen == ["rewrite", "derive", "liveness", "solve", "verify", "seal"]
+    assert seen == ["prepare", "derive", "passes", "layout", "prove", "digest"]
     first, last = made.replacements[0], made.replacements[-1]
     assert first.bytes_before == plan(graph, replace(options, rewrite=False)).lower_bound
     assert last.bytes_after == made.lower_bound <= first.bytes_before

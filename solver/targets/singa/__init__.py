@@ -10,6 +10,7 @@ from solver.graph import TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.passes import Order, Pass
 from solver.passes.aliases import define_in_place
+from solver.preparations import Prepared
 from solver.program import Program, check_program
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions, aligned
 from solver.targets.singa.convert import ALIGNMENT, Sharing, as_singa, shares, unfused
@@ -38,8 +39,8 @@ class Singa(Target):
     #: What is defined in place unless the options ask for everything.
     level: ClassVar[Sharing] = Sharing.DERIVATIVES_OF_SUMS
 
-    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
-        return aligned(_reference(graph, self._level(options)), options.alignment or ALIGNMENT)
+    def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
+        return aligned(_reference(prepared.graph, self._level(options)), options.alignment or ALIGNMENT)
 
     def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
         return Order(), _InPlace(self._level(options))

@@ -40,6 +40,9 @@ PLAN: dict[str, Any] = {
             {"status": "optimal", "proof": "max-load", "lower_bound": 120, "solver": "greedy"},
         ]
     ],
+    "origins": ["x", "w"],
+    "values": [["", 0, 0, 0, 0, 64], ["@grad", 0, 1, 1, 0, 0], ["", 0, 2, 1, 0, 0]],
+    "labels": [[2, "seed"]],
 }
 LAYOUT: dict[str, Any] = {
     "digest": "def",
@@ -364,6 +367,11 @@ def test_the_weakest_arena_counts() -> None:
 
 def test_gap_of_nothing() -> None:
     assert PlanResult.of({**PLAN, "spaces": []}).gap == 0.0
+
+
+def test_where_each_value_lies() -> None:
+    """A label is the origin with a suffix, unless the document has another one."""
+    assert PlanResult.of(PLAN).offsets == {"x": ("arena", 64), "w@grad": ("arena", 0), "seed": ("arena", 0)}
 
 
 def test_both_clients_offer_the_same() -> None:

@@ -49,6 +49,15 @@ def test_nothing_unknown_is_allowed() -> None:
                 assert definition["minItems"] == definition["maxItems"] == len(definition["prefixItems"])
 
 
+def test_every_row_of_a_plan_is_described() -> None:
+    rows = {name: row for name, row in SCHEMAS["plan"]["$defs"].items() if row["type"] == "array"}
+    assert {"StepOfPlan", "ValueOfPlan", "SlotOfPlan", "FloatsOfPlan"} <= set(rows)
+    for name, row in rows.items():
+        assert row["description"]
+        assert not row["description"].startswith(f"{name}("), name
+    assert rows["StepOfPlan"]["prefixItems"][0]["description"] == "A position in `operations`."
+
+
 def choices(schema: dict[str, Any], definition: str, name: str) -> set[str]:
     found = schema["$defs"][definition]["properties"][name]
     return set(found["enum"] if "enum" in found else found["anyOf"][0]["enum"])

@@ -1,4 +1,4 @@
-"""Concurrency levels: what runs at the same time, and that nothing on a level depends on anything else there."""
+"""Concurrency levels: what runs at the same time; nothing on a level depends on anything else there."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_new_order_has_the_same_steps_and_finds_the_same_values() -> None:
 def writers(program: Program) -> dict[tuple[int | None, int], int | None]:
     """By reference step and value read: the reference step that wrote it last."""
     last: dict[int, int | None] = {}
-    found = {}
+    found: dict[tuple[int | None, int], int | None] = {}
     for step, (reading, writing) in zip(program.steps, program.touches(), strict=True):
         found |= {(step.reference, value): last.get(value) for value in reading}
         last |= dict.fromkeys(writing, step.reference)

@@ -202,9 +202,9 @@ def test_a_part_of_a_buffer_counts_with_its_own_size() -> None:
     span = Lifespan(0, 2)
     whole = buffer("a", A, 0, 12, 0, 2)
     parts = (
-        AliasedValue("a", A, Lifetime.ITERATION, (12,), "uint8", span, None, False),
-        AliasedValue("b", A, Lifetime.ITERATION, (1,), "float32", span, "a", True),
-        AliasedValue("c", A, Lifetime.ITERATION, (3,), "uint8", span, "a", False),
+        AliasedValue("a", A, Lifetime.ITERATION, (12,), "uint8", span, None, False, 0, 12),
+        AliasedValue("b", A, Lifetime.ITERATION, (1,), "float32", span, "a", True, 0, 4),
+        AliasedValue("c", A, Lifetime.ITERATION, (3,), "uint8", span, "a", False, 4, 3),
     )
     found = sharing(plan(2, arena(12, replace(whole, alignment=2, aliases=parts))))
     assert found == SharingReport(values=2, views=1, size=4 + 4)

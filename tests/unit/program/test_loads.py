@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from solver.graph import TrainableGraph
-from solver.layout import Buffer, Lifespan, Problem, max_load
+from solver.layout import Buffer, LayoutProblem, Lifespan, max_load
 from solver.passes import Levels, Order
 from solver.pipeline import TARGETS
 from solver.plan import PlanOptions
 from solver.preparations.rewriting import Footprint
+from solver.preparations import Prepared
 from solver.program import Program, loads, regions
 from solver.training import derive, explicit_program
 from tests.support.graphs import chain, convolutional, residual
@@ -30,7 +31,7 @@ def test_the_fullest_level_is_the_bound_of_the_layout(graph: TrainableGraph, par
     buffers = tuple(
         Buffer(str(region.members[0]), region.size, region.lifespan, 64) for region in regions(made)
     )
-    bound = max_load(Problem(buffers))
+    bound = max_load(LayoutProblem(buffers))
     assert max(curve) == bound.bytes
     assert bound.witness_step is not None
     assert curve[bound.witness_step] == bound.bytes
@@ -51,7 +52,7 @@ def test_by_hand() -> None:
 
 
 def test_spaces_are_counted_apart() -> None:
-    lowered = TARGETS["onert"].reference(convolutional(), PlanOptions(target="onert"))
+    lowered = TARGETS["onert"].reference(Prepared(convolutional()), PlanOptions(target="onert"))
     found = loads(lowered.program, lowered.holds)
     assert len(found) == len(lowered.program.spaces) == 7
     for space, curve in enumerate(found):

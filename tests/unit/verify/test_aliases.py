@@ -125,7 +125,8 @@ def test_a_weight_that_is_overwritten() -> None:
     s = Sketch("weight")
     w = s.op("Relu", [s.parameter("w", 4, 4)], "r")
     s.op("MeanSquaredError", [s.op("Gemm", [s.input("x", 3, 4), w], "h"), s.label("t", 3, 4)], "loss")
-    for trainable in ("all", []):
+    nothing: list[str] = []
+    for trainable in ("all", nothing):
         found = planned(s.graph(trainable=trainable), PlanOptions(in_place=True))
         over = with_new_alias(found.plan, "r", "w", "r.op:forward", view=False)
         assert ("w",) in found.named(over, "value")
@@ -175,6 +176,15 @@ def test_another_step(good: Subject, step: str) -> None:
     assert good.rules(with_alias(good.plan, "y0", step=where))
 
 
+def test_what_carries_over_is_defined_in_no_other_bytes(good: Subject) -> None:
+    """At the start the bytes hold one of the two."""
+    over = with_new_alias(good.plan, "v", "w", "v:apply_gradient", view=False)
+    assert {frozenset(names) for names in good.named(over, "overlap")} >= {frozenset({"v", "w"})}
+    apart = planned(residual(), PlanOptions(solver="bump"))
+    after = with_new_alias(apart.plan, "w3", "w3@grad", "w3:apply_gradient", view=False)
+    assert apart.rules(after) == {"alias"}, "an update changes its weight and defines nothing"
+
+
 def test_bytes_that_are_shared_without_saying_so(good: Subject) -> None:
     names = good.named(settled(without_alias(good.plan, "y0")), "overlap")
     assert {frozenset(pair) for pair in names} == {frozenset({"z", "y0"})}
@@ -206,12 +216,16 @@ def test_another_size_or_type(good: Subject) -> None:
             assert good.rules(with_value(good.plan, label, type=type_)) == {"step"}
 
 
-def test_a_source_that_the_step_binds_as_something_else() -> None:
-    """Softmax may overwrite what it reads, not what another slot of the step reads."""
-    s = Sketch("slots")
+def test_a_kernel_that_promises_nothing() -> None:
+    """A transposition promises nothing: it reads where it has written."""
+    s = Sketch("turned")
     a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
     b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
-    s.op("MeanSquaredError", [s.op("MatMul", [a, s.op("Transpose", [b], "bt")], "p"), s.label("t", 3, 3)], "loss")
+    s.op(
+        "MeanSquaredError",
+        [s.op("MatMul", [a, s.op("Transpose", [b], "bt")], "p"), s.label("t", 3, 3)],
+        "loss",
+    )
     found = planned(s.graph())
     over = with_new_alias(found.plan, "bt", "b", "bt.op:forward", view=False)
     assert found.rules(over) == {"alias"}
@@ -254,9 +268,16 @@ def test_a_view_may_be_made_beside_a_reader_of_its_source() -> None:
     flat = s.op("Reshape", [z, s.integers("shape", 4, 3)], "flat")
     a = s.op("Gemm", [z, s.parameter("u", 4, 3)], "a")
     b = s.op("Gemm", [flat, s.parameter("v", 3, 3)], "b")
-    s.op("MeanSquaredError", [s.op("MatMul", [b, s.op("Transpose", [a], "at")], "sum"), s.label("t", 4, 3)], "loss")
+    s.op(
+        "MeanSquaredError",
+        [s.op("MatMul", [b, s.op("Transpose", [a], "at")], "sum"), s.label("t", 4, 3)],
+        "loss",
+    )
     found = planned(s.graph(), PlanOptions(in_place=True, parallelism=2))
     program = found.plan.program
-    assert program.steps[at(program, "flat.op:forward")].level == program.steps[at(program, "a.op:forward")].level
+    assert (
+        program.steps[at(program, "flat.op:forward")].level
+        == program.steps[at(program, "a.op:forward")].level
+    )
     assert any(alias.view and program.values[alias.value].label == "flat" for alias in program.aliases)
     assert found.violations(found.plan) == ()

@@ -94,7 +94,11 @@ def test_what_rests_on_a_search_is_accepted_and_reported_as_uncheckable() -> Non
     """The bound set to the size, by a complete search or by a lie: adding up cannot tell the two apart."""
     found = planned(residual(), PlanOptions(solver="bump"))
     claimed = with_certificate(
-        found.plan, status=Status.OPTIMAL, proof=Proof.SOLVER, lower_bound=found.plan.sizes[0], witness_step=None
+        found.plan,
+        status=Status.OPTIMAL,
+        proof=Proof.SOLVER,
+        lower_bound=found.plan.sizes[0],
+        witness_step=None,
     )
     assert found.violations(claimed) == ()
     (arena,) = report(claimed).arenas

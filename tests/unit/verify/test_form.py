@@ -58,8 +58,14 @@ def with_program(made: Plan, **changes: object) -> Plan:
         (lambda p: replace(p, sizes=()), "0 sizes for 1 spaces"),
         (lambda p: replace(p, certificates=p.certificates * 2), "sizes for 1 spaces"),
         (lambda p: replace(p, holds={10_000: Lifespan(0, 1)}), "a value that does not exist"),
-        (lambda p: with_program(p, entry=(*p.program.entry, Entry(10_000, EntryKind.FED, 0))), "a value that"),
-        (lambda p: with_program(p, entry=(*p.program.entry, Entry(0, EntryKind.FED, -1))), "of the reference"),
+        (
+            lambda p: with_program(p, entry=(*p.program.entry, Entry(10_000, EntryKind.FED, 0))),
+            "a value that",
+        ),
+        (
+            lambda p: with_program(p, entry=(*p.program.entry, Entry(0, EntryKind.FED, -1))),
+            "of the reference",
+        ),
         (lambda p: with_program(p, exit=(*p.program.exit, Exit(-1, 0))), "a value that"),
         (lambda p: with_program(p, exit=(*p.program.exit, Exit(0, 10_000))), "of the reference"),
         (lambda p: with_program(p, initial={10_000: Initial("ones")}), "a value that"),
@@ -95,7 +101,7 @@ def test_a_space_that_does_not_exist(good: Subject, space: int) -> None:
 
 
 def test_a_label_given_twice(good: Subject) -> None:
-    """Two places under one label: nobody could say which of them a report or a caller means."""
+    """Two places under one label: a report or a caller could mean either of them."""
     program = good.plan.program
     twin = replace(good.plan, offsets=(*good.plan.offsets, good.plan.offsets[0]))
     doubled = with_program(twin, values=(*program.values, program.values[0]))
@@ -180,9 +186,7 @@ def test_a_place_outside_its_space(good: Subject, offset: int) -> None:
 
 
 def test_a_space_that_is_smaller_than_its_buffers(good: Subject) -> None:
-    top = max(
-        good.plan.offsets[r.members[0]] + r.nbytes for r in good.plan.regions
-    )
+    top = max(good.plan.offsets[r.members[0]] + r.nbytes for r in good.plan.regions)
     assert good.rules(replace(good.plan, sizes=(top - 1,))) == {"place"}
     assert good.rules(replace(good.plan, sizes=(-1,))) == {"place"}
 
@@ -231,8 +235,8 @@ def test_what_nothing_holds_at_the_start(good: Subject, label: str) -> None:
 @pytest.mark.parametrize(
     ("label", "kind"),
     [
-        ("w1", EntryKind.CONSTANT), ("w1", EntryKind.FED), ("x", EntryKind.CONSTANT), ("t", EntryKind.CARRIED),
-        ("w1@second_moment", EntryKind.FED),
+        ("w1", EntryKind.CONSTANT), ("w1", EntryKind.FED), ("x", EntryKind.CONSTANT),
+        ("t", EntryKind.CARRIED), ("w1@second_moment", EntryKind.FED),
     ],
 )  # fmt: skip
 def test_another_kind_of_entry(good: Subject, label: str, kind: EntryKind) -> None:
@@ -264,7 +268,7 @@ def test_an_entry_that_stands_for_another_value(good: Subject) -> None:
 def test_two_in_one_place_at_the_start(good: Subject, label: str) -> None:
     """An input or a label too: what the caller fed first would be gone before the first step."""
     there = moved(good.plan, label, offset_of(good.plan, "w1"))
-    assert {label, "w1"} in [set(names) for names in good.named(there, "entry")]
+    assert {label, "w1"} in [set(names) for names in good.named(there, "overlap")]
 
 
 def test_other_initial_values(good: Subject) -> None:

@@ -32,7 +32,7 @@ def test_no_edit_no_difference() -> None:
 
 
 def test_what_the_graph_says_beside_its_operations_stays() -> None:
-    graph = replace(row(), training=TrainingRules(clip_global_norm=1.0, accumulate=2))
+    graph = row().with_spec(rules=TrainingRules(clip_global_norm=1.0, accumulate=2))
     after = apply(graph, [Edit(("first",), renamed={"a": "x"})])
     for name in ("name", "loss", "optimizer", "trainable", "outputs", "training"):
         assert getattr(after, name) == getattr(graph, name)

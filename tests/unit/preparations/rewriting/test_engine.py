@@ -10,12 +10,13 @@ import pytest
 from solver.errors import PlanError
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import DType, TrainableGraph
-from solver.preparations.rewriting import RULES, Agreement, Footprint, Replacement, engine, replay, rewrite
+from solver.preparations.rewriting import RULES, Agreement, Footprint, engine, replay, rewrite
+from solver.program import Replacement
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.rewritable import mobile_block, random_rewritable
 from tests.support.rewriting import everywhere, footprint, same_training, types, weight
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def row(layers: int = 8) -> TrainableGraph:

@@ -107,7 +107,7 @@ def test_ties_go_to_the_same_tap(activation: str, window: str) -> None:
     limits: dict[str, Any] = {"min": 0.0, "max": 6.0} if activation == "Clip" else {}
     h = s.op("MaxPool", [s.op(activation, [h], "a", **limits)], "p", **WINDOWS[window])
     s.op("ReduceSum", [s.op("Mul", [h, h], "q")], "loss", keepdims=0)
-    before = replace(s.graph(), optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
+    before = s.graph().with_spec(optimizer=OptimizerSpec("SGD", {"learning_rate": 1.0}))
     after = only(before, RULE)
     for seed in range(5):
         values = np.random.default_rng(seed).integers(-2, 9, (2, 3, 8, 8)).astype(np.float64)
@@ -152,7 +152,7 @@ def _average() -> TrainableGraph:
             lambda: pooled("Relu", size=5, kernel_shape=(1, 1), strides=(3, 3), pads=(1, 1, 1, 1)),
             id="the first window on padding alone",
         ),
-        pytest.param(lambda: replace(pooled("Relu"), outputs=("a",)), id="an output between them"),
+        pytest.param(lambda: pooled("Relu").with_graph(outputs=("a",)), id="an output between them"),
     ],
 )
 def test_it_stays_as_it_is(make: Callable[[], TrainableGraph]) -> None:

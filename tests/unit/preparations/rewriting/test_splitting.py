@@ -19,7 +19,7 @@ from tests.support.rewriting import everywhere, footprint, only, outputs, same_t
 
 RULE = "split-activation"
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 
 
 def fused(type_: str, activation: str) -> TrainableGraph:

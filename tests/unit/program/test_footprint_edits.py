@@ -1,0 +1,63 @@
+"""The footprint under edits says what adding everything up again would say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.layout import Lifespan
+from solver.passes.aliases import define_in_place
+from solver.pipeline import plan
+from solver.plan import PlanOptions
+from solver.program import Footprint, Program, lives, loads
+from solver.training import derive
+from tests.support.graphs import convolutional, residual
+from tests.support.random_graphs import random_graphs
+
+
+def peak(program: Program, holds: dict[int, Lifespan] | None = None) -> int:
+    return sum(max(curve, default=0) for curve in loads(program, holds))
+
+
+@given(random_graphs(), st.randoms(use_true_random=False))
+def test_lives_made_longer_and_taken_back(graph: object, rng: object) -> None:
+    program = derive(graph)  # type: ignore[arg-type]  # a graph, through the strategy
+    footprint, holds = Footprint(program), dict[int, Lifespan]()
+    assert footprint.peak == peak(program)
+    for _ in range(8):
+        value = rng.choice(sorted(lives(program)))  # type: ignore[attr-defined]  # Random
+        start = rng.randrange(program.duration)  # type: ignore[attr-defined]
+        span = Lifespan(start, rng.randrange(start, program.duration) + 1)  # type: ignore[attr-defined]
+        undo = footprint.lengthen(value, span)
+        held = holds.get(value, span)
+        longer = Lifespan(min(held.start, span.start), max(held.end, span.end))
+        assert footprint.peak == peak(program, holds | {value: longer})
+        if rng.random() < 0.5:  # type: ignore[attr-defined]
+            footprint.restore(undo)
+        else:
+            holds[value] = longer
+        assert footprint.peak == peak(program, holds)
+
+
+@given(random_graphs())
+def test_aliases_one_by_one_and_all_taken_back(graph: object) -> None:
+    program = derive(graph)  # type: ignore[arg-type]  # a graph, through the strategy
+    shared = define_in_place(program)
+    footprint, undone = Footprint(program), []
+    for k, alias in enumerate(shared.aliases, 1):
+        undone.append(footprint.share(alias.value, alias.source))
+        assert footprint.peak == peak(replace(program, aliases=shared.aliases[:k]))
+        assert alias.value in footprint.region(alias.source).members
+    for undo in reversed(undone):
+        footprint.restore(undo)
+    assert footprint.peak == peak(program)
+
+
+def test_the_pass_records_what_it_brings() -> None:
+    for graph in (convolutional(), residual()):
+        made = plan(graph, PlanOptions(in_place=True))
+        (record,) = [record for record in made.records if record.name == "aliases"]
+        assert record.facts["peak_after"] == made.lower_bound
+        assert record.facts["peak_before"] == plan(graph).lower_bound
