@@ -17,7 +17,6 @@ from typing import ClassVar
 
 from solver.graph.ops._elementwise import MASK, Elementwise, blocks
 from solver.graph.ops._shared import (
-    BLOCK_ELEMENTS,
     axis_in_range,
     bad_attribute,
     block,
@@ -25,6 +24,7 @@ from solver.graph.ops._shared import (
     same_floating,
 )
 from solver.graph.ops.base import (
+    BLOCK_ELEMENTS,
     ELEMENTWISE,
     Attribute,
     BackwardNeeds,

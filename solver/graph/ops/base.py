@@ -26,6 +26,7 @@ from solver.graph.types import AttributeValue, DType, Operation, TensorType
 
 __all__ = [
     "ACTIVATIONS",
+    "BLOCK_ELEMENTS",
     "DEFAULT_SCRATCH_BUDGET",
     "ELEMENTWISE",
     "MAX_INPUTS",
@@ -41,6 +42,10 @@ __all__ = [
 
 #: Activations that an operator may apply to its own output; all invertible from Y alone.
 ACTIVATIONS = ("None", "Relu", "Relu6", "Sigmoid", "Tanh")
+
+#: Elements that an element-wise kernel treats at a time when it needs an intermediate value: 128 KiB
+#: of float32, so that operands and scratch of one block stay in the second-level cache together.
+BLOCK_ELEMENTS = 32 * 1024
 
 #: Bytes one step may use for scratch that grows with the number of examples treated at a time.
 #: 2 MiB keeps a chunk of columns in the second-level cache of common CPUs; a kernel takes at

@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, bad_attribute, same_floating
+from solver.graph.ops._shared import axis_in_range, bad_attribute, same_floating
 from solver.graph.ops.base import (
+    BLOCK_ELEMENTS,
     ELEMENTWISE,
     Attribute,
     BackwardNeeds,

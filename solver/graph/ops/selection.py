@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.errors import GraphError
-from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops._shared import axis_in_range, block, broadcast_shape
+from solver.graph.ops.base import (
+    BLOCK_ELEMENTS,
+    Attribute,
+    BackwardNeeds,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Rows", "gathered_rows"]

@@ -17,7 +17,7 @@ from solver.executor.kernels._blocks import (
     sum_into,
     with_small_buffers,
 )
-from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.base import BLOCK_ELEMENTS
 
 
 def test_steps_run_in_order() -> None:
