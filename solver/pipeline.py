@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from solver import preparations
 from solver.documents import graph_digest, program_digest, reference_digest, with_digest
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
@@ -19,7 +20,7 @@ from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome,
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
-from solver.preparations.rewriting import Footprint, Rewriting, rewrite
+from solver.preparations import Prepared
 from solver.program import Program, Record, Region, loads, regions
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
@@ -50,15 +51,17 @@ def plan(
     target = _checked(options)
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
-    found = _rewriting(graph, target, options, deadline, watch)
+    with watch("prepare"):
+        prepared = _prepared(graph, target, options, deadline)
     with watch("derive"):
-        reference = target.reference(found.graph, options)
+        reference = target.reference(prepared, options)
     made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
     made = replace(
         made,
         graph_digest=graph_digest(graph),
-        replacements=found.applied,
-        deterministic=made.deterministic and found.complete,
+        replacements=prepared.replacements,
+        records=(*prepared.records, *made.records),
+        deterministic=made.deterministic and prepared.complete,
     )
     return _proved(reference.program, made, watch)
 
@@ -100,7 +103,8 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
     """The program that a plan made with these options must agree with; `subject` is already rewritten."""
     if isinstance(subject, BlockProgram):
         return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
-    return TARGETS[options.target].reference(subject, options).program
+    prepared = Prepared(subject, options.scratch_budget)
+    return TARGETS[options.target].reference(prepared, options).program
 
 
 def _planned(
@@ -159,7 +163,7 @@ def _proved(reference: Program, made: Plan, watch: _Stopwatch) -> Plan:
 
 
 def _checked(options: PlanOptions) -> Target:
-    """The target of the options, which has all that they ask for. What passes take, they check themselves."""
+    """The target of the options, which has all that they ask for; what others take, they check themselves."""
     if options.target not in TARGETS:
         raise OptionsError(
             f"Unknown target {options.target!r}.",
@@ -186,6 +190,7 @@ def _checked(options: PlanOptions) -> Target:
             remedy="Leave it out.",
             path=("rewrite",),
         )
+    preparations.chosen(options)
     target.passes(options)
     return target
 
@@ -221,50 +226,42 @@ def _check_numbers(options: PlanOptions) -> None:
             remedy="Give 16, 32, 64, ...; the target's own is used without one.",
             path=("alignment",),
         )
-    if options.scratch_budget < 1:
-        raise OptionsError(
-            f"A scratch budget of {options.scratch_budget} bytes is not positive.",
-            remedy="Give at least 1 byte; a step takes one example at a time however small it is.",
-            path=("scratch_budget",),
-        )
     for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
         if number is not None and number < 0:
             raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))
 
 
-# ---------------------------------------------------------------------------------------- rewriting
+# ------------------------------------------------------------------------------------- preparations
 
 
-def _rewriting(
-    graph: TrainableGraph, target: Target, options: PlanOptions, deadline: Deadline, watch: _Stopwatch
-) -> Rewriting:
-    """Replacements are judged by the bound of the whole program, under the same options."""
-    if not options.rewrite:
-        return Rewriting(graph)
+def _prepared(graph: TrainableGraph, target: Target, options: PlanOptions, deadline: Deadline) -> Prepared:
+    prepared, planner = Prepared(graph), _Planner(target, options, deadline)
+    for each in preparations.chosen(options):
+        prepared = each.run(prepared, planner)
+    return prepared
 
-    def cost(candidate: TrainableGraph) -> Footprint:
-        lowered = target.reference(candidate, options)
+
+class _Planner:
+    """What preparations ask: the footprint of what would be planned, under the same options."""
+
+    def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
+        self.arithmetic = KernelArithmetic()
+        self._target, self._options, self._deadline = target, options, deadline
+
+    def stop(self) -> bool:
+        return self._deadline.expired
+
+    def footprint(self, prepared: Prepared) -> tuple[int, int, frozenset[str]]:
+        lowered = self._target.reference(prepared, self._options)
         program = lowered.program
-        for each in target.passes(options):
+        for each in self._target.passes(self._options):
             program = each.run(program)
-        return _footprint(program, lowered)
-
-    with watch("rewrite"):
-        return rewrite(graph, KernelArithmetic(), cost, stop=lambda: deadline.expired)
-
-
-def _footprint(program: Program, lowered: Lowered) -> Footprint:
-    """Bounds and sizes of all spaces, and the operations whose steps run while most bytes are live."""
-    placed = regions(program, lowered.holds)
-    curves = loads(program, found=placed)
-    fullest = {level for curve in curves for level, load in enumerate(curve) if load == max(curve)}
-    return Footprint(
-        bound=sum(max(curve, default=0) for curve in curves),
-        total=sum(region.size for region in placed),
-        at_peak=frozenset(
-            program.operations[step.operation].operation.id for step in program.steps if step.level in fullest
-        ),
-    )
+        placed = regions(program, lowered.holds)
+        curves = loads(program, found=placed)
+        fullest = {level for curve in curves for level, load in enumerate(curve) if load == max(curve)}
+        busy = {program.operations[s.operation].operation.id for s in program.steps if s.level in fullest}
+        bound = sum(max(curve, default=0) for curve in curves)
+        return bound, sum(region.size for region in placed), frozenset(busy)
 
 
 # ------------------------------------------------------------------------------------------- layout

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from service.cli.planning import certificate_table, print_levels, summary
 from solver.layout import Proof
-from solver.pipeline import PROGRAM
+from solver.pipeline import PROGRAM, TARGETS
 from solver.plan import Arena, PlanView, Recycling, recycling
 from solver.plan.report import (
     ArenaReport,
@@ -63,6 +63,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "kinds": kinds,
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
+        "target_note": _target_note(plan),
         "gradients": list(gradient_notes(plan)),
         "in_place": asdict(sharing(plan)),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
@@ -94,6 +95,9 @@ def render(plan: PlanView, width: int | None) -> None:
             _render_arena(console, plan, arena, about)
     for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
         console.print(note)
+    foreign = _target_note(plan)
+    if foreign is not None:
+        console.print(foreign)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
     if plan.replacements:
@@ -107,6 +111,17 @@ def _uncheckable(plan: PlanView) -> Iterator[str]:
     for arena in plan.arenas:
         if arena.certificate.proof is Proof.SOLVER:
             yield f"{arena.name}: {certificate_note(arena.certificate)}"
+
+
+def _target_note(plan: PlanView) -> str | None:
+    """What is not checked of a plan for another runtime, and what is; nothing for plans that can be run here."""
+    target = TARGETS.get(plan.options.target)
+    if target is None or target.capabilities.trains:
+        return None
+    return (
+        f"Memory safety is proved under {target.name}'s own model of steps and lifespans; its kernels are not"
+        " run here."
+    )
 
 
 def _in_place(plan: PlanView) -> Iterator[str]:

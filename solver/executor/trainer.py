@@ -15,6 +15,7 @@ from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Role, TrainableGraph
 from solver.plan import Plan
+from solver.preparations import Prepared
 from solver.program import EntryKind, Program
 from solver.targets import TARGETS
 from solver.verify import Violation, prove
@@ -33,7 +34,7 @@ def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
             remedy="Plan with target 'reference' to train here.",
         )
-    return target.reference(graph, plan.options).program
+    return target.reference(Prepared(graph, plan.options.scratch_budget), plan.options).program
 
 
 #: Rules that a plan for another graph, batch or budget breaks.

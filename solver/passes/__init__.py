@@ -2,7 +2,7 @@
 
 A pass is one module with a frozen dataclass: its options. It takes a program and gives a program; the
 reference program stays as it is, and the symbolic proof compares the two (`solver.verify`). What may
-change bits is no pass but a preparation (`solver.preparations`).
+change bits is not a pass but a preparation (`solver.preparations`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,30 @@
-"""Preparations come before derivation and may change bits, so that they decide the reference program."""
+"""Preparations come before derivation and may change bits, so that they decide the reference program.
+
+A preparation is one module with a frozen dataclass: its options. What may not change bits is a pass
+(`solver.passes`). How gradients are treated (clipping, micro-batches, loss scaling) and which parameters are
+trained stand in the training spec of the graph, which comes before both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from solver.preparations.base import Planner, Preparation, Prepared
+from solver.preparations.rewrite import Rewrite
+from solver.preparations.scratch import Scratch
+
+__all__ = ["PREPARATIONS", "Planner", "Preparation", "Prepared", "Rewrite", "Scratch", "chosen"]
+
+#: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
+PREPARATIONS: tuple[type[Preparation], ...] = (Scratch, Rewrite)
+
+
+def chosen(options: object) -> tuple[Preparation, ...]:
+    """The preparations with their options, which are attributes of `options` by name.
+
+    Raises OptionsError for a value that a preparation does not take.
+    """
+    return tuple(
+        kind(**{field.name: getattr(options, field.name) for field in fields(kind)})  # type: ignore[arg-type]  # dataclasses
+        for kind in PREPARATIONS
+    )

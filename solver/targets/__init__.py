@@ -10,7 +10,7 @@ from solver.targets.nntrainer import Nntrainer
 from solver.targets.onert import Onert
 from solver.targets.reference import Reference
 from solver.targets.requests import Pool, TargetBuffer, TargetPlan, TargetStep
-from solver.targets.singa import Singa
+from solver.targets.singa import Singa, SingaRelu
 
 __all__ = [
     "TARGETS",
@@ -25,7 +25,7 @@ __all__ = [
     "aligned",
 ]
 
-_ALL: tuple[Target, ...] = (Reference(), Onert(), Nntrainer(), Singa())
+_ALL: tuple[Target, ...] = (Reference(), Onert(), Nntrainer(), Singa(), SingaRelu())
 
 #: Every target by its name. Adding one is a package here and a line above.
 TARGETS: Mapping[str, Target] = MappingProxyType({target.name: target for target in _ALL})

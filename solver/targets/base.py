@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
-from solver.graph import TrainableGraph
 from solver.layout import Lifespan
 from solver.passes import Pass
+from solver.preparations import Prepared
 from solver.program import Program
 
 __all__ = ["Capabilities", "Lowered", "Target", "TargetOptions", "aligned"]
@@ -20,8 +20,6 @@ class TargetOptions(Protocol):
 
     @property
     def alignment(self) -> int | None: ...
-    @property
-    def scratch_budget(self) -> int: ...
     @property
     def update(self) -> str: ...
     @property
@@ -62,8 +60,8 @@ class Target(ABC):
     capabilities: ClassVar[Capabilities]
 
     @abstractmethod
-    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
-        """The program that every plan of the graph must agree with, in the target's spaces.
+    def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
+        """The program that every plan of the prepared graph must agree with, in the target's spaces.
 
         Raises OptionsError for a graph that the target cannot train.
         """

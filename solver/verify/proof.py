@@ -35,7 +35,7 @@ from solver.program import (
     Program,
     Step,
 )
-from solver.verify.contents import UNDEFINED, Bytes, Contents
+from solver.verify.contents import UNDEFINED, Bytes, Terms
 from solver.verify.figures import check_figures
 from solver.verify.form import check_form
 
@@ -62,8 +62,8 @@ def prove(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     whose kernels keep the facts that operators state, with the threads and libraries of the reference; and
     its figures are those of its own buffers (`check_figures`). Rules: ``form``, ``place``, ``entry``,
     ``exit``, ``initial``, ``period``, ``step``, ``alias``, ``overlap``, ``level``, ``undefined``,
-    ``value``, ``residue``; the first that fails ends the proof. O((b + r) log r) for b bindings and r
-    ranges of bytes.
+    ``value``, ``residue``; the first that fails ends the proof. O(b log r) for b bindings and r ranges of
+    bytes.
     """
     found = tuple(check_form(reference, plan)) or tuple(_check_steps(reference, plan))
     if found:
@@ -393,15 +393,12 @@ def _check_contents(
     reference: Program, plan: Plan, line: _Line, facts: Sequence[tuple[_Fact, ...]], *, due: bool
 ) -> Iterator[Violation]:
     """Run both on terms, with the due steps or without, and compare what they leave."""
-    contents = Contents()
-    nbytes = {id(value.type): value.type.nbytes for value in reference.values}
-    sizes = [nbytes[id(value.type)] for value in reference.values]
-    wanted, reads = _run_reference(reference, contents, facts, sizes, due=due)
+    terms = Terms()
+    wanted, reads = _run_reference(reference, terms, facts, due=due)
     program, low, high = plan.program, line.low, line.high
-    memory = Bytes(contents)
+    memory = Bytes()
     for entry in program.entry:
-        term = contents.term(("entry", entry.reference), sizes[entry.reference])
-        memory.write(low[entry.value], high[entry.value], term)
+        memory.write(low[entry.value], high[entry.value], terms.number(("entry", entry.reference)))
     pending: list[tuple[int, int, int, int]] = []
     for t, step in enumerate(program.steps):
         if pending:
@@ -414,7 +411,7 @@ def _check_contents(
         if step.reference is None:
             source, target = bindings
             number = memory.read(low[source.value], high[source.value])
-            if not contents.is_whole(number):
+            if number == UNDEFINED:
                 yield _undefined(plan, t, source)
                 return
             if step.until > step.level:
@@ -428,16 +425,14 @@ def _check_contents(
         for fact in facts[step.reference]:
             if bindings[fact.position].access is Access.SCRATCH:
                 continue
-            needed = tuple(found[i] for i in fact.needs)
-            torn = next((i for i in fact.needs if not contents.is_whole(found[i])), None)
-            if torn is not None:
-                yield _undefined(plan, t, bindings[torn])
+            needed = tuple([found[i] for i in fact.needs])
+            if UNDEFINED in needed:
+                yield _undefined(plan, t, bindings[fact.needs[needed.index(UNDEFINED)]])
                 return
             if fact.copied is not None:
                 number = found[fact.copied]
             else:
-                value = bindings[fact.position].value
-                number = contents.term((step.reference, fact.position, needed), high[value] - low[value])
+                number = terms.number((step.reference, fact.position, needed))
             results.append((bindings[fact.position].value, number))
         if not facts[step.reference] and found != reads[step.reference]:
             yield Violation(
@@ -451,19 +446,14 @@ def _check_contents(
             memory.write(low[value], high[value], number)
     for _, start, end, number in pending:
         memory.write(start, end, number)
-    yield from _check_end(reference, plan, contents, wanted, memory, line, sizes)
+    yield from _check_end(reference, plan, terms, wanted, memory, line)
 
 
 def _run_reference(
-    reference: Program,
-    contents: Contents,
-    facts: Sequence[tuple[_Fact, ...]],
-    sizes: Sequence[int],
-    *,
-    due: bool,
+    reference: Program, terms: Terms, facts: Sequence[tuple[_Fact, ...]], *, due: bool
 ) -> tuple[dict[int, int], dict[int, list[int]]]:
     """What each value of the reference holds at the end; and what steps without results read."""
-    now = {e.value: contents.term(("entry", e.reference), sizes[e.reference]) for e in reference.entry}
+    now = {entry.value: terms.number(("entry", entry.reference)) for entry in reference.entry}
     reads: dict[int, list[int]] = {}
     for t, step in enumerate(reference.steps):
         if step.due and not due:
@@ -476,8 +466,7 @@ def _run_reference(
             if fact.copied is not None:
                 now[value] = found[fact.copied]
             else:
-                needed = tuple(found[i] for i in fact.needs)
-                now[value] = contents.term((t, fact.position, needed), sizes[value])
+                now[value] = terms.number((t, fact.position, tuple([found[i] for i in fact.needs])))
     return now, reads
 
 
@@ -494,11 +483,10 @@ def _undefined(plan: Plan, t: int, binding: Binding) -> Violation:
 def _check_end(
     reference: Program,
     plan: Plan,
-    contents: Contents,
+    terms: Terms,
     wanted: dict[int, int],
     memory: Bytes,
     line: _Line,
-    sizes: Sequence[int],
 ) -> Iterator[Violation]:
     """The reference's exits at their places; carried values where they enter; constants untouched."""
     program = plan.program
@@ -520,7 +508,6 @@ def _check_end(
         label = program.values[entry.value].label
         if entry.kind is EntryKind.CARRIED and (entry.value, entry.reference) not in exits:
             yield Violation("exit", (label,), f"{label!r} carries over, but is not among the exits.")
-        elif entry.kind is EntryKind.CONSTANT:
-            term = contents.term(("entry", entry.reference), sizes[entry.reference])
-            if holds(entry.value) != term:
-                yield Violation("value", (label,), f"Constant {label!r} is overwritten.")
+        given = terms.number(("entry", entry.reference))
+        if entry.kind is EntryKind.CONSTANT and holds(entry.value) != given:
+            yield Violation("value", (label,), f"Constant {label!r} is overwritten.")

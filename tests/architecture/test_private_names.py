@@ -20,16 +20,12 @@ BY_NAME = frozenset({"delattr", "getattr", "hasattr", "object", "setattr"})
 #: Files that still touch private names. It may only become shorter.
 STILL = frozenset(
     {
-        "tests/benchmarks/waves.py",
         "tests/properties/test_broadcasting.py",
         "tests/unit/executor/kernels/test_activation_helpers.py",
         "tests/unit/executor/kernels/test_blocks.py",
         "tests/unit/executor/kernels/test_dropout.py",
         "tests/unit/executor/kernels/test_gated.py",
         "tests/unit/executor/kernels/test_resizing.py",
-        "tests/unit/executor/test_in_place.py",
-        "tests/unit/executor/test_validate.py",
-        "tests/unit/executor/test_waves.py",
         "tests/unit/graph/ops/test_activation.py",
         "tests/unit/graph/ops/test_arithmetic.py",
         "tests/unit/graph/ops/test_loss.py",
@@ -39,12 +35,11 @@ STILL = frozenset(
         "tests/unit/graph/ops/test_selection.py",
         "tests/unit/graph/ops/test_unary.py",
         "tests/unit/layout/test_cancel.py",
-        "tests/unit/layout/test_columns.py",
-        "tests/unit/layout/test_index.py",
-        "tests/unit/layout/test_jit.py",
-        "tests/unit/layout/test_plain_paths.py",
-        "tests/unit/layout/test_sweep.py",
-        "tests/unit/service/test_show.py",
+        "tests/unit/layout/model/test_columns.py",
+        "tests/unit/layout/greedy/test_index.py",
+        "tests/unit/layout/compiled/test_fallback.py",
+        "tests/unit/layout/compiled/test_jit.py",
+        "tests/unit/layout/check/test_sweep.py",
     }
 )
 

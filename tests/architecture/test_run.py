@@ -128,7 +128,8 @@ def test_a_command_with_packages_of_its_own_has_an_environment_beside(
             script.write_text(f'#!{shutil.which("bash")}\necho {place.name} {name} "$@"\n')
             script.chmod(0o755)
     answer = run(root, bare, "docs")
-    assert (answer.returncode, answer.stderr) == (0, "")
+    said = f"run: the documentation is in {root}/site/index.html\n"
+    assert (answer.returncode, answer.stderr) == (0, said)
     assert answer.stdout.splitlines() == [
         "venv python -m docs.generator build/docs",
         "venv-docs mkdocs build --strict --quiet",

@@ -177,7 +177,7 @@ def load(pool: Pool) -> int:
 def test_pool_sizes(case: str) -> None:
     build, clips, state, no_reuse, bound = CASES[case]
     rules = TrainingRules(clip_global_norm=1.0 if clips else None)
-    weights, tensors = nntrainer_target(replace(build(), training=rules)).pools
+    weights, tensors = nntrainer_target(build().with_spec(rules=rules)).pools
     assert state is None or is_mebibytes(state, load(weights))
     assert is_mebibytes(no_reuse, sum(buffer.size for buffer in tensors.buffers))
     assert is_mebibytes(bound, load(tensors))

@@ -51,9 +51,17 @@ def test_lower_bounds(network: TrainableGraph, level: Sharing) -> None:
     assert max(curve) / MIB == pytest.approx(expected(BOUNDS[level], network), abs=0.6)
 
 
-@pytest.mark.parametrize(("in_place", "level"), [(False, Sharing.DERIVATIVES_OF_SUMS), (True, Sharing.ALL)])
-def test_the_arena_is_the_bound(network: TrainableGraph, in_place: bool, level: Sharing) -> None:
-    made = plan(network, PlanOptions(target="singa", in_place=in_place))
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        (PlanOptions(target="singa"), Sharing.DERIVATIVES_OF_SUMS),
+        (PlanOptions(target="singa-relu"), Sharing.RELU),
+        (PlanOptions(target="singa", in_place=True), Sharing.ALL),
+    ],
+    ids=["as it is", "Relu in place", "everything in place"],
+)
+def test_the_arena_is_the_bound(network: TrainableGraph, options: PlanOptions, level: Sharing) -> None:
+    made = plan(network, options)
     assert made.gap_bytes == 0
     assert not violations(network, made)
     assert made.arena_bytes / MIB == pytest.approx(expected(BOUNDS[level], network), abs=0.6)

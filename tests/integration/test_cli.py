@@ -18,6 +18,7 @@ import pytest
 from service.cli.main import main
 from solver import documents
 from tests.support.graphs import convolutional
+from tests.support.proofs import moved
 from tests.support.rewritable import mobile_block
 from tests.support.server import PATIENCE, ROOT, running_server
 
@@ -283,13 +284,9 @@ def test_validate_for_scripts(run: Run, graph: Path, plan: Path) -> None:
 
 
 def test_validate_a_wrong_plan(run: Run, graph: Path, plan: Path) -> None:
-    from dataclasses import replace
-
     made = documents.load_plan(plan.read_bytes())
-    (arena,) = made.arenas
-    first, second, *rest = arena.buffers
-    moved = replace(arena, buffers=(first, replace(second, offset=first.offset), *rest))
-    plan.write_bytes(documents.dump_plan(documents.seal(replace(made, arenas=(moved,)))))
+    first, second, *_ = made.arenas[0].buffers
+    plan.write_bytes(documents.dump_plan(documents.with_digest(moved(made, second.id, first.offset))))
     result = run("validate", graph, plan)
     assert result.returncode == 1
     assert "broken rule overlap" in result.stdout

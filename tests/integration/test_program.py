@@ -14,8 +14,9 @@ from clients import AsyncClient, CapacityExceeded, Client, ProblemError
 from service.problems import MEDIA_TYPE
 from solver import documents
 from solver.pipeline import plan_program
-from solver.plan import recycling, verify
+from solver.plan import recycling
 from tests.support.programs import AUTO_RECYCLE, program
+from tests.support.proofs import violations
 from tests.support.server import ROOT, Server
 
 Program = dict[str, Any]
@@ -43,23 +44,23 @@ def test_a_plan_is_that_of_the_core(http: httpx.Client) -> None:
     found = documents.load_plan(response.content)
     assert found == plan_program(made)
     assert response.headers["etag"] == f'"{found.digest}"'
-    assert verify(found) == ()
+    assert violations(made, found) == ()
     assert recycling(found).before == ("in", "b1", "b2")
 
 
-def test_on_two_workers_the_pairs_run_side_by_side(http: httpx.Client, pairs: Program) -> None:
+def test_with_a_parallelism_of_2_the_pairs_run_side_by_side(http: httpx.Client, pairs: Program) -> None:
     found = documents.load_plan(ask(http, pairs, parallelism=2).content)
-    assert [(step.id, step.wave) for step in found.steps] == [
+    assert [(step.id, step.level) for step in found.steps] == [
         ("clean 0", 0), ("clean 1", 0), ("use 0", 1), ("use 1", 1),
     ]  # fmt: skip
-    assert ask(http, pairs).json()["arena_bytes"] < found.arena_bytes
+    assert documents.load_plan(ask(http, pairs).content).arena_bytes < found.arena_bytes
 
 
 def test_blocks_beyond_two_gib(http: httpx.Client, pairs: Program) -> None:
     pairs["blocks"][0]["bytes"] = 3 * 2**31
     found = documents.load_plan(ask(http, pairs).content)
     assert found.arena_bytes > 3 * 2**31
-    assert verify(found) == ()
+    assert violations(documents.load_program(pairs), found) == ()
 
 
 def test_without_a_version_in_the_path(http: httpx.Client, pairs: Program) -> None:
@@ -69,7 +70,7 @@ def test_without_a_version_in_the_path(http: httpx.Client, pairs: Program) -> No
 def test_the_same_request_has_the_same_bytes_and_is_kept(http: httpx.Client, pairs: Program) -> None:
     pairs["name"] = "kept"
     first = ask(http, pairs)
-    spelled = json.dumps({"options": {"workers": 1}, "program": pairs}, indent=3).encode()
+    spelled = json.dumps({"options": {"parallelism": 1}, "program": pairs}, indent=3).encode()
     again = http.post("/v1/program", content=spelled, headers={"Content-Type": "application/json"})
     assert again.content == first.content
     assert (first.headers["x-cache"], again.headers["x-cache"]) == ("miss", "hit")
@@ -90,7 +91,7 @@ def test_what_one_route_answered_is_no_answer_of_the_other(http: httpx.Client, p
 
 def test_a_deadline_is_an_answer(http: httpx.Client, pairs: Program) -> None:
     found = documents.load_plan(ask(http, pairs, deadline_seconds=0.0).content)
-    assert verify(found) == ()
+    assert violations(documents.load_program(pairs), found) == ()
     assert found.options.target == "program"
 
 

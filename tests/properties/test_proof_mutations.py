@@ -482,7 +482,7 @@ def test_one_value_enters_twice_in_one_place() -> None:
         initial={**program.initial, number: program.initial[weight]},
     )
     changed = replace(plan, program=program, offsets=(*plan.offsets, plan.offsets[weight]))
-    assert rejected(reference, certified(changed)) == ("6", "entry")
+    assert rejected(reference, certified(changed)) == ("6", "overlap")
 
 
 def test_a_step_that_only_reads_finds_what_the_reference_finds() -> None:

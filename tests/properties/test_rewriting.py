@@ -47,7 +47,7 @@ def test_it_takes_no_more_memory_and_is_the_same_each_time(seed: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_the_result_passes_the_door_of_graphs(seed: int) -> None:
+def test_the_result_is_accepted_where_graphs_are_loaded(seed: int) -> None:
     """Types, order and references are those that a document of the graph would be given."""
     found = everywhere(random_rewritable(seed)).graph
     assert load_graph(dump_graph(found)) == found

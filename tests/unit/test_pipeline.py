@@ -183,12 +183,12 @@ def test_training_less_needs_no_more() -> None:
     assert sizes == sorted(sizes)
 
 
-def test_rewriting_is_a_stage_of_its_own_and_judged_under_the_same_options() -> None:
+def test_rewriting_is_a_preparation_and_judged_under_the_same_options() -> None:
     seen: list[str] = []
     graph = mobile_block(stride=2, trained=True)
     options = PlanOptions(update="end", scratch_budget=4096, alignment=256, rewrite=True)
     made = plan(graph, options, observe=lambda stage, _: seen.append(stage))
-    assert seen == ["rewrite", "derive", "passes", "layout", "prove", "digest"]
+    assert seen == ["prepare", "derive", "passes", "layout", "prove", "digest"]
     first, last = made.replacements[0], made.replacements[-1]
     assert first.bytes_before == plan(graph, replace(options, rewrite=False)).lower_bound
     assert last.bytes_after == made.lower_bound <= first.bytes_before

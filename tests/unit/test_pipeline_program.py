@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from solver.documents import dump_plan, load_plan, program_digest
-from solver.errors import CapacityError, DimensionError, OptionsError
-from solver.layout import Proof
+from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
+from solver.layout import Layout, LayoutProblem, Outcome, Proof, Status
 from solver.pipeline import plan, plan_program
 from solver.plan import PlanOptions
 from tests.support.graphs import chain
@@ -100,3 +100,31 @@ def test_carried_and_kept_blocks_share_nothing() -> None:
     assert made.arena_bytes == 12
     assert buffers["w"].offset != buffers["r"].offset
     assert violations(given, made) == ()
+
+
+class TestWhatIsWrongStaysInside:
+    """A plan leaves the pipeline with a proof only, whatever pass or solver went wrong."""
+
+    def test_an_order_that_changes_what_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        backwards = iter([[1], [0]])
+        monkeypatch.setattr("solver.passes.levels.list_schedule", lambda before, parallelism: backwards)
+        with pytest.raises(InternalError, match="The plan breaks rule"):
+            plan_program(program((("a", "b"), ("b", "c")), kept=("c",)), PlanOptions(parallelism=2))
+
+    def test_dependent_steps_on_one_level(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        together = iter([[0, 1]])
+        monkeypatch.setattr("solver.passes.levels.list_schedule", lambda before, parallelism: together)
+        with pytest.raises(InternalError, match="rule level: Step 'op1' touches 'b' while Step 'op0' runs"):
+            plan_program(program((("a", "b"), ("b", "c"))), PlanOptions(parallelism=2))
+
+    def test_a_layout_in_which_buffers_overlap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def all_at_the_start(problem: LayoutProblem, **more: object) -> Outcome:
+            size = max(buffer.size for buffer in problem.buffers)
+            layout = Layout((0,) * len(problem.buffers), size)
+            return Outcome(Status.FEASIBLE, layout, size, None, None, "wrong", 0.0, True)
+
+        monkeypatch.setattr("solver.pipeline.solve", all_at_the_start)
+        with pytest.raises(InternalError, match="The plan breaks rule"):
+            plan_program(SMALL)
+        with pytest.raises(InternalError, match="The plan breaks rule"):
+            plan(chain())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from solver.graph import TrainableGraph
+from solver.preparations import Prepared
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions
 from solver.targets.nntrainer.pools import ALIGNMENT, POOLS, nntrainer_orders, nntrainer_target
 from solver.targets.requests import lowered
 
-__all__ = ["ALIGNMENT", "POOLS", "Nntrainer", "nntrainer_orders", "nntrainer_target"]
+__all__ = ["ALIGNMENT", "POOLS", "Nntrainer", "TrainableGraph", "nntrainer_orders", "nntrainer_target"]
 
 
 class Nntrainer(Target):
@@ -19,5 +20,5 @@ class Nntrainer(Target):
     title = "Samsung nntrainer: weights and tensors in two pools"
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
-        return lowered(graph.name, nntrainer_target(graph, options.alignment))
+    def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
+        return lowered(prepared.graph.name, nntrainer_target(prepared.graph, options.alignment))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from solver.graph import TrainableGraph
+from solver.preparations import Prepared
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions
 from solver.targets.onert.pools import (
     ALIGNMENT,
@@ -21,6 +22,7 @@ __all__ = [
     "POOLS",
     "Management",
     "Onert",
+    "TrainableGraph",
     "essential_backward_order",
     "onert_pools",
     "onert_target",
@@ -34,5 +36,5 @@ class Onert(Target):
     title = "Samsung ONE: seven pools, 16-byte alignment"
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
-        return lowered(graph.name, onert_target(graph, options.alignment))
+    def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
+        return lowered(prepared.graph.name, onert_target(prepared.graph, options.alignment))

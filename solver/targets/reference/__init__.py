@@ -7,11 +7,12 @@ from typing import ClassVar
 from solver.graph import TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.passes import Pass, chosen
+from solver.preparations import Prepared
 from solver.program import check_program
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions, aligned
 from solver.training import derive
 
-__all__ = ["ALIGNMENT", "Reference"]
+__all__ = ["ALIGNMENT", "Reference", "TrainableGraph"]
 
 #: A cache line, and the widest vector register of today's CPUs (AVX-512).
 ALIGNMENT = 64
@@ -26,8 +27,8 @@ class Reference(Target):
         trains=True, in_place=True, parallelism=True, rewrite=True
     )
 
-    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
-        program = derive(graph, graph_nodes(graph, options.scratch_budget))
+    def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
+        program = derive(prepared.graph, graph_nodes(prepared.graph, prepared.scratch_budget))
         check_program(program)
         return aligned(program, options.alignment or ALIGNMENT)
 

@@ -10,12 +10,13 @@ from solver.graph import TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.passes import Order, Pass
 from solver.passes.aliases import define_in_place
+from solver.preparations import Prepared
 from solver.program import Program, check_program
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions, aligned
 from solver.targets.singa.convert import ALIGNMENT, Sharing, as_singa, shares, unfused
 from solver.training import derive
 
-__all__ = ["ALIGNMENT", "Sharing", "Singa", "singa_program", "unfused"]
+__all__ = ["ALIGNMENT", "Sharing", "Singa", "SingaRelu", "singa_program", "unfused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,26 @@ class Singa(Target):
     name = "singa"
     title = "Apache SINGA: blocks allocated at first use and recycled after the last"
     capabilities: ClassVar[Capabilities] = Capabilities(in_place=True)
+    #: What is defined in place unless the options ask for everything.
+    level: ClassVar[Sharing] = Sharing.DERIVATIVES_OF_SUMS
 
-    def reference(self, graph: TrainableGraph, options: TargetOptions) -> Lowered:
-        return aligned(_reference(graph, _level(options)), options.alignment or ALIGNMENT)
+    def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
+        return aligned(_reference(prepared.graph, self._level(options)), options.alignment or ALIGNMENT)
 
     def passes(self, options: TargetOptions) -> tuple[Pass, ...]:
-        return Order(), _InPlace(_level(options))
+        return Order(), _InPlace(self._level(options))
+
+    def _level(self, options: TargetOptions) -> Sharing:
+        return Sharing.ALL if options.in_place else self.level
 
 
-def _level(options: TargetOptions) -> Sharing:
-    return Sharing.ALL if options.in_place else Sharing.DERIVATIVES_OF_SUMS
+class SingaRelu(Singa):
+    """The level between: derivatives of sums are handed on, and Relu overwrites its input."""
+
+    name = "singa-relu"
+    title = "Apache SINGA with Relu in place"
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    level = Sharing.RELU
 
 
 def _reference(graph: TrainableGraph, level: Sharing) -> Program:

@@ -225,10 +225,10 @@ def test_a_validation_ends_with_an_update(monkeypatch: pytest.MonkeyPatch, steps
 def test_gradients_are_cleared_by_their_update() -> None:
     graph = chain(training=TrainingRules(accumulate=2))
     trainer = Trainer(graph, plan(graph))
-    gradients = trainer.runner.persistent()
+    gradient = trainer.runner.value("w1@grad")
     for k, batch in enumerate(batches_of(graph, 4), 1):
         trainer.step(batch)
-        assert gradients["w1@grad"].any() == bool(k % 2)
+        assert gradient.any() == bool(k % 2)
 
 
 def test_an_update_from_micro_batches_repeats() -> None:
@@ -259,7 +259,9 @@ def test_dropout_counts_micro_batches() -> None:
 
 def states(trainer: Trainer) -> dict[str, bytes]:
     """Everything that carries over; the loss does not."""
-    return {name: raw.tobytes() for name, raw in trainer.runner.persistent().items() if name != "loss"}
+    labels = [value.label for value in trainer.runner.program.values]
+    kept = {labels[value]: raw.tobytes() for value, raw in trainer.runner.kept().items()}
+    return {label: raw for label, raw in kept.items() if label != "loss"}
 
 
 @pytest.mark.parametrize("poison", [math.inf, math.nan])

@@ -374,4 +374,4 @@ def test_the_trained_parameters_are_known_as_a_set_too() -> None:
     made = s.graph(trainable=["w2", "w1"])
     assert made.trainable == ("w1", "w2")
     assert made.trained == {"w1", "w2"}
-    assert replace(made, trainable=("b1",)).trained == {"b1"}
+    assert made.with_spec(trainable=("b1",)).trained == {"b1"}

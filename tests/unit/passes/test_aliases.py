@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from solver.graph import TrainableGraph, TrainingRules
+from solver.graph.ops import lookup
 from solver.passes import Aliases, Levels, Order
 from solver.passes.aliases import define_in_place
-from solver.program import Program, alias_sets, check_program
+from solver.program import Program, alias_sets, check_program, loads
 from solver.training import derive, explicit_program
 from tests.support.derived import reads, step
 from tests.support.graphs import Sketch, batch_normalised, convolutional, residual
@@ -75,7 +77,7 @@ GATED = ["Gelu", "Swish", "HardSwish"]
 
 
 @pytest.mark.parametrize("type_", GATED)
-def test_the_trap_an_activation_whose_derivative_reads_its_input_does_not_overwrite_it(type_: str) -> None:
+def test_an_activation_whose_derivative_reads_its_input_does_not_overwrite_it(type_: str) -> None:
     graph = hidden([type_])
     found = aliases(graph)
     assert "y0" not in found
@@ -84,7 +86,7 @@ def test_the_trap_an_activation_whose_derivative_reads_its_input_does_not_overwr
 
 
 @pytest.mark.parametrize("type_", GATED)
-def test_the_trap_is_none_where_no_derivative_is_computed(type_: str) -> None:
+def test_it_does_where_no_derivative_is_computed(type_: str) -> None:
     assert aliases(hidden([type_], trained_in_front=False))["y0"] == ("z", False)
 
 
@@ -97,11 +99,11 @@ def test_a_slope_that_is_no_function_of_the_output_keeps_the_input(type_: str) -
     assert "y" not in aliases(s.graph())
 
 
-def test_an_operand_that_someone_else_reads_later_is_kept() -> None:
+def test_an_operand_that_a_later_step_reads_is_kept() -> None:
     assert "y0" not in aliases(hidden(["Relu"], readers=2))
 
 
-def test_an_operand_read_earlier_by_someone_else_may_be_overwritten() -> None:
+def test_an_operand_that_earlier_steps_read_may_be_overwritten() -> None:
     s = Sketch("earlier")
     z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
     other = s.op("Gemm", [s.op("Neg", [z], "n"), s.parameter("v", 4, 4)], "other")
@@ -113,7 +115,7 @@ def test_an_operand_read_earlier_by_someone_else_may_be_overwritten() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 1])
-def test_a_sum_takes_the_memory_of_the_operand_that_nobody_needs(position: int) -> None:
+def test_a_sum_takes_the_memory_of_the_operand_that_is_not_read_again(position: int) -> None:
     """The other operand is read again; the sum of a block and its shortcut is that case."""
     s = Sketch("sum")
     a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
@@ -170,7 +172,7 @@ def test_a_product_keeps_the_derivative_that_its_second_operand_needs() -> None:
     assert found["b@grad"] == ("product@grad", False)
 
 
-def test_what_is_the_callers_is_never_overwritten() -> None:
+def test_inputs_labels_and_weights_are_never_overwritten() -> None:
     s = Sketch("callers")
     x = s.op("Relu", [s.input("x", 3, 4)], "r")
     w = s.op("Relu", [s.parameter("w", 4, 4)], "rw")
@@ -273,7 +275,7 @@ def test_each_alias_stands_in_the_step_that_defines_it_from_its_source(
         assert alias.offset == 0
 
 
-def test_accumulated_gradients_take_nobodys_bytes() -> None:
+def test_accumulated_gradients_have_bytes_of_their_own() -> None:
     """They carry over, so nothing may lie in their bytes before they are defined."""
     graph = residual(training=TrainingRules(accumulate=2))
     gradients = {f"{weight}@grad" for weight in graph.trainable}
@@ -291,4 +293,38 @@ def test_the_facts_count_views_and_what_is_overwritten() -> None:
     plain = program(hidden(["Relu", "Reshape"]), in_place=False)
     found = Aliases(in_place=True).run(plain)
     check_program(found)
-    assert Aliases(in_place=True).facts(plain, found) == {"views": 2, "overwritten": 2}
+    assert Aliases(in_place=True).facts(plain, found) == {
+        "views": 2,
+        "overwritten": 2,
+        "peak_before": max(loads(plain)[0]),
+        "peak_after": max(loads(found)[0]),
+    }
+
+
+def test_behind_an_accumulation_and_an_overwriting_there_are_views_again() -> None:
+    """y's derivative grows twice; what Relu makes of it in place is then only reshaped."""
+    s = Sketch("behind")
+    z = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "z")
+    y = s.op("Relu", [s.op("Reshape", [z, s.integers("shape", 4, 3)], "r")], "y")
+    h, g = (s.op("Gemm", [y, s.parameter(f"v{name}", 3, 3)], name) for name in "hg")
+    s.op("MeanSquaredError", [s.op("Mul", [h, g], "p"), s.label("t", 4, 3)], "loss")
+    found = aliases(s.graph())
+    assert found["r@grad"] == ("y@grad", False)
+    assert found["z@grad"] == ("r@grad", True)
+
+
+def test_what_a_step_has_overwritten_it_cannot_view_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference that would write -dY over dY first, and hand dY on as the other derivative then."""
+
+    def reversed_promises(type_: str) -> SimpleNamespace:
+        return SimpleNamespace(in_place=lambda node: lookup(type_).in_place(node)[::-1])
+
+    s = Sketch("difference")
+    a = s.op("Gemm", [s.input("x", 3, 4), s.parameter("w", 4, 4)], "a")
+    b = s.op("Gemm", ["x", s.parameter("v", 4, 4)], "b")
+    s.op("MeanSquaredError", [s.op("Sub", [a, b], "d"), s.label("t", 3, 4)], "loss")
+    graph = s.graph()
+    monkeypatch.setattr("solver.passes.aliases.lookup", reversed_promises)
+    found = aliases(graph)
+    assert found["b@grad"] == ("d@grad", False)
+    assert "a@grad" not in found

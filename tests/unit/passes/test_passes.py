@@ -11,7 +11,7 @@ from solver.graph import TrainableGraph
 from solver.passes import PASSES, Aliases, Levels, Order, Pass, chosen
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.program import Program
+from solver.program import Program, loads
 from solver.training import derive
 from tests.support.graphs import chain, convolutional, residual
 
@@ -93,7 +93,9 @@ def test_what_passes_did_stands_in_the_records_of_the_plan() -> None:
     assert facts["order"]["update"] == "immediate"
     assert facts["levels"] == {"parallelism": 2, "steps": len(made.steps), "levels": made.duration}
     views = sum(alias.view for alias in made.program.aliases)
-    assert facts["aliases"] == {"views": views, "overwritten": len(made.program.aliases) - views}
+    assert facts["aliases"]["views"] == views
+    assert facts["aliases"]["overwritten"] == len(made.program.aliases) - views
+    assert facts["aliases"]["peak_after"] == max(loads(made.program)[0])
 
 
 def test_passes_say_nothing_of_what_they_did_unless_they_have_something_to_say() -> None:

@@ -112,7 +112,7 @@ def test_scratch_that_its_step_binds_again_is_rejected(access: Access) -> None:
         check_program(with_steps(program, list(map(twice, program.steps))))
 
 
-def test_a_gradient_that_nobody_applies_is_rejected(program: Program) -> None:
+def test_a_gradient_that_no_step_applies_is_rejected(program: Program) -> None:
     with pytest.raises(TrainableError, match="'w3' is never applied"):
         check_program(without_update(program, "w3"))
 

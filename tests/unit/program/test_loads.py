@@ -10,6 +10,7 @@ from solver.passes import Levels, Order
 from solver.pipeline import TARGETS
 from solver.plan import PlanOptions
 from solver.preparations.rewriting import Footprint
+from solver.preparations import Prepared
 from solver.program import Program, loads, regions
 from solver.training import derive, explicit_program
 from tests.support.graphs import chain, convolutional, residual
@@ -51,7 +52,7 @@ def test_by_hand() -> None:
 
 
 def test_spaces_are_counted_apart() -> None:
-    lowered = TARGETS["onert"].reference(convolutional(), PlanOptions(target="onert"))
+    lowered = TARGETS["onert"].reference(Prepared(convolutional()), PlanOptions(target="onert"))
     found = loads(lowered.program, lowered.holds)
     assert len(found) == len(lowered.program.spaces) == 7
     for space, curve in enumerate(found):

@@ -176,6 +176,15 @@ def test_another_step(good: Subject, step: str) -> None:
     assert good.rules(with_alias(good.plan, "y0", step=where))
 
 
+def test_what_carries_over_is_defined_in_no_other_bytes(good: Subject) -> None:
+    """At the start the bytes hold one of the two."""
+    over = with_new_alias(good.plan, "v", "w", "v:apply_gradient", view=False)
+    assert {frozenset(names) for names in good.named(over, "overlap")} >= {frozenset({"v", "w"})}
+    apart = planned(residual(), PlanOptions(solver="bump"))
+    after = with_new_alias(apart.plan, "w3", "w3@grad", "w3:apply_gradient", view=False)
+    assert apart.rules(after) == {"alias"}, "an update changes its weight and defines nothing"
+
+
 def test_bytes_that_are_shared_without_saying_so(good: Subject) -> None:
     names = good.named(settled(without_alias(good.plan, "y0")), "overlap")
     assert {frozenset(pair) for pair in names} == {frozenset({"z", "y0"})}

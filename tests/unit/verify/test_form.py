@@ -101,7 +101,7 @@ def test_a_space_that_does_not_exist(good: Subject, space: int) -> None:
 
 
 def test_a_label_given_twice(good: Subject) -> None:
-    """Two places under one label: nobody could say which of them a report or a caller means."""
+    """Two places under one label: a report or a caller could mean either of them."""
     program = good.plan.program
     twin = replace(good.plan, offsets=(*good.plan.offsets, good.plan.offsets[0]))
     doubled = with_program(twin, values=(*program.values, program.values[0]))
@@ -268,7 +268,7 @@ def test_an_entry_that_stands_for_another_value(good: Subject) -> None:
 def test_two_in_one_place_at_the_start(good: Subject, label: str) -> None:
     """An input or a label too: what the caller fed first would be gone before the first step."""
     there = moved(good.plan, label, offset_of(good.plan, "w1"))
-    assert {label, "w1"} in [set(names) for names in good.named(there, "entry")]
+    assert {label, "w1"} in [set(names) for names in good.named(there, "overlap")]
 
 
 def test_other_initial_values(good: Subject) -> None:

@@ -104,7 +104,7 @@ def test_an_input_or_label_that_is_overwritten_before_its_last_read(good: Subjec
     for other in dict.fromkeys(written):
         found = good.rules(moved(good.plan, label, offset_of(good.plan, other)))
         assert found, other
-        assert found <= {"undefined", "value", "overlap", "entry"}, other
+        assert found <= {"undefined", "value", "overlap"}, other
 
 
 @pytest.mark.parametrize("label", ["w1", "w2", "w1@first_moment", "w3@second_moment"])
@@ -199,7 +199,7 @@ def test_an_overlap_inside_a_step_says_which_slots(good: Subject) -> None:
 def test_two_reads_may_share_bytes() -> None:
     blocks = explicit((("x x2", "y"),), fed=("x",), kept=("y",))
     found = by_hand(blocks, {"x": 0, "x2": 4, "y": 8})
-    assert found.named(moved(found.plan, "x2", 2), "entry") == {("x", "x2")}
+    assert found.named(moved(found.plan, "x2", 2), "overlap") == {("x", "x2")}
     made = explicit((("", "a"), ("a", "b"), ("a b", "y")), kept=("y",))
     found = by_hand(made, {"a": 0, "b": 4, "y": 8})
     assert found.named(moved(found.plan, "b", 0), "overlap") == {("a", "b")}

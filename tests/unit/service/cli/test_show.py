@@ -14,15 +14,14 @@ from solver import pipeline
 from solver.graph import TrainingRules
 from solver.plan import PlanOptions
 from solver.plan.report import MemoryMap, memory_map
-from solver.preparations.rewriting import Replacement
-from solver.training.program import OperandKind
+from solver.program import Kind, Replacement
 from tests.support.graphs import chain, convolutional
 from tests.support.programs import program
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
 
 
 def test_every_kind_has_a_letter_of_its_own() -> None:
-    assert set(LETTERS) == {kind.value for kind in OperandKind}
+    assert set(LETTERS) == {kind.value for kind in Kind}
     assert len(set(LETTERS.values())) == len(LETTERS)
 
 
@@ -118,23 +117,23 @@ def test_facts_say_when_memory_is_taken_and_given_back() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 132])
-def test_waves_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> None:
+def test_levels_are_shown(capsys: pytest.CaptureFixture[str], width: int) -> None:
     made = pipeline.plan(chain(), PlanOptions(parallelism=2))
     render(made, width)
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     text = " ".join(out.split())
-    assert "2 workers: 12 steps in 7 waves, at most 2 at the same time" in text
-    assert "wave 0" in text
+    assert "parallelism 2: 12 steps on 7 levels, at most 2 at the same time" in text
+    assert "level 0" in text
     found = facts(made)
-    assert found["waves"]["sequential_bytes"] <= found["lower_bound"]
+    assert found["levels"]["sequential_bytes"] <= found["lower_bound"]
     assert len(found["arenas"][0]["live_curve"]) == 7
-    assert facts(SMALL)["waves"] is None
+    assert facts(SMALL)["levels"] is None
 
 
 def test_wrong_plans_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    made = pipeline.plan(chain(), PlanOptions(parallelism=2))
-    far = tuple(replace(step, wave=10**18) for step in made.steps)
+    made = pipeline.plan(chain(), PlanOptions(parallelism=2)).tables
+    far = tuple(replace(step, level=10**18) for step in made.steps)
     for steps in ((), made.steps[:3], far):
         wrong = replace(made, steps=steps)
         facts(wrong)
@@ -160,6 +159,23 @@ def test_what_keeps_gradients_alive_is_shown(capsys: pytest.CaptureFixture[str])
     assert len(facts(made)["gradients"]) == 1
 
 
+@pytest.mark.parametrize("target", pipeline.TARGETS)
+def test_plans_of_other_runtimes_say_what_is_proved(
+    capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    made = pipeline.plan(chain(), PlanOptions(target=target))
+    render(made, 132)
+    text = " ".join(capsys.readouterr().out.split())
+    said = f"proved under {target}'s own model of steps and lifespans; its kernels are not run here."
+    foreign = target != "reference"
+    assert (said in text) == foreign
+    assert (facts(made)["target_note"] is not None) == foreign
+
+
+def test_programs_of_the_caller_are_not_of_another_runtime() -> None:
+    assert facts(pipeline.plan_program(program([("", "a"), ("a", "")])))["target_note"] is None
+
+
 @pytest.mark.parametrize("width", [40, 80, 132])
 def test_what_was_rewritten(capsys: pytest.CaptureFixture[str], width: int) -> None:
     one = Replacement("drop-dead-code", tuple(f"[red]operation{n}" for n in range(20)), (), 0, 9000, 8000)
@@ -181,14 +197,14 @@ def test_what_was_rewritten(capsys: pytest.CaptureFixture[str], width: int) -> N
 def test_what_is_in_place_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     graph = convolutional()
     render(pipeline.plan(graph, PlanOptions(in_place=True)), 100)
-    assert "In place: 2 operands, 2 of them views" in " ".join(capsys.readouterr().out.split())
+    assert "In place: 2 values, 2 of them views" in " ".join(capsys.readouterr().out.split())
     render(pipeline.plan(graph), 100)
     assert "In place" not in capsys.readouterr().out
 
 
 def test_what_is_in_place_is_a_fact_for_scripts() -> None:
     graph = convolutional()
-    assert facts(pipeline.plan(graph))["in_place"] == {"operands": 0, "views": 0, "size": 0}
+    assert facts(pipeline.plan(graph))["in_place"] == {"values": 0, "views": 0, "size": 0}
     found = facts(pipeline.plan(graph, PlanOptions(in_place=True)))["in_place"]
-    assert (found["operands"], found["views"]) == (2, 2)
+    assert (found["values"], found["views"]) == (2, 2)
     assert found["size"] == 2 * 128

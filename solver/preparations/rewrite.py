@@ -1,0 +1,43 @@
+"""The preparation `rewrite`: equivalent operations in the place of others, where no arena grows for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from solver.graph import TrainableGraph
+from solver.preparations.base import Planner, Preparation, Prepared
+from solver.preparations.rewriting import Footprint, rewrite
+from solver.program import Record
+
+__all__ = ["Rewrite"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite(Preparation):
+    """Whether the graph may be rewritten; results may then round differently."""
+
+    name: ClassVar[str] = "rewrite"
+
+    rewrite: bool = False
+
+    def run(self, prepared: Prepared, planner: Planner) -> Prepared:
+        if not self.rewrite:
+            return prepared
+
+        def cost(candidate: TrainableGraph) -> Footprint:
+            return Footprint(*planner.footprint(replace(prepared, graph=candidate)))
+
+        found = rewrite(prepared.graph, planner.arithmetic, cost, stop=planner.stop)
+        facts = {
+            "replacements": len(found.applied),
+            "bound_before": found.applied[0].bytes_before if found.applied else 0,
+            "bound_after": found.applied[-1].bytes_after if found.applied else 0,
+        }
+        return replace(
+            prepared,
+            graph=found.graph,
+            replacements=(*prepared.replacements, *found.applied),
+            complete=prepared.complete and found.complete,
+            records=(*prepared.records, Record(self.name, facts)),
+        )
