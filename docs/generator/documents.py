@@ -79,7 +79,9 @@ def _described(schema: Schema) -> str:
             (str(i), _column(rule), bounds(rule), rule.get("description", ""))
             for i, rule in enumerate(schema["prefixItems"])
         ]
-        return f"{text}\n\nA row is an array:\n\n{table(('position', 'column', 'values', 'meaning'), columns)}"
+        return (
+            f"{text}\n\nA row is an array:\n\n{table(('position', 'column', 'values', 'meaning'), columns)}"
+        )
     required = set(schema.get("required", ()))
     rows = [
         (
