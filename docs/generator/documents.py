@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -69,7 +70,18 @@ def _indented(text: str) -> str:
 
 
 def _described(schema: Schema) -> str:
-    """The description of an object and the table of its fields."""
+    """What an object, a row or a word is: its description, and the table of its fields or columns."""
+    text: str = schema.get("description", "")
+    if "enum" in schema:
+        return f"{text}\n\nOne of {bounds(schema)}."
+    if "prefixItems" in schema:
+        columns = [
+            (str(i), _column(rule), bounds(rule), rule.get("description", ""))
+            for i, rule in enumerate(schema["prefixItems"])
+        ]
+        return (
+            f"{text}\n\nA row is an array:\n\n{table(('position', 'column', 'values', 'meaning'), columns)}"
+        )
     required = set(schema.get("required", ()))
     rows = [
         (
@@ -80,8 +92,15 @@ def _described(schema: Schema) -> str:
         )
         for key, rule in schema.get("properties", {}).items()
     ]
-    text: str = schema.get("description", "")
     return f"{text}\n\n{table(('field', 'values', 'default', 'meaning'), rows)}" if rows else text
+
+
+def _column(rule: Schema) -> str:
+    """What a column of a row is called. A reference has no title: there it is its last word."""
+    if "$ref" in rule:
+        named = rule["$ref"].rsplit("/", 1)[1].removesuffix("OfPlan")
+        return code(re.findall("[A-Z][a-z]*", named)[-1].lower())
+    return code(rule.get("title", "").replace(" ", "_").lower())
 
 
 def _default(rule: Schema) -> str:
@@ -106,8 +125,12 @@ def bounds(rule: Schema) -> str:
         prefix = rule.get("prefixItems", ())
         return f"[{', '.join(map(bounds, prefix))}]" if prefix else f"list of {bounds(inner)}"
     kind = rule.get("type", "any value")
+    if isinstance(kind, list):
+        return " or ".join(kind)
     if kind == "object" and isinstance(rule.get("additionalProperties"), Mapping):
         return f"object of {bounds(rule['additionalProperties'])}"
+    if kind == "object" and "patternProperties" in rule:
+        return f"object of {' or '.join(map(bounds, rule['patternProperties'].values()))}"
     return f"{kind}{_range(rule)}"
 
 

@@ -122,6 +122,16 @@ def test_documents(generated: Mapping[Path, str]) -> None:
         assert {field for field in schema["properties"] if f"| `{field}`" not in text} == set()
 
 
+def test_rows_and_words_of_plan_documents(generated: Mapping[Path, str]) -> None:
+    """Rows are arrays, so their page says what stands where; words are all there."""
+    text = page(generated, "documents/plan.md")
+    entry = text.partition("## EntryOfPlan")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| (\d) \| `(\w+)`", entry, re.MULTILINE) == [
+        ("0", "value"), ("1", "kind"), ("2", "reference"),
+    ]  # fmt: skip
+    assert 'One of `"fed"`, `"constant"`, `"carried"`.' in text
+
+
 def test_run(root: Path, generated: Mapping[Path, str]) -> None:
     usage = (root / "run").read_text(encoding="utf-8").split("TEXT")[1]
     targets = re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE)
