@@ -70,7 +70,7 @@ def _decode(data: bytes) -> str:
     except UnicodeDecodeError as error:
         where = place(data[: error.start].decode(), error.start)
         raise DocumentError(
-            f"Byte {error.start} of the document (line {where.line}) is not UTF-8.",
+            f"Byte {error.start:,} of the document (line {where.line}) is not UTF-8.",
             remedy="Save the document as UTF-8.",
         ) from None
     if text.startswith("\ufeff"):
@@ -131,11 +131,11 @@ def _explain(fault: Fault | None) -> DocumentError:
             "Write a smaller number.",
         ),
         "digits": (
-            f"The integer {_short(fault.token)} has more than {MAX_DIGITS} digits",
+            f"The integer {_short(fault.token)} has more than {MAX_DIGITS:,} digits",
             "No field takes integers of this size.",
         ),
         "depth": (
-            f"The document nests deeper than {MAX_DEPTH} levels",
+            f"The document nests deeper than {MAX_DEPTH:,} levels",
             "No document of ours nests that deep: flatten it.",
         ),
     }[fault.kind]

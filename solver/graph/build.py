@@ -106,7 +106,7 @@ def forward_graph(
 def _check_count(operations: Sequence[Operation], limit: int) -> None:
     if len(operations) > limit:
         raise TooManyOperationsError(
-            f"The graph has {len(operations)} operations; at most {limit} are allowed.",
+            f"The graph has {len(operations):,} operations; at most {limit:,} are allowed.",
             remedy="Split the graph, or raise the limit where the planner is configured.",
             path=("operations",),
         )
@@ -274,7 +274,7 @@ def _declared_operand(declared: DeclaredOperand) -> Operand:
 def _check_bytes(name: str, type_: TensorType, path: tuple[str | int, ...]) -> None:
     if type_.nbytes > MAX_BYTES:
         raise DimensionError(
-            f"Operand {name!r} is {type_}: {type_.elements} elements, {type_.nbytes} bytes; at most"
+            f"Operand {name!r} is {type_}: {type_.elements:,} elements, {type_.nbytes:,} bytes; at most"
             f" 2**63 - 1 bytes can be addressed.",
             remedy="Reduce its dimensions.",
             path=path,
@@ -293,8 +293,8 @@ def _check_values(declared: DeclaredOperand, type_: TensorType) -> None:
         return
     if len(initializer.data) != type_.nbytes:
         raise ShapeMismatchError(
-            f"Operand {declared.id!r} is {type_}, {type_.nbytes} bytes, but its values decode to"
-            f" {len(initializer.data)} bytes.",
+            f"Operand {declared.id!r} is {type_}, {type_.nbytes:,} bytes, but its values decode to"
+            f" {len(initializer.data):,} bytes.",
             remedy="Encode exactly the raw little-endian elements in C order.",
             path=(*declared.path, "initializer"),
         )

@@ -23,7 +23,7 @@ def check_rules(rules: TrainingRules) -> None:
     if not 0 < rules.loss_scale <= MAX_LOSS_SCALE:
         raise _bad("loss_scale", rules.loss_scale, "a number greater than 0 and at most 2**64")
     if not 1 <= rules.accumulate <= MAX_ACCUMULATE:
-        raise _bad("accumulate", rules.accumulate, f"1 to {MAX_ACCUMULATE} micro-batches")
+        raise _bad("accumulate", rules.accumulate, f"1 to {MAX_ACCUMULATE:,} micro-batches")
 
 
 def _bad(name: str, value: float, remedy: str) -> AttributeRuleError:

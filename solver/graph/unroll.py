@@ -38,7 +38,7 @@ def unrolled(
             raise
     if len(found) > limit:
         raise TooManyOperationsError(
-            f"Unrolled over time, the graph has {len(found)} operations; at most {limit} are allowed.",
+            f"Unrolled over time, the graph has {len(found):,} operations; at most {limit:,} are allowed.",
             remedy="Cut the sequences, or raise the limit where the planner is configured.",
             path=("operations",),
         )

@@ -102,7 +102,7 @@ def _checked(problem: LayoutProblem, outcome: Outcome) -> Outcome:
     if outcome.layout.peak < outcome.lower_bound:
         raise InternalError(
             f"Solver {outcome.solver!r} claims the lower bound {outcome.lower_bound}, "
-            f"yet its layout ends at {outcome.layout.peak}."
+            f"yet its layout ends at {outcome.layout.peak:,}."
         )
     return outcome
 

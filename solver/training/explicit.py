@@ -107,7 +107,7 @@ def build_program(
 def _check_count(operations: Sequence[BlockOperation], limit: int) -> None:
     if len(operations) > limit:
         raise TooManyOperationsError(
-            f"The program has {len(operations)} operations; at most {limit} are allowed.",
+            f"The program has {len(operations):,} operations; at most {limit:,} are allowed.",
             remedy="Split the program, or raise the limit where the planner is configured.",
             path=("operations",),
         )

@@ -30,7 +30,7 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
     values, steps, spaces = len(program.values), len(program.steps), len(program.spaces)
     found = ""
     if len(plan.offsets) != values:
-        found = f"There are {len(plan.offsets)} offsets for {values} values."
+        found = f"There are {len(plan.offsets):,} offsets for {values:,} values."
     elif not len(plan.sizes) == len(plan.certificates) == spaces:
         found = f"There are {len(plan.sizes)} sizes for {spaces} spaces."
     elif not all(0 <= value.space < spaces for value in program.values):
@@ -110,7 +110,7 @@ def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
                 "place",
                 (value.label,),
                 f"{value.label!r} takes [{offset}, {offset + nbytes[id(value.type)]}) of {space.name!r},"
-                f" which has {size} bytes.",
+                f" which has {size:,} bytes.",
             )
     if all(space.addressable for space in program.spaces):
         return

@@ -48,7 +48,7 @@ MODULES = (
 )
 #: Tests that say something about a module's behaviour, and need no server and no other package.
 TESTS = ("tests/unit", "tests/properties", "tests/golden")
-COPIED = ("clients", "service", "solver", "examples", "tests", "pyproject.toml", "README.md")
+COPIED = ("clients", "service", "solver", "examples", "tests", "docs", "pyproject.toml", "README.md")
 
 
 class Outcome(StrEnum):

@@ -57,7 +57,7 @@ class _Reshape(_Unmoved):
         left = data.elements // known
         shape = tuple(left if size == -1 else size for size in shape)
         if math.prod(shape) != data.elements:
-            raise node.mismatch(f"the shape {list(asked)} does not hold {data.elements} elements")
+            raise node.mismatch(f"the shape {list(asked)} does not hold {data.elements:,} elements")
         return (TensorType(shape, data.dtype),)
 
     def _dimension(self, node: Node, position: int, size: int) -> int:

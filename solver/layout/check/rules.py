@@ -157,7 +157,7 @@ def find_violations(
     O((n + output) log n). The problem must have passed `check_problem`.
     """
     if len(layout.offsets) != len(problem.buffers):
-        detail = f"{len(layout.offsets)} offsets for {len(problem.buffers)} buffers"
+        detail = f"{len(layout.offsets):,} offsets for {len(problem.buffers):,} buffers"
         return (Violation("count", (), detail),)
     if known_sound(problem, layout):
         return ()
@@ -197,10 +197,12 @@ def _violations(problem: LayoutProblem, layout: Layout) -> Iterator[Violation]:
         yield _overlap(problem, layout, a, b)
     tops = [o + b.size for b, o in zip(problem.buffers, layout.offsets, strict=True)]
     if layout.peak != max(tops, default=0):
-        yield Violation("peak", (), f"peak {layout.peak} stated, {max(tops, default=0)} needed")
+        yield Violation("peak", (), f"peak {layout.peak:,} stated, {max(tops, default=0):,} needed")
     for buffer, top in zip(problem.buffers, tops, strict=True):
         if problem.capacity is not None and top > problem.capacity:
-            yield Violation("capacity", (buffer.id,), f"ends at {top}, the capacity is {problem.capacity}")
+            yield Violation(
+                "capacity", (buffer.id,), f"ends at {top:,}, the capacity is {problem.capacity:,}"
+            )
 
 
 def _misplaced(buffer: Buffer, offset: int) -> Iterator[Violation]:

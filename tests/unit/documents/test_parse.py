@@ -60,14 +60,14 @@ def test_depth_does_not_depend_on_the_recursion_limit() -> None:
 
 def test_digits_limit_is_exact() -> None:
     assert parse_json(b"1" * MAX_DIGITS) == int("1" * MAX_DIGITS)
-    with pytest.raises(DocumentError, match="more than 1000 digits"):
+    with pytest.raises(DocumentError, match="more than 1,000 digits"):
         parse_json(b"1" * (MAX_DIGITS + 1))
 
 
 @pytest.mark.parametrize("ahead", range(0, MAX_DIGITS, 99))
 def test_digits_are_counted_wherever_they_begin(ahead: int) -> None:
     text = b"[" + b" " * ahead + b"7" * (MAX_DIGITS + 1) + b"]"
-    with pytest.raises(DocumentError, match="more than 1000 digits"):
+    with pytest.raises(DocumentError, match="more than 1,000 digits"):
         parse_json(text)
     assert parse_json(text.replace(b"7", b"", 1)) == [int("7" * MAX_DIGITS)]
     assert parse_json(b'{"text": "' + b"7" * 3000 + b'", "number": 12}')["number"] == 12

@@ -216,7 +216,7 @@ def test_inferred_size_beyond_64_bits() -> None:
     s.input("x", 2**31, 1)
     s.input("z", 1, 2**31)
     s.op("Add", ["x", "z"], "y")
-    with pytest.raises(errors.DimensionError, match=str(2**64)) as caught:
+    with pytest.raises(errors.DimensionError, match=f"{2**64:,} bytes") as caught:
         s.graph(loss="y")
     assert caught.value.path == ("operations", 0, "outputs", 0)
 

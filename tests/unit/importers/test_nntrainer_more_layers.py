@@ -312,7 +312,7 @@ def test_names_that_the_cells_need() -> None:
 
 
 def test_a_sequence_that_is_too_long() -> None:
-    with pytest.raises(GraphError, match="takes 999999999 steps in time; at most 19999 more") as caught:
+    with pytest.raises(GraphError, match="takes 999,999,999 steps in time; at most 19,999 more") as caught:
         load(MODEL, STEPS.replace("1:5:6", "1:999999999:6"), LSTM)
     assert caught.value.path == ("rnn",)
 

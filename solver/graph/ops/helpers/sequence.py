@@ -96,8 +96,8 @@ class RecurrentSequence(Signature):
         sizes = self._sizes(node)
         if sizes.steps * sizes.directions > limit:
             raise TooManyOperationsError(
-                f"Operation {node.operation.id!r} ({self.name}) takes {sizes.steps} steps in time; at most"
-                f" {limit} more operations are allowed.",
+                f"Operation {node.operation.id!r} ({self.name}) takes {sizes.steps:,} steps in time; at most"
+                f" {limit:,} more operations are allowed.",
                 remedy="Cut the sequences, or raise the limit where the planner is configured.",
             )
         own = {key: node.attributes[key] for key in self.own}
