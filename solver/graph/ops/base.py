@@ -26,7 +26,6 @@ from solver.graph.types import AttributeValue, DType, Operation, TensorType
 
 __all__ = [
     "ACTIVATIONS",
-    "BLOCK_ELEMENTS",
     "DEFAULT_SCRATCH_BUDGET",
     "ELEMENTWISE",
     "MAX_INPUTS",
@@ -42,10 +41,6 @@ __all__ = [
 
 #: Activations that an operator may apply to its own output; all invertible from Y alone.
 ACTIVATIONS = ("None", "Relu", "Relu6", "Sigmoid", "Tanh")
-
-#: Elements that an element-wise kernel treats at a time when it needs an intermediate value: 128 KiB
-#: of float32, so that operands and scratch of one block stay in the second-level cache together.
-BLOCK_ELEMENTS = 32 * 1024
 
 #: Bytes one step may use for scratch that grows with the number of examples treated at a time.
 #: 2 MiB keeps a chunk of columns in the second-level cache of common CPUs; a kernel takes at
@@ -173,6 +168,13 @@ class Signature(ABC):
     @abstractmethod
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         """Types of the outputs. Raises ShapeMismatchError (through `node.mismatch`)."""
+
+    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:  # noqa: B027 - most take anything
+        """Raises GraphError where an input must not hold what it is filled with.
+
+        `filled` has the positions of the constant integer inputs whose elements are all the same by a named
+        scheme, with the value; `node.constants` has none of these.
+        """
 
     def differentiable(self, node: Node) -> frozenset[int]:
         """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones."""

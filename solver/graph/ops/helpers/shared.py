@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from solver.errors import AttributeRuleError
-from solver.graph.ops.base import BLOCK_ELEMENTS, Node, ScratchRequest, scratch
+from solver.graph.ops.base import Node, ScratchRequest, scratch
 from solver.graph.types import DType, TensorType
 
 __all__ = [
+    "BLOCK_ELEMENTS",
     "IGNORED_IN_PRODUCTS",
     "attribute_or_input",
     "axis_in_range",
@@ -21,6 +22,11 @@ __all__ = [
     "distinct_axes",
     "same_floating",
 ]
+
+#: Elements that an element-wise kernel treats at a time when it needs an intermediate value: 128 KiB
+#: of float32, so that operands and scratch of one block stay in the second-level cache together.
+BLOCK_ELEMENTS = 32 * 1024
+
 
 #: What the derivatives of a product of inputs 0 and 1, to which input 2 is added, do not depend on.
 IGNORED_IN_PRODUCTS: Mapping[str, frozenset[str]] = MappingProxyType(
