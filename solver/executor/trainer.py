@@ -61,8 +61,10 @@ def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
 def _misnamed(reference: Program, program: Program) -> str | None:
     """A proof reads no names, but callers feed and read by them: each must lead to the graph's own value."""
     places: dict[int, set[int]] = {}
-    for held in (*program.entry, *program.exit):
-        places.setdefault(held.reference, set()).add(held.value)
+    for entry in program.entry:
+        places.setdefault(entry.reference, set()).add(entry.value)
+    for exit_ in program.exit:
+        places.setdefault(exit_.reference, set()).add(exit_.value)
     for number, values in places.items():
         label = reference.values[number].label
         if program.by_label.get(label) not in values:
