@@ -63,7 +63,7 @@ def plan(
         records=(*prepared.records, *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
-    return _proved(reference.program, made, watch)
+    return _proved(reference, made, watch)
 
 
 def plan_program(
@@ -86,7 +86,7 @@ def plan_program(
         _check_extent(reference.program)
     made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
     made = replace(made, graph_digest=program_digest(program))
-    return _proved(reference.program, made, watch)
+    return _proved(reference, made, watch)
 
 
 def _check_extent(program: Program) -> None:
@@ -150,9 +150,9 @@ def _planned(
     )
 
 
-def _proved(reference: Program, made: Plan, watch: _Stopwatch) -> Plan:
+def _proved(reference: Lowered, made: Plan, watch: _Stopwatch) -> Plan:
     with watch("prove"):
-        violations = prove(reference, made)
+        violations = prove(reference.program, made, reference.holds)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):

@@ -79,7 +79,9 @@ def _described(schema: Schema) -> str:
             (str(i), _column(rule), bounds(rule), rule.get("description", ""))
             for i, rule in enumerate(schema["prefixItems"])
         ]
-        return f"{text}\n\nA row is an array:\n\n{table(('position', 'column', 'values', 'meaning'), columns)}"
+        return (
+            f"{text}\n\nA row is an array:\n\n{table(('position', 'column', 'values', 'meaning'), columns)}"
+        )
     required = set(schema.get("required", ()))
     rows = [
         (
@@ -94,7 +96,7 @@ def _described(schema: Schema) -> str:
 
 
 def _column(rule: Schema) -> str:
-    """What a column of a row is called. A reference has no title: there it is the last word of what it names."""
+    """What a column of a row is called. A reference has no title: there it is its last word."""
     if "$ref" in rule:
         named = rule["$ref"].rsplit("/", 1)[1].removesuffix("OfPlan")
         return code(re.findall("[A-Z][a-z]*", named)[-1].lower())

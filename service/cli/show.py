@@ -114,7 +114,7 @@ def _uncheckable(plan: PlanView) -> Iterator[str]:
 
 
 def _target_note(plan: PlanView) -> str | None:
-    """What is not checked of a plan for another runtime, and what is; nothing for plans that can be run here."""
+    """What is proved of a plan for another runtime, and what is not; None for plans that can be run here."""
     target = TARGETS.get(plan.options.target)
     if target is None or target.capabilities.trains:
         return None

@@ -11,6 +11,7 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
+from solver.graph.names import check_characters
 from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
 
 __all__ = [
@@ -66,6 +67,7 @@ def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
 
 
 def _to_buffer(i: int, document: BufferDocument) -> Buffer:
+    check_characters("buffer", document.id, ("buffers", i, "id"), ProblemError)
     if document.end <= document.start:
         raise ProblemError(
             f"Buffer {document.id!r} lives [{document.start}, {document.end}), which is empty.",

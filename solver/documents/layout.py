@@ -16,6 +16,7 @@ from solver.documents.layout_options import LayoutOptionFields, layout_options_t
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import PlanError
+from solver.graph.names import check_characters
 from solver.layout.model.placed import PlacedBuffers
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
 
@@ -89,6 +90,7 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
 
 
 def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
+    check_characters("buffer", buffer.id, ("buffers", i, "id"), PlanError)
     if not 0 <= buffer.start < buffer.end:
         raise PlanError(
             f"Buffer {buffer.id!r} lives [{buffer.start}, {buffer.end}), which is no lifespan.",

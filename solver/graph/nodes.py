@@ -9,7 +9,7 @@ import numpy as np
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.ops import signature
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, Signature
-from solver.graph.types import Operand, Operation, Role, TensorType, TrainableGraph
+from solver.graph.types import Initializer, Operand, Operation, Role, TensorType, TrainableGraph
 
 __all__ = ["graph_nodes", "output_types", "resolve"]
 
@@ -62,7 +62,8 @@ def _floats(operand: Operand) -> tuple[float, ...]:
 def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple[TensorType, ...]:
     """Types of what an operation defines, one for each name in its outputs.
 
-    Raises what `resolve` raises, and ShapeMismatchError where types or the number of outputs do not fit.
+    Raises what `resolve` raises, ShapeMismatchError where types or the number of outputs do not fit, and
+    GraphError where a constant holds what the operator cannot take.
     """
     node = resolve(operation, operands)
     kind = signature(operation.type)
@@ -74,7 +75,25 @@ def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple
             remedy="Name one operand for each output.",
             path=("outputs",),
         )
-    return kind.infer(node)
+    types = kind.infer(node)
+    filled = ((k, _filled(operands[name])) for k, name in enumerate(operation.inputs) if name)
+    kind.check_filled(node, {k: value for k, value in filled if value is not None})
+    return types
+
+
+def _filled(operand: Operand) -> int | None:
+    """What every element of an integer constant is by a named scheme."""
+    if operand.role is not Role.CONSTANT or operand.dtype.is_floating:
+        return None
+    match operand.initializer:
+        case Initializer(kind="zeros"):
+            return 0
+        case Initializer(kind="ones"):
+            return 1
+        case Initializer(kind="constant", value=value):
+            with np.errstate(invalid="ignore"):  # converted as the first value will be
+                return int(np.float64(value).astype(operand.dtype.numpy))
+    return None
 
 
 def _constant(operation: Operation, position: int, operand: Operand, *, must: bool) -> tuple[int, ...] | None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from solver.errors import DocumentError, ProblemError
+from solver.graph.names import first_hidden
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
@@ -37,7 +38,6 @@ _KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset")
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _GAP: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?", re.ASCII)
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_ID: Final = 1024
 
 
@@ -172,8 +172,8 @@ def _rows(lines: Sequence[str], header: _Header) -> Iterator[_Row]:
 
 def _buffer(row: _Row) -> Buffer:
     name = row.cell("id")
-    if not name or len(name) > _LONGEST_ID or _UNPRINTABLE.search(name):
-        row.fail("id", f"id is {_shown(name)}", "Give 1 to 1024 characters without control characters.")
+    if not name or len(name) > _LONGEST_ID or first_hidden(name) is not None:
+        row.fail("id", f"id is {_shown(name)}", "Give 1 to 1,024 characters that can be seen.")
     size = row.natural("size")
     lifespan, gaps = _with_gaps(row, _lifespan(row), size)
     alignment = row.optional("alignment")

@@ -110,7 +110,7 @@ class _Run:
 
     @property
     def enough(self) -> int:
-        return max(self.goal, self.low + int(self.low * self.watch.options.target_gap))
+        return max(self.goal, self.watch.options.within_gap(self.low))
 
     @property
     def negligible(self) -> bool:

@@ -66,7 +66,7 @@ def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
     """By the first value of each alias set: its members with offsets in bytes, in order of definition."""
     place: dict[int, tuple[int, int]] = {}
     found: dict[int, list[tuple[int, int]]] = {}
-    for alias in program.aliases:
+    for alias in sorted(program.aliases, key=lambda alias: alias.step):
         root, offset = place.get(alias.source, (alias.source, 0))
         place[alias.value] = (root, offset + alias.offset)
         found.setdefault(root, [(root, 0)]).append((alias.value, offset + alias.offset))

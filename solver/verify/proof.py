@@ -14,11 +14,12 @@ register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace
+from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
 from solver.program import (
@@ -55,19 +56,25 @@ _DOES = {
 }
 
 
-def prove(reference: Program, plan: Plan) -> tuple[Violation, ...]:
+def prove(
+    reference: Program, plan: Plan, holds: Mapping[int, Lifespan] | None = None
+) -> tuple[Violation, ...]:
     """Everything that keeps `plan` from computing what `reference` computes, none for a right one.
 
     A plan that passes leaves, after each iteration, the bits of the reference in every exit, on a machine
     whose kernels keep the facts that operators state, with the threads and libraries of the reference; and
-    its figures are those of its own buffers (`check_figures`). Rules: ``form``, ``place``, ``entry``,
-    ``exit``, ``initial``, ``period``, ``step``, ``alias``, ``overlap``, ``level``, ``undefined``,
-    ``value``, ``residue``; the first that fails ends the proof. O(b log r) for b bindings and r ranges of
-    bytes.
+    its figures are those of its own buffers (`check_figures`). `holds` are the lives that the target makes
+    longer; where they are given, the plan's must be the same, for longer lives raise its bounds.
+
+    Rules: ``form``, ``place``, ``entry``, ``exit``, ``initial``, ``period``, ``step``, ``hold``, ``alias``,
+    ``overlap``, ``level``, ``residue``, ``undefined``, ``value``; the first that fails ends the proof.
+    O(b log r) for b bindings and r ranges of bytes.
     """
     found = tuple(check_form(reference, plan)) or tuple(_check_steps(reference, plan))
     if found:
         return found
+    if holds is not None and dict(holds) != dict(plan.holds):
+        return (Violation("hold", (), "The plan holds values longer than its target does, or not as long."),)
     line = _Line(plan)
     # What an alias exempts is asked for only where every alias is a promise of an operator.
     found = tuple(_check_aliases(reference, plan)) or (

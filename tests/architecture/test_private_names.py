@@ -17,32 +17,6 @@ KNOWN = frozenset({"_asdict", "_fields", "_make", "_replace", "_exit"})
 #: Functions that take the name of an attribute as their second argument.
 BY_NAME = frozenset({"delattr", "getattr", "hasattr", "object", "setattr"})
 
-#: Files that still touch private names. It may only become shorter.
-STILL = frozenset(
-    {
-        "tests/properties/test_broadcasting.py",
-        "tests/unit/executor/kernels/test_activation_helpers.py",
-        "tests/unit/executor/kernels/test_blocks.py",
-        "tests/unit/executor/kernels/test_dropout.py",
-        "tests/unit/executor/kernels/test_gated.py",
-        "tests/unit/executor/kernels/test_resizing.py",
-        "tests/unit/graph/ops/test_activation.py",
-        "tests/unit/graph/ops/test_arithmetic.py",
-        "tests/unit/graph/ops/test_loss.py",
-        "tests/unit/graph/ops/test_normalization.py",
-        "tests/unit/graph/ops/test_registry.py",
-        "tests/unit/graph/ops/test_resizing.py",
-        "tests/unit/graph/ops/test_selection.py",
-        "tests/unit/graph/ops/test_unary.py",
-        "tests/unit/layout/test_cancel.py",
-        "tests/unit/layout/model/test_columns.py",
-        "tests/unit/layout/greedy/test_index.py",
-        "tests/unit/layout/compiled/test_fallback.py",
-        "tests/unit/layout/compiled/test_jit.py",
-        "tests/unit/layout/check/test_sweep.py",
-    }
-)
-
 _IN_TEXT = re.compile(rf"\b(?:{'|'.join(OURS)})(?:\.\w+)*\.(_[a-z]\w*)\b")
 _IMPORTED_IN_TEXT = re.compile(rf"\bfrom (?:{'|'.join(OURS)})[\w.]* import [^\n;]*\b(_[a-z]\w*)")
 
@@ -123,5 +97,4 @@ def test_tests_touch_public_names_only(root: Path) -> None:
         for path in sorted((root / "tests").rglob("*.py"))
         if path != Path(__file__)
     }
-    assert {name: lines for name, lines in found.items() if lines and name not in STILL} == {}
-    assert [name for name in sorted(STILL) if not found.get(name)] == [], "these can leave the list"
+    assert {name: lines for name, lines in found.items() if lines} == {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from functools import partial
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, levels, main_job, resnet50
+from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, resnet50
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
@@ -16,6 +18,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "layout": layout.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
+    "onert": onert_losses.run,
 }
 
 
@@ -26,11 +29,13 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
     )
+    parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     arguments = parser.parse_args()
+    suites = SUITES | {"onert": partial(onert_losses.run, python=arguments.python)}
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")
-    for name in arguments.suites or SUITES:
-        SUITES[name](console)
+    for name in arguments.suites or suites:
+        suites[name](console)
     if arguments.publish:
         layout.publish()
     if arguments.output:

@@ -7,7 +7,6 @@ trainable and with one of them frozen. Sizes are MiB; the lower bound is the lar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 

@@ -202,7 +202,7 @@ def test_clients(server: Server, pairs: Program, tmp_path: Path) -> None:
         assert client.stored_plan(result.digest).document == result.document
         with pytest.raises(CapacityExceeded):
             client.plan_program(pairs, capacity=1000)
-        with pytest.raises(ProblemError, match="no batch"):
+        with pytest.raises(ProblemError, match="batch is for graphs"):
             client.plan_program(pairs, batch=2)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.executor.kernels import _blocks
-from solver.executor.kernels._blocks import block_views, run_all, sum_steps
+from solver.executor.kernels.helpers import blocks
+from solver.executor.kernels.helpers.blocks import block_views, run_all, sum_steps
 from solver.graph.types import Array
 from tests.support.one_operation import OneOperation
 
@@ -53,7 +53,7 @@ def test_blocks_cover_every_element_once(shapes: tuple[tuple[int, ...], tuple[in
     shape, small = shapes
     counts, source = np.zeros(shape), whole_numbers(small)
     values = np.zeros(shape)
-    with mock.patch.object(_blocks, "BLOCK_ELEMENTS", size):
+    with mock.patch.object(blocks, "BLOCK_ELEMENTS", size):
         for count, value, part in block_views(shape, (counts, values, source)):
             assert count.size <= size
             assert count.ndim == part.ndim
@@ -69,7 +69,7 @@ def test_sums_over_broadcast_axes_are_exact(
 ) -> None:
     shape, small = shapes
     source, target = whole_numbers(shape), np.full(small, np.nan)
-    with mock.patch.object(_blocks, "BLOCK_ELEMENTS", size):
+    with mock.patch.object(blocks, "BLOCK_ELEMENTS", size):
         run_all(sum_steps(source, target, np.full(math.prod(small), np.nan)))()
     assert np.array_equal(target, summed(source, small))
 
@@ -81,7 +81,7 @@ def test_derivatives_of_arithmetic_are_exact(
     a, b = (whole_numbers(shape, start) for shape, start in zip(shapes, (1, 2), strict=True))
     operation = OneOperation(type_, [a, b])
     dy = whole_numbers(operation.types[0].shape, 3)
-    with mock.patch.object(_blocks, "BLOCK_ELEMENTS", size):
+    with mock.patch.object(blocks, "BLOCK_ELEMENTS", size):
         found = operation.backward(dy, 0, 1)
     left, right = {"Add": (dy, dy), "Sub": (dy, -dy), "Mul": (dy * b, dy * a)}[type_]
     assert np.array_equal(found[0], summed(left, a.shape))

@@ -51,7 +51,7 @@ def test_the_same_input_gives_the_same_bytes_in_another_process() -> None:
 def test_every_stage_is_observed_in_order() -> None:
     seen: list[str] = []
     plan(chain(), observe=lambda stage, seconds: seen.append(stage) if seconds >= 0 else None)
-    assert seen == ["derive", "passes", "layout", "prove", "digest"]
+    assert seen == ["prepare", "derive", "passes", "layout", "prove", "digest"]
 
 
 @pytest.mark.parametrize(

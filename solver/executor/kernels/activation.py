@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._activation import activation_derivative, apply_activation
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
+from solver.executor.kernels.helpers.blocks import (
     Step,
     block_views,
     bound,
@@ -20,8 +21,8 @@ from solver.executor.kernels._blocks import (
     sum_into,
     with_small_buffers,
 )
-from solver.executor.kernels._elementwise import elementwise, fixed
-from solver.executor.kernels._gated import (
+from solver.executor.kernels.helpers.elementwise import elementwise, fixed
+from solver.executor.kernels.helpers.gated import (
     elu,
     elu_slope,
     gelu,
@@ -35,7 +36,6 @@ from solver.executor.kernels._gated import (
     swish,
     swish_slope,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.activation import softmax_block
 from solver.graph.types import Array
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._activation import apply_activation
-from solver.executor.kernels._blocks import Step, present, with_small_buffers
-from solver.executor.kernels._broadcast import Parts, broadcast_backward, same
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.activation import apply_activation
+from solver.executor.kernels.helpers.blocks import Step, present, with_small_buffers
+from solver.executor.kernels.helpers.broadcast import Parts, broadcast_backward, same
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import (
     Step,
     block_views,
     bound,
@@ -24,7 +25,6 @@ from solver.executor.kernels._blocks import (
     sum_steps,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.batch_normalization import INVERSE_DEVIATION, MEAN, channels_of
 from solver.graph.types import Array
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from solver.errors import InternalError
-from solver.executor.kernels._blocks import Step, bound, present, with_small_buffers
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, bound, present, with_small_buffers
 
 __all__ = ["KERNELS"]
 

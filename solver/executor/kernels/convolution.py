@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from solver.executor.kernels._blocks import Step, run_all, with_small_buffers
-from solver.executor.kernels._convolve import convolve, spread, weigh
-from solver.executor.kernels._inner import optional
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, run_all, with_small_buffers
+from solver.executor.kernels.helpers.convolve import convolve, spread, weigh
+from solver.executor.kernels.helpers.inner import optional
 from solver.graph.ops.convolution import convolution
 
 __all__ = ["KERNELS"]

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, flat_blocks, present
-from solver.executor.kernels._random import fill_counters, fill_words, key_of, stream_of
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, bound, flat_blocks, present
+from solver.executor.kernels.helpers.random import fill_counters, fill_words, key_of, stream_of
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.types import Array
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._activation import activation_derivative, apply_activation
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
+from solver.executor.kernels.helpers.blocks import (
     Step,
     block_views,
     bound,
@@ -19,7 +20,6 @@ from solver.executor.kernels._blocks import (
     sum_steps,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.linear import Product, gemm_product, inner_rows, matmul_product
 from solver.graph.types import Array
 

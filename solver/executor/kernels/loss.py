@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from solver.errors import GraphError
-from solver.executor.kernels._blocks import Step, bound, present, run_all, with_small_buffers
-from solver.executor.kernels._elementwise_loss import ELEMENTWISE_LOSSES, loss_scale, total
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
+from solver.executor.kernels.helpers.elementwise_loss import ELEMENTWISE_LOSSES, loss_scale, total
 from solver.graph.ops.loss import PROBABILITY_EPSILON, block_rows
 from solver.graph.types import Array
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import (
     Step,
     bound,
     cuts,
@@ -18,7 +19,6 @@ from solver.executor.kernels._blocks import (
     sum_steps,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.movement import padding
 from solver.graph.types import Array
 

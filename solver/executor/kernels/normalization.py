@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from solver.errors import InternalError
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import (
     Step,
     bound,
     is_new,
@@ -18,7 +19,6 @@ from solver.executor.kernels._blocks import (
     sum_into,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops import lookup
 from solver.graph.ops.normalization import INVERSE_DEVIATION, MEAN, Normalisation, Rows
 from solver.graph.types import Array

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, flat_blocks, run_all, with_small_buffers
+from solver.executor.kernels.helpers.blocks import Step, bound, flat_blocks, run_all, with_small_buffers
 from solver.graph.types import Array, OptimizerSpec, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, state_names
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all, with_small_buffers
-from solver.executor.kernels._windows import carve, channels_last, chunk
 from solver.executor.kernels.base import Call, Kernels
-from solver.graph.ops._spatial import Part, Spatial
+from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
+from solver.executor.kernels.helpers.windows import carve, channels_last, chunk
+from solver.graph.ops.helpers.spatial import Part, Spatial
 from solver.graph.ops.pooling import ARG_MAX, BACKWARD_SCRATCH, pool_chunks, pool_window
 from solver.graph.types import Array
 

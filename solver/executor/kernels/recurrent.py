@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._activation import activation_derivative, apply_activation
-from solver.executor.kernels._blocks import Step, bound, present, run_all, with_small_buffers
-from solver.executor.kernels._cells import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
+from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, with_small_buffers
+from solver.executor.kernels.helpers.cells import (
     add_state_product,
     bias_derivative,
     gate_columns,
@@ -23,7 +24,6 @@ from solver.executor.kernels._cells import (
     times_tanh,
     vector,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.recurrent import PEEPHOLES, Cell, cell
 from solver.graph.types import Array
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import (
     Step,
     block_views,
     bound,
@@ -15,7 +16,6 @@ from solver.executor.kernels._blocks import (
     sum_steps,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops.reduction import kept_shape
 
 __all__ = ["KERNELS"]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all, staging, with_small_buffers
-from solver.executor.kernels._interpolation import Table, interpolation
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all, staging, with_small_buffers
+from solver.executor.kernels.helpers.interpolation import Table, interpolation
 from solver.graph.ops.resizing import Passes, passes
 from solver.graph.types import Array
 

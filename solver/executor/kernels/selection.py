@@ -8,10 +8,17 @@ from functools import partial
 import numpy as np
 
 from solver.errors import GraphError
-from solver.executor.kernels._blocks import Step, bound, flat_blocks, present, run_all, with_small_buffers
-from solver.executor.kernels._broadcast import Parts, broadcast_backward
-from solver.executor.kernels._scatter import add_groups, add_rows
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import (
+    Step,
+    bound,
+    flat_blocks,
+    present,
+    run_all,
+    with_small_buffers,
+)
+from solver.executor.kernels.helpers.broadcast import Parts, broadcast_backward
+from solver.executor.kernels.helpers.scatter import add_groups, add_rows
 from solver.graph.ops.selection import Rows, gathered_rows
 from solver.graph.types import Array
 

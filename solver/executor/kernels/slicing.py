@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, run_all
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, bound, present, run_all
 from solver.graph.ops.slicing import Index, cut, pieces
 from solver.graph.types import Array
 

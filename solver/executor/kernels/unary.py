@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present
-from solver.executor.kernels._elementwise import Function, elementwise, fixed
-from solver.executor.kernels._erf import erf
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, bound, present
+from solver.executor.kernels.helpers.elementwise import Function, elementwise, fixed
+from solver.executor.kernels.helpers.erf import erf
 from solver.graph.types import Array
 
 __all__ = ["KERNELS"]

@@ -1,7 +1,7 @@
 """The operators, found by looking: every module of this package that ends with ``OPERATORS``.
 
 Adding a family means adding a file here and one of the same name in `solver.executor.kernels`;
-nothing else changes. Modules whose name starts with ``_`` hold helpers, `base` the interface.
+nothing else changes. The package `helpers` holds what families share, `base` the interface.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from solver.errors import InternalError, UnknownOperatorError
-from solver.graph.ops._sequence import SEQUENCES
 from solver.graph.ops.base import OperationType, Signature
+from solver.graph.ops.helpers.sequence import SEQUENCES
 
 __all__ = ["FAMILIES", "OPERATOR_NAMES", "SEQUENCES", "lookup", "signature"]
 
 
 def _families() -> dict[str, tuple[OperationType, ...]]:
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
     return {
         name: tuple(importlib.import_module(f"{__name__}.{name}").OPERATORS)
         for name in names
-        if name != "base" and not name.startswith("_")
+        if name != "base"
     }
 
 
-def _by_name(families: Mapping[str, tuple[OperationType, ...]]) -> dict[str, OperationType]:
+def by_name(families: Mapping[str, tuple[OperationType, ...]]) -> dict[str, OperationType]:
+    """Operators by their names. Raises InternalError where two are of one name."""
     found: dict[str, OperationType] = {}
     for family, operators in families.items():
         for operator in operators:
@@ -39,7 +40,7 @@ def _by_name(families: Mapping[str, tuple[OperationType, ...]]) -> dict[str, Ope
 
 
 _FOUND = _families()
-_OPERATORS = _by_name(_FOUND)
+_OPERATORS = by_name(_FOUND)
 
 #: Family word -> names of its operators, both in a fixed order.
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(

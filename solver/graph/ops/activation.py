@@ -15,15 +15,6 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._elementwise import MASK, Elementwise, blocks
-from solver.graph.ops._shared import (
-    BLOCK_ELEMENTS,
-    axis_in_range,
-    bad_attribute,
-    block,
-    broadcast_shape,
-    same_floating,
-)
 from solver.graph.ops.base import (
     ELEMENTWISE,
     Attribute,
@@ -33,6 +24,15 @@ from solver.graph.ops.base import (
     OperationType,
     ScratchRequest,
     scratch,
+)
+from solver.graph.ops.helpers.elementwise import MASK, Elementwise, blocks
+from solver.graph.ops.helpers.shared import (
+    BLOCK_ELEMENTS,
+    axis_in_range,
+    bad_attribute,
+    block,
+    broadcast_shape,
+    same_floating,
 )
 from solver.graph.types import TensorType
 

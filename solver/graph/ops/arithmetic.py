@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from solver.graph.ops._shared import block, broadcast_shape, same_floating
 from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.helpers.shared import block, broadcast_shape, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS"]

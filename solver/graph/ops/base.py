@@ -169,6 +169,13 @@ class Signature(ABC):
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         """Types of the outputs. Raises ShapeMismatchError (through `node.mismatch`)."""
 
+    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:  # noqa: B027 - most take anything
+        """Raises GraphError where an input must not hold what it is filled with.
+
+        `filled` has the positions of the constant integer inputs whose elements are all the same by a named
+        scheme, with the value; `node.constants` has none of these.
+        """
+
     def differentiable(self, node: Node) -> frozenset[int]:
         """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones."""
         return frozenset(

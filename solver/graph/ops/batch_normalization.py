@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import block, same_floating
 from solver.graph.ops.base import (
     ELEMENTWISE,
     Attribute,
@@ -28,6 +27,7 @@ from solver.graph.ops.base import (
     ScratchRequest,
     scratch,
 )
+from solver.graph.ops.helpers.shared import block, same_floating
 from solver.graph.types import TensorType
 
 __all__ = ["INVERSE_DEVIATION", "MEAN", "OPERATORS", "Channels", "channels_of"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from solver.errors import InternalError
-from solver.graph.ops._shared import broadcast_shape
 from solver.graph.ops.base import BackwardNeeds, Node, OperationType
+from solver.graph.ops.helpers.shared import broadcast_shape
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS"]

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from solver.graph.ops._shared import IGNORED_IN_PRODUCTS, same_floating
-from solver.graph.ops._spatial import (
+from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
+from solver.graph.ops.helpers.shared import IGNORED_IN_PRODUCTS, same_floating
+from solver.graph.ops.helpers.spatial import (
     WINDOW_ATTRIBUTES,
     Spatial,
     Staging,
@@ -26,7 +27,6 @@ from solver.graph.ops._spatial import (
     stage,
     window_of,
 )
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Convolution", "convolution"]

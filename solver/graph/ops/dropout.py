@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import bad_attribute, same_floating
 from solver.graph.ops.base import (
     ELEMENTWISE,
     Attribute,
@@ -24,6 +23,7 @@ from solver.graph.ops.base import (
     ScratchRequest,
     scratch,
 )
+from solver.graph.ops.helpers.shared import bad_attribute, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["BLOCK", "OPERATORS"]

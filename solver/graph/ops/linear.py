@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import IGNORED_IN_PRODUCTS, block, same_floating
 from solver.graph.ops.base import (
     Attribute,
     BackwardNeeds,
@@ -16,6 +15,7 @@ from solver.graph.ops.base import (
     ScratchRequest,
     scratch,
 )
+from solver.graph.ops.helpers.shared import IGNORED_IN_PRODUCTS, block, same_floating
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "Product", "gemm_product", "inner_rows", "matmul_product"]

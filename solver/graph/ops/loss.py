@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from solver.graph.ops._shared import BLOCK_ELEMENTS, bad_attribute, block, same_floating
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, bad_attribute, block, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "PROBABILITY_EPSILON", "ElementwiseLoss", "block_rows"]

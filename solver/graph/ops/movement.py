@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from solver.graph.ops._shared import (
+from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.helpers.shared import (
     attribute_or_input,
     bad_attribute,
     block,
@@ -15,7 +16,6 @@ from solver.graph.ops._shared import (
     constant_input,
     distinct_axes,
 )
-from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, OperationType
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "padding"]

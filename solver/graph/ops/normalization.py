@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, bad_attribute, same_floating
 from solver.graph.ops.base import (
     ELEMENTWISE,
     Attribute,
@@ -29,6 +28,7 @@ from solver.graph.ops.base import (
     ScratchRequest,
     scratch,
 )
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, axis_in_range, bad_attribute, same_floating
 from solver.graph.types import TensorType
 
 __all__ = ["INVERSE_DEVIATION", "MEAN", "OPERATORS", "Normalisation", "Rows"]

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import bad_attribute, same_floating
-from solver.graph.ops._spatial import (
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
+from solver.graph.ops.helpers.shared import bad_attribute, same_floating
+from solver.graph.ops.helpers.spatial import (
     WINDOW_ATTRIBUTES,
     Spatial,
     Staging,
@@ -15,14 +23,6 @@ from solver.graph.ops._spatial import (
     requests,
     stage,
     window_of,
-)
-from solver.graph.ops.base import (
-    Attribute,
-    BackwardNeeds,
-    Node,
-    OperationType,
-    ScratchRequest,
-    scratch,
 )
 from solver.graph.types import DType, TensorType
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import same_floating
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import same_floating
 from solver.graph.types import TensorType
 
 __all__ = ["GATES", "OPERATORS", "PEEPHOLES", "Cell", "cell"]

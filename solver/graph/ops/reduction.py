@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import attribute_or_input, block, distinct_axes, same_floating
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import attribute_or_input, block, distinct_axes, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "kept_shape", "reduced_axes"]

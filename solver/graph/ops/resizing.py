@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from solver.graph.ops._shared import BLOCK_ELEMENTS, bad_attribute, constant_input, distinct_axes
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, bad_attribute, constant_input, distinct_axes
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "Passes", "ResizedAxis", "passes", "resized_axes"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.errors import GraphError
-from solver.graph.ops._shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Rows", "gathered_rows"]
@@ -94,17 +94,25 @@ class _Gather(OperationType):
         axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
         if index.dtype not in (DType.INT32, DType.INT64):
             raise node.mismatch("expected int32 or int64 indices")
-        size = data.shape[axis]
         for place, given in enumerate(node.constants[1] or ()):
-            if not -size <= given < size:
-                table, indices = node.operation.inputs
-                raise GraphError(
-                    f"Index {given} of operation {node.operation.id!r} (Gather), at place {place} of"
-                    f" {indices!r}, lies outside axis {axis} of {table!r}.",
-                    remedy=f"The axis has {size} positions: indices must lie in [{-size}, {size - 1}].",
-                    path=("inputs", 1),
-                )
+            self._check_index(node, place, given)
         return (TensorType((*data.shape[:axis], *index.shape, *data.shape[axis + 1 :]), data.dtype),)
+
+    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
+        if 1 in filled:
+            self._check_index(node, 0, filled[1])
+
+    def _check_index(self, node: Node, place: int, index: int) -> None:
+        shape, axis = node.input(0).shape, node.attributes["axis"]
+        size = shape[axis]
+        if not -size <= index < size:
+            table, indices = node.operation.inputs
+            raise GraphError(
+                f"Index {index} of operation {node.operation.id!r} (Gather), at place {place} of"
+                f" {indices!r}, lies outside axis {axis % len(shape)} of {table!r}.",
+                remedy=f"The axis has {size:,} positions: indices must lie in [{-size:,}, {size - 1:,}].",
+                path=("inputs", 1),
+            )
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return (block("index", node.input(1).elements, DType.INT64),)

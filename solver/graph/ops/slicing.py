@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import (
+from solver.graph.ops.base import MAX_INPUTS, Attribute, BackwardNeeds, Node, OperationType
+from solver.graph.ops.helpers.shared import (
     attribute_or_input,
     axis_in_range,
     bad_attribute,
     constant_input,
     distinct_axes,
 )
-from solver.graph.ops.base import MAX_INPUTS, Attribute, BackwardNeeds, Node, OperationType
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "Index", "cut", "pieces"]

@@ -7,8 +7,8 @@ Neg                    it reads neither
 
 from __future__ import annotations
 
-from solver.graph.ops._elementwise import MASK, Elementwise
 from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.helpers.elementwise import MASK, Elementwise
 
 __all__ = ["OPERATORS"]
 

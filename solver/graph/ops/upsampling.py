@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from solver.graph.ops._shared import IGNORED_IN_PRODUCTS, bad_attribute, same_floating
-from solver.graph.ops._spatial import WINDOW_ATTRIBUTES, Axis, Spatial, image_of, requests
 from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest
 from solver.graph.ops.convolution import Convolution
+from solver.graph.ops.helpers.shared import IGNORED_IN_PRODUCTS, bad_attribute, same_floating
+from solver.graph.ops.helpers.spatial import WINDOW_ATTRIBUTES, Axis, Spatial, image_of, requests
 from solver.graph.types import TensorType
 
 __all__ = ["OPERATORS", "transposed"]

@@ -12,7 +12,7 @@ from solver.layout.model.columns import Columns
 from solver.layout.model.pieces import in_pieces
 from solver.layout.model.problem import Buffer, LayoutProblem
 
-__all__ = ["LowerBound", "live_at", "max_load", "pinned_top"]
+__all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
 
 
 #: Buffers from which columns are worth making.
@@ -54,7 +54,7 @@ def max_load(problem: LayoutProblem) -> LowerBound:
         columns = Columns.of(problem)
         if columns is not None and not (columns.size % columns.alignment.min()).any():
             return _unpadded(columns)
-    return _exact(problem)
+    return exact_max_load(problem)
 
 
 def _unpadded(columns: Columns) -> LowerBound:
@@ -68,7 +68,7 @@ def _unpadded(columns: Columns) -> LowerBound:
     return LowerBound(int(load[at]), int(now[at]))
 
 
-def _exact(problem: LayoutProblem) -> LowerBound:
+def exact_max_load(problem: LayoutProblem) -> LowerBound:
     """In Python integers of any size."""
     granule = min((buffer.alignment for buffer in problem.buffers), default=1)
     dying: list[tuple[int, int]] = []

@@ -25,7 +25,7 @@ from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.pieces import Piece, pieces
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
 
-__all__ = ["Violation", "check_problem", "find_violations"]
+__all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
 
 
 #: Buffers from which the common answer, that nothing is wrong, is sought in columns first.
@@ -159,12 +159,12 @@ def find_violations(
     if len(layout.offsets) != len(problem.buffers):
         detail = f"{len(layout.offsets)} offsets for {len(problem.buffers)} buffers"
         return (Violation("count", (), detail),)
-    if _plainly_sound(problem, layout):
+    if known_sound(problem, layout):
         return ()
     return tuple(islice(_violations(problem, layout), limit))
 
 
-def _plainly_sound(problem: LayoutProblem, layout: Layout) -> bool:
+def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
     """Whether columns and a compiled sweep show that a layout of a large problem breaks no rule.
 
     False decides nothing: then each rule is checked by itself, in Python integers.

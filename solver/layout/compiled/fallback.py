@@ -5,17 +5,24 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-__all__ = ["UNCOMPILED", "warn_uncompiled"]
+__all__ = ["UNCOMPILED", "WarnOnce", "warn_uncompiled"]
 
 #: What goes wrong where code cannot be compiled, or kept: no numba, no LLVM, no place to write to.
 UNCOMPILED: Final = (ImportError, OSError, RuntimeError)  # numba's own errors are of the first and the last
 
-_said: list[str] = []
+
+class WarnOnce:
+    """Logs one warning in its life, with the first reason."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def __call__(self, reason: object) -> None:
+        if not self._warned:
+            self._warned = True
+            logger = logging.getLogger(__name__)
+            logger.warning("Layouts are made without compiled code, which is slow: %s", reason)
 
 
-def warn_uncompiled(reason: object) -> None:
-    """One warning in a process, with the first reason."""
-    if not _said:
-        _said.append(str(reason))
-        logger = logging.getLogger(__name__)
-        logger.warning("Layouts are made without compiled code, which is slow: %s", reason)
+#: The one of this process.
+warn_uncompiled: Final = WarnOnce()

@@ -25,7 +25,7 @@ from numba.core.caching import (
     UserWideCacheLocator,
 )
 
-__all__ = ["compiled", "inlined"]
+__all__ = ["compiled", "inlined", "stamp"]
 
 _IMPORTED = re.compile(rb"^from solver\.layout\.([\w.]+) import", re.MULTILINE)
 
@@ -33,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @cache
-def _stamp() -> str:
+def stamp() -> str:
     """Changes whenever any compiled source does, or one that it takes constants from."""
     here, root = Path(__file__), Path(__file__).parents[1]
     sources = {
@@ -48,10 +48,10 @@ def _stamp() -> str:
 
 
 class _Stamped:
-    """Recompiles where `_stamp` has changed."""
+    """Recompiles where `stamp` has changed."""
 
     def get_source_stamp(self) -> Any:
-        return _stamp()
+        return stamp()
 
 
 class _Readable:

@@ -130,7 +130,7 @@ class CapacitySearch:
             self._left = min(self._left, NEGLIGIBLE_WORK)
 
     def _finished(self, goal: int) -> bool:
-        enough = max(goal, self._low + int(self._low * self._options.target_gap))
+        enough = max(goal, self._options.within_gap(self._low))
         hopeless = 0 < goal < self._low
         return self._layout.peak <= enough or hopeless or self._left <= 0 or self._watch()
 

@@ -28,7 +28,7 @@ from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutS
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSat", "Refinement", "refine", "representable"]
+__all__ = ["CpSat", "Model", "Refinement", "refine", "representable"]
 
 #: CP-SAT works in signed 64 bits and multiplies extents; its bounds are read as doubles. Beyond this
 #: many units, times sections, it is not asked.
@@ -86,7 +86,7 @@ def representable(instance: Instance, peak: int, held: Sequence[Piece] | None = 
     return peak // math.gcd(_grid(instance, held), *instance.exact.tolist()) * steps <= MAX_EXTENT
 
 
-class _Model:
+class Model:
     """Minimise the peak, down to `enough`. Offsets count in `grid` bytes, the peak in `unit` bytes."""
 
     def __init__(
@@ -213,7 +213,7 @@ def refine(
 
     CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
     does not at once: loading it hears of nothing. Without OR-Tools the incumbent is the answer, and the log
-    says so. `held`: see `_Model`.
+    says so. `held`: see `Model`.
     """
     if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak, held):
         return Refinement(incumbent, 0, cut=deadline.expired)
@@ -222,7 +222,7 @@ def refine(
 
     def run() -> None:
         try:
-            model = _Model(instance, incumbent, bound, enough, deadline, held)
+            model = Model(instance, incumbent, bound, enough, deadline, held)
             answer.set_result(model.solve(work, seed, line))
         except TimeoutError:
             answer.set_result(Refinement(incumbent, 0, cut=True))

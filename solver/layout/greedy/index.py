@@ -14,7 +14,7 @@ import numpy as np
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.model.instance import FREE, Instance, Integers
 
-__all__ = ["COMPILED_FROM", "LOADED_FROM", "Walk", "kernel"]
+__all__ = ["COMPILED_FROM", "LOADED_FROM", "Kernel", "Walk", "kernel"]
 
 #: Buffers from which the index beats a handful of NumPy calls for each; and from which a single pass does
 #: even if the index has to be loaded first.
@@ -25,7 +25,7 @@ _CHUNKS: Final = 64
 _BLOCK: Final = 16
 
 
-class _Kernel:
+class Kernel:
     """The compiled module, loaded and tried once; None where numba is missing or cannot compile."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Kernel:
         return index_kernel
 
 
-kernel = _Kernel()
+kernel = Kernel()
 
 
 class Walk:
@@ -93,6 +93,11 @@ class Walk:
     def offsets(self) -> Integers:
         """`FREE` where not placed."""
         return self.buffers[:, self._strips.OFFSET].copy()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the free space is kept in."""
+        return sum(rows.nbytes for rows in (*self._shelf, self._block))
 
     def place(self, order: Integers, limit: int, *, best_fit: bool = False) -> int:
         """Place in this order, pinned ones excepted; how far into it this got within `limit`."""

@@ -34,6 +34,7 @@ __all__ = [
     "greedy_portfolio",
     "orders",
     "place",
+    "place_in_numpy",
     "place_once",
     "place_until",
 ]
@@ -117,7 +118,7 @@ def place_once(instance: Instance, order: Integers) -> Integers:
     """The offsets of first fit by `place`; compiled code is loaded only where this one pass is worth it."""
     if kernel.loaded or len(instance) >= LOADED_FROM:
         return place_until(instance, order, first_fit)[0]
-    return _place_until(instance, order, first_fit, MAX_BYTES)[0]
+    return place_in_numpy(instance, order, first_fit, MAX_BYTES)[0]
 
 
 def place_until(
@@ -133,11 +134,11 @@ def place_until(
         walk = Walk(instance, compiled)
         placed = walk.place(order, limit, best_fit=fit is best_fit)
         return walk.offsets, placed
-    return _place_until(instance, order, fit, limit)
+    return place_in_numpy(instance, order, fit, limit)
 
 
-def _place_until(instance: Instance, order: Integers, fit: Fit, limit: int) -> tuple[Integers, int]:
-    """The same with NumPy alone."""
+def place_in_numpy(instance: Instance, order: Integers, fit: Fit, limit: int) -> tuple[Integers, int]:
+    """What `place_until` gives, with NumPy alone: the fallback, and what compiled code is compared with."""
     offsets = instance.offset.copy()
     shelf = _Shelf(len(instance))
     start, end, size = instance.start.tolist(), instance.end.tolist(), instance.size.tolist()

@@ -8,7 +8,7 @@ from threading import Event
 from typing import Final, Protocol, runtime_checkable
 
 from solver.errors import OptionsError
-from solver.layout.model.problem import LayoutSolver
+from solver.layout.model.problem import MAX_BYTES, LayoutSolver
 
 __all__ = ["DEFAULT_WORK", "Configurable", "Progress", "Rules", "SolveOptions"]
 
@@ -100,7 +100,13 @@ class SolveOptions:
     def enough(self, bound: int, capacity: int | None) -> int:
         """The peak (bytes) at which a search may stop, with this lower bound."""
         goal = capacity or 0 if self.fit else 0
-        return max(goal, bound + int(bound * self.target_gap))
+        return max(goal, self.within_gap(bound))
+
+    def within_gap(self, bound: int) -> int:
+        """The largest peak (bytes) within the target gap of this lower bound, never beyond MAX_BYTES."""
+        more = bound * self.target_gap
+        # The product of a huge gap is infinite, or more than an offset can be.
+        return bound + int(more) if more < MAX_BYTES - bound else max(bound, MAX_BYTES)
 
     @property
     def cancelled(self) -> bool:

@@ -139,6 +139,8 @@ def test_a_changed_byte_is_noticed() -> None:
         ({"buffers": {}}, DocumentError, "/buffers"),
         ({"buffers": [{"id": "a", "size": 1, "start": 0, "end": 1}]}, DocumentError, "/buffers/0/offset"),
         ({"buffers": [buffer(size=1.0)]}, DocumentError, "/buffers/0/size"),
+        ({"buffers": [buffer(id="a\u202eb")]}, PlanError, "/buffers/0/id"),
+        ({"buffers": [buffer(id="a\u200bb")]}, PlanError, "/buffers/0/id"),
         ({"buffers": [buffer(start=2, end=2)]}, PlanError, "/buffers/0/end"),
         ({"buffers": [buffer(offset=-1)]}, PlanError, "/buffers/0/offset"),
         ({"peak": -1}, PlanError, "/peak"),

@@ -295,6 +295,9 @@ def test_buffers_leave_defaults_out() -> None:
     [
         ({"start": 3, "end": 3}, ProblemError, "/buffers/0/end"),
         ({"start": 3, "end": 2}, ProblemError, "/buffers/0/end"),
+        ({"id": "ab\u202ecd"}, ProblemError, "/buffers/0/id"),
+        ({"id": "ab\u2028"}, ProblemError, "/buffers/0/id"),
+        ({"id": "ab\n"}, DocumentError, "/buffers/0/id"),
         ({"size": -1}, ProblemError, "/buffers/0/size"),
         ({"size": 2**63}, ProblemError, "/buffers/0/size"),
         ({"alignment": 0}, ProblemError, "/buffers/0/alignment"),

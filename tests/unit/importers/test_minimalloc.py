@@ -214,6 +214,7 @@ ROWS = {
     "id is empty": ("", ",0,9,8", "id", "id is ''"),
     "id is endless": ("", "x" * 1025 + ",0,9,8", "id", "id is 'xxx"),
     "id holds a control character": ("", "\x1b[2J,0,9,8", "id", "id is '\\x1b[2J'"),
+    "id turns the direction of writing": ("", "a\u202eb,0,9,8", "id", "id is 'a\\u202eb'"),
     "id is taken": ("", GOOD, "id", "'a' has the id of another buffer"),
     "alignment is no power of two": ("alignment", "b,0,9,8,3", "alignment", "has alignment 3"),
     "alignment is zero": ("alignment", "b,0,9,8,0", "alignment", "has alignment 0"),

@@ -108,7 +108,7 @@ def test_cp_sat_is_left_alone_when_it_does_not_stop(monkeypatch: pytest.MonkeyPa
     from solver.layout.exact import cp_sat
 
     release = threading.Event()
-    monkeypatch.setattr(cp_sat._Model, "solve", lambda *_: release.wait())
+    monkeypatch.setattr(cp_sat.Model, "solve", lambda *_: release.wait())
     p = hard(20)
     start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
     refined = refine(Instance.of(p), start, 0, Deadline().or_when(After(60)), 1.0)
@@ -134,7 +134,7 @@ def test_an_error_of_cp_sat_is_raised_in_the_callers_thread(monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise ZeroDivisionError("in the other thread")
 
-    monkeypatch.setattr(cp_sat._Model, "solve", broken)
+    monkeypatch.setattr(cp_sat.Model, "solve", broken)
     p = hard(20)
     start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
     with pytest.raises(ZeroDivisionError, match="other thread"):
@@ -142,13 +142,13 @@ def test_an_error_of_cp_sat_is_raised_in_the_callers_thread(monkeypatch: pytest.
 
 
 def test_a_building_model_hears_of_it() -> None:
-    from solver.layout.exact.cp_sat import _Model
+    from solver.layout.exact.cp_sat import Model
 
     p = hard(20)
     start = greedy_portfolio(Instance.of(p), 0, Deadline()).layout
     for asked in (0, 5, 25):
         with pytest.raises(TimeoutError):
-            _Model(Instance.of(p), start, 0, 0, Deadline().or_when(After(asked)))
+            Model(Instance.of(p), start, 0, 0, Deadline().or_when(After(asked)))
 
 
 def test_the_skyline_gives_up_between_placements() -> None:

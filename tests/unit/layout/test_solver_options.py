@@ -17,11 +17,13 @@ from solver.layout import (
     Rules,
     SolveOptions,
     Status,
+    find_violations,
     max_load,
     solve,
 )
 from solver.layout.exact.branch_and_bound import BranchAndBound
 from solver.layout.model.options import DEFAULT_WORK
+from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import sample
 from tests.support.training_shaped import training_shaped
@@ -91,6 +93,24 @@ def test_a_target_gap_ends_the_search_and_claims_nothing(name: str) -> None:
     assert outcome.layout is not None
     assert outcome.layout.peak <= 2 * outcome.lower_bound
     assert outcome.lower_bound <= solve(ABOVE).lower_bound
+
+
+@pytest.mark.parametrize("gap", [1e308, 1e19, 2.0**63])
+@pytest.mark.parametrize("name", ["portfolio", "search", "branch-and-bound", "cp-sat"])
+def test_a_huge_target_gap_takes_the_first_layout(name: str, gap: float) -> None:
+    """The product of bound and gap is infinite, or more than an offset can be."""
+    outcome = solve(ABOVE, solver=name, options=SolveOptions(target_gap=gap))
+    assert outcome.layout is not None
+    assert find_violations(ABOVE, outcome.layout) == ()
+
+
+@pytest.mark.parametrize(
+    ("bound", "gap", "peak"),
+    [(100, 0.0, 100), (100, 0.259, 125), (0, 1e308, 0), (MAX_BYTES, 1e308, MAX_BYTES), (1, 1e19, MAX_BYTES)],
+)
+def test_the_largest_peak_within_the_target_gap(bound: int, gap: float, peak: int) -> None:
+    options = SolveOptions(target_gap=gap)
+    assert options.within_gap(bound) == options.enough(bound, None) == peak
 
 
 @pytest.mark.parametrize("name", ["search", "branch-and-bound", "cp-sat"])

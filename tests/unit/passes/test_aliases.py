@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -328,3 +329,9 @@ def test_what_a_step_has_overwritten_it_cannot_view_as_well(monkeypatch: pytest.
     found = aliases(graph)
     assert found["b@grad"] == ("d@grad", False)
     assert "a@grad" not in found
+
+
+def test_alias_sets_do_not_depend_on_the_order_in_which_aliases_stand() -> None:
+    made = program(convolutional())
+    assert len(made.aliases) > 1
+    assert alias_sets(replace(made, aliases=made.aliases[::-1])) == alias_sets(made)

@@ -9,8 +9,8 @@ from solver.layout import Buffer, LayoutProblem, Lifespan, max_load
 from solver.passes import Levels, Order
 from solver.pipeline import TARGETS
 from solver.plan import PlanOptions
-from solver.preparations.rewriting import Footprint
 from solver.preparations import Prepared
+from solver.preparations.rewriting import Footprint
 from solver.program import Program, loads, regions
 from solver.training import derive, explicit_program
 from tests.support.graphs import chain, convolutional, residual

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from solver.graph.ops._spatial import Axis
+from solver.graph.ops.helpers.spatial import Axis
 from solver.graph.ops.pooling import pool_window
 from solver.graph.types import Operation
 from solver.preparations.rewriting.rule import Agreement, Edit, Rule

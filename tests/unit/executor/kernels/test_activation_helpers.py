@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.executor.kernels._activation import activation_derivative, apply_activation
+from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
 from solver.graph.ops.base import ACTIVATIONS
 
 REFERENCE: Mapping[str, Callable[[Any], Any]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from solver.errors import InternalError
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.helpers.blocks import (
     block_views,
     bound,
     flat_blocks,
@@ -17,7 +17,7 @@ from solver.executor.kernels._blocks import (
     sum_into,
     with_small_buffers,
 )
-from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 
 
 def test_steps_run_in_order() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from solver.executor.kernels import kernels_for
-from solver.executor.kernels._erf import erf
 from solver.executor.kernels.base import Call
+from solver.executor.kernels.helpers.erf import erf
 from solver.graph.types import Array
 from tests.support.one_operation import OneOperation, allocated, placed, poisoned
 from tests.support.onnx_reference import onnx_reference

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
-from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
 from tests.support.one_node import Input, needs_of, node_of, output_of
 

@@ -11,8 +11,8 @@ from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph import Initializer, Operand, Operation, Role
 from solver.graph.nodes import resolve
 from solver.graph.ops import lookup
-from solver.graph.ops._shared import BLOCK_ELEMENTS
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.ops.resizing import passes, resized_axes
 from solver.graph.types import DType, TensorType
 from tests.support.one_node import Input, needs_of, node_of, output_of

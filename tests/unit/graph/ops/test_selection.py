@@ -6,9 +6,10 @@ import pytest
 
 from solver.errors import AttributeRuleError, GraphError, ShapeMismatchError
 from solver.graph.ops import lookup
-from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.ops.selection import Rows, gathered_rows
-from solver.graph.types import DType, TensorType
+from solver.graph.types import DType, Initializer, Role, TensorType
+from tests.support.graphs import Sketch
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 DOUBLE = TensorType((2, 3), DType.FLOAT64)
@@ -106,6 +107,35 @@ def test_gather_refuses_constant_indices_that_lie_outside(index: list[int], plac
     assert "[-4, 3]" in caught.value.remedy
     assert caught.value.path == ("inputs", 1)
     assert output_of("Gather", [(10, 4), [-4, 3, 0]], axis=1) == (10, 3)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "index"),
+    [
+        (Initializer("constant", value=99.0), 99),
+        (Initializer("constant", value=-3.0), -3),
+        (Initializer("ones"), 1),
+        (Initializer("zeros"), None),
+        (Initializer("constant", value=-1.9), None),
+        (Initializer("normal", scale=99.0), None),
+    ],
+)
+def test_gather_refuses_constants_filled_with_an_index_that_lies_outside(
+    scheme: Initializer, index: int | None
+) -> None:
+    """As the graph is built. Fractions are cut off; what is drawn is for the step to look at."""
+    s = Sketch()
+    table = s.parameter("table", 2 if index != 1 else 1, 4)
+    indices = s.add("indices", Role.CONSTANT, (3,), dtype=DType.INT32, initializer=scheme)
+    s.op("MeanSquaredError", [s.op("Gather", [table, indices], "rows"), s.label("t", 3, 4)], "loss")
+    if index is None:
+        assert s.graph().operands["rows"].shape == (3, 4)
+        return
+    with pytest.raises(
+        GraphError, match=f"^Index {index} .*'indices', lies outside axis 0 of 'table'"
+    ) as caught:
+        s.graph()
+    assert caught.value.path[-2:] == ("inputs", 1)
 
 
 def test_gather_reads_the_indices_alone() -> None:

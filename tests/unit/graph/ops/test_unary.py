@@ -6,8 +6,8 @@ import pytest
 
 from solver.errors import ShapeMismatchError
 from solver.graph.ops import FAMILIES, lookup
-from solver.graph.ops._shared import BLOCK_ELEMENTS
 from solver.graph.ops.base import BackwardNeeds
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
 from tests.support.one_node import needs_of, node_of
 

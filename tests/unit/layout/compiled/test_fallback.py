@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.layout.compiled import fallback
+from solver.layout.compiled.fallback import WarnOnce
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -78,8 +78,8 @@ def test_without_numba(unwritable: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_it_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(fallback, "_said", [])
-    fallback.warn_uncompiled("first")
-    fallback.warn_uncompiled("second")
+def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    warn = WarnOnce()
+    warn("first")
+    warn("second")
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["first"]

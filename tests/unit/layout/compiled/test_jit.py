@@ -17,7 +17,11 @@ from solver.layout.compiled import jit
 
 LAYOUT = Path(jit.__file__).parents[1]
 
-_STAMP = "import sys; sys.path.insert(0, '.'); from solver.layout.compiled.jit import _stamp; print(_stamp())"
+PRINT_STAMP = """
+import sys; sys.path.insert(0, '.')
+from solver.layout.compiled.jit import stamp
+print(stamp())
+"""
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def copied(tmp_path: Path) -> Path:
 
 def stamp(root: Path) -> str:
     return subprocess.run(
-        [sys.executable, "-c", _STAMP], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PRINT_STAMP], cwd=root, capture_output=True, text=True, check=True
     ).stdout
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from solver.layout import Buffer, LayoutProblem, Lifespan, find_violations
-from solver.layout.greedy import index as index_module
-from solver.layout.greedy.index import COMPILED_FROM, Walk, kernel
-from solver.layout.greedy.placement import Fit, _place_until, best_fit, first_fit, place_once, place_until
+from solver.layout.greedy.index import COMPILED_FROM, Kernel, Walk, kernel
+from solver.layout.greedy.placement import Fit, best_fit, first_fit, place_in_numpy, place_once, place_until
 from solver.layout.model.instance import FREE, Instance, layout_of
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import problem, random_problem, tight_problem
@@ -61,7 +60,7 @@ def test_same_offsets_as_numpy(fit: Fit, block: int) -> None:
         rng, p = random.Random(seed), instance_of(seed)
         order = np.array(rng.sample(range(len(p.buffers)), len(p.buffers)))
         limit = rng.choice((MAX_BYTES, rng.randint(20, 200)))
-        slow, slow_placed = _place_until(Instance.of(p), order, fit, limit)
+        slow, slow_placed = place_in_numpy(Instance.of(p), order, fit, limit)
         fast = walk(p)
         assert fast.place(order, limit, best_fit=fit is best_fit) == slow_placed
         assert fast.offsets.tolist() == slow.tolist()
@@ -73,7 +72,10 @@ def test_same_offsets_on_training_steps_through_the_public_way(seed: int) -> Non
     assert len(p.buffers) > COMPILED_FROM
     instance = Instance.of(p)
     order = np.argsort(-instance.size, kind="stable")
-    fast, slow = place_until(instance, order, first_fit), _place_until(instance, order, first_fit, MAX_BYTES)
+    fast, slow = (
+        place_until(instance, order, first_fit),
+        place_in_numpy(instance, order, first_fit, MAX_BYTES),
+    )
     assert fast[0].tolist() == slow[0].tolist()
     assert fast[1] == slow[1] == len(order)
 
@@ -113,7 +115,7 @@ def test_a_gap_of_very_many_strips_takes_little_memory() -> None:
     placing = walk(p)
     assert placing.place(np.arange(many + 1), MAX_BYTES) == many + 1
     assert int(placing.offsets[-1]) == 0
-    assert sum(rows.nbytes for rows in (*placing._shelf, placing._block)) < 600 * many
+    assert placing.nbytes < 600 * many
 
 
 def test_a_cancelled_walk_places_no_more() -> None:
@@ -131,7 +133,7 @@ def test_without_compiled_code_numpy_places(
     """A machine without numba says so once and gives the same layout."""
     monkeypatch.setitem(__import__("sys").modules, "solver.layout.compiled.index_kernel", None)
     monkeypatch.delattr("solver.layout.compiled.index_kernel", raising=False)
-    fresh = index_module._Kernel()
+    fresh = Kernel()
     assert fresh() is None
     assert fresh() is None
     assert len(caplog.records) == 1
@@ -150,7 +152,7 @@ def test_one_pass_is_the_same_with_and_without_compiled_code(
     order = np.argsort(-instance.size, kind="stable")
     expected = place_until(instance, order, first_fit)[0]
     assert kernel.loaded
-    fresh = index_module._Kernel()
+    fresh = Kernel()
     if loaded:
         assert fresh() is not None
     monkeypatch.setattr("solver.layout.greedy.placement.kernel", fresh)

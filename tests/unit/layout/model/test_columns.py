@@ -7,7 +7,7 @@ import pytest
 
 from solver.errors import ProblemError
 from solver.layout import Buffer, LayoutProblem, Lifespan, check_problem, max_load
-from solver.layout.bounds.max_load import _exact
+from solver.layout.bounds.max_load import exact_max_load
 from solver.layout.check.rules import COLUMNS_FROM
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.instance import Instance
@@ -70,12 +70,12 @@ def test_ill_formed(p: LayoutProblem) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bound_of_large_problems_is_the_exact_one(seed: int, alignments: tuple[int, ...]) -> None:
     p = random_problem(random.Random(seed), 1200, 300, 90, alignments)
-    assert max_load(p) == _exact(p)
+    assert max_load(p) == exact_max_load(p)
 
 
 def test_the_bound_of_training_steps_and_its_witness() -> None:
     p = training_shaped(2, buffers=3000)
-    assert max_load(p) == _exact(p)
+    assert max_load(p) == exact_max_load(p)
 
 
 def test_the_bound_beyond_64_bits() -> None:

@@ -42,7 +42,7 @@ def test_options_reach_the_plan() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--batch", "4"), Exit.USAGE, "A program has no batch to choose"),
+        (("--batch", "4"), Exit.USAGE, "The option batch is for graphs"),
         (("--target", "onert"), Exit.USAGE, "Unknown target 'onert'"),
         (("--capacity", "1MiB"), Exit.TOO_LARGE, "the capacity is 1,048,576"),
     ],

@@ -160,9 +160,7 @@ def test_what_keeps_gradients_alive_is_shown(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("target", pipeline.TARGETS)
-def test_plans_of_other_runtimes_say_what_is_proved(
-    capsys: pytest.CaptureFixture[str], target: str
-) -> None:
+def test_plans_of_other_runtimes_say_what_is_proved(capsys: pytest.CaptureFixture[str], target: str) -> None:
     made = pipeline.plan(chain(), PlanOptions(target=target))
     render(made, 132)
     text = " ".join(capsys.readouterr().out.split())

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step
+from solver.executor.kernels.helpers.blocks import Step
 from solver.graph.types import Array
 
 __all__ = ["add_groups", "add_rows"]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from solver.graph.ops._shared import bad_attribute
 from solver.graph.ops.base import Attribute, Node, ScratchRequest, scratch
+from solver.graph.ops.helpers.shared import bad_attribute
 from solver.graph.types import DType
 
 __all__ = [

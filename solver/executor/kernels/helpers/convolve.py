@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from solver.executor.kernels import _depthwise
-from solver.executor.kernels._blocks import Step, bound, present, staging
-from solver.executor.kernels._inner import bias_steps, finish, inner, inner_source, optional
-from solver.executor.kernels._windows import channels_last, chunk, chunk_source, windows
 from solver.executor.kernels.base import Call
-from solver.graph.ops._spatial import Part, Spatial
+from solver.executor.kernels.helpers import depthwise
+from solver.executor.kernels.helpers.blocks import Step, bound, present, staging
+from solver.executor.kernels.helpers.inner import bias_steps, finish, inner, inner_source, optional
+from solver.executor.kernels.helpers.windows import channels_last, chunk, chunk_source, windows
 from solver.graph.ops.convolution import Convolution
+from solver.graph.ops.helpers.spatial import Part, Spatial
 from solver.graph.types import Array
 
 __all__ = ["convolve", "spread", "weigh"]
@@ -106,7 +106,7 @@ def _samples(
 def convolve(call: Call, conv: Convolution) -> list[Step]:
     """Y from X and W."""
     if conv.is_depthwise:
-        return _depthwise.forward(call, conv)
+        return depthwise.forward(call, conv)
     layout = conv.window.layout
     x, w, y = present(call.x[X], call.x[W], call.y[0])
     images, out = channels_last(x, layout), channels_last(y, layout)
@@ -124,7 +124,7 @@ def convolve(call: Call, conv: Convolution) -> list[Step]:
 def spread(call: Call, conv: Convolution) -> list[Step]:
     """dX from dY and W."""
     if conv.is_depthwise:
-        scatter, correlate = _depthwise.scatter, _depthwise.correlate_back
+        scatter, correlate = depthwise.scatter, depthwise.correlate_back
     else:
         scatter, correlate = _scatter, _correlate_back
     return (scatter if conv.scatters else correlate)(call, conv)
@@ -132,7 +132,7 @@ def spread(call: Call, conv: Convolution) -> list[Step]:
 
 def weigh(call: Call, conv: Convolution) -> list[Step]:
     """dW, if it is wanted, from X and dY; dB, if it is wanted, from dY."""
-    return (_depthwise.weigh if conv.is_depthwise else _weigh)(call, conv)
+    return (depthwise.weigh if conv.is_depthwise else _weigh)(call, conv)
 
 
 def _correlate_back(call: Call, conv: Convolution) -> list[Step]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph.ops._shared import block, same_floating
 from solver.graph.ops.base import ELEMENTWISE, BackwardNeeds, InPlace, Node, OperationType, ScratchRequest
+from solver.graph.ops.helpers.shared import block, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["MASK", "Elementwise", "blocks"]

@@ -1,6 +1,7 @@
 """X times a gate that opens from 0 to 1 with X, and one-sided functions: values and slopes.
 
-Functions are as `_elementwise` takes them: (x, y, *scratch) forward, (source, factor, *scratch) backward.
+Functions are as the module `elementwise` takes them: (x, y, *scratch) forward, (source, factor, *scratch)
+backward.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from solver.executor.kernels._activation import apply_activation
-from solver.executor.kernels._elementwise import Function
-from solver.executor.kernels._erf import erf
+from solver.executor.kernels.helpers.activation import apply_activation
+from solver.executor.kernels.helpers.elementwise import Function
+from solver.executor.kernels.helpers.erf import erf
 from solver.graph.types import Array
 
 __all__ = [

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from solver.errors import InternalError
-from solver.executor.kernels._activation import apply_activation
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.activation import apply_activation
+from solver.executor.kernels.helpers.blocks import (
     Step,
     block_views,
     bound,
@@ -20,7 +21,6 @@ from solver.executor.kernels._blocks import (
     staging,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call, Kernels
 from solver.graph.ops import lookup
 from solver.graph.ops.loss import PROBABILITY_EPSILON, ElementwiseLoss
 from solver.graph.types import Array

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from solver.executor.kernels._blocks import Step, bound, staging
-from solver.graph.ops._spatial import Axis, Part, Spatial, in_order
+from solver.executor.kernels.helpers.blocks import Step, bound, staging
+from solver.graph.ops.helpers.spatial import Axis, Part, Spatial, in_order
 from solver.graph.types import Array
 
 __all__ = ["carve", "channels_last", "chunk", "chunk_source", "fill_source", "source_shape", "windows"]

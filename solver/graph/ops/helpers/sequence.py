@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from solver.errors import TooManyOperationsError
-from solver.graph.ops._shared import bad_attribute, same_floating
 from solver.graph.ops.base import Attribute, Node, Signature
+from solver.graph.ops.helpers.shared import bad_attribute, same_floating
 from solver.graph.types import AttributeValue, Operation, TensorType
 
 __all__ = ["SEQUENCES", "RecurrentSequence"]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from solver.errors import InternalError
-from solver.executor.kernels._blocks import Step, flat_blocks, present
 from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.helpers.blocks import Step, flat_blocks, present
 from solver.graph.ops import lookup
-from solver.graph.ops._elementwise import Elementwise
+from solver.graph.ops.helpers.elementwise import Elementwise
 from solver.graph.types import Array
 
 __all__ = ["Function", "Maker", "elementwise", "fixed"]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.executor.kernels._activation import activation_derivative
-from solver.executor.kernels._blocks import (
+from solver.executor.kernels.base import Call
+from solver.executor.kernels.helpers.activation import activation_derivative
+from solver.executor.kernels.helpers.blocks import (
     Step,
     block_views,
     bound,
@@ -26,7 +27,6 @@ from solver.executor.kernels._blocks import (
     sum_into,
     with_small_buffers,
 )
-from solver.executor.kernels.base import Call
 from solver.graph.types import Array
 
 __all__ = ["Parts", "Term", "broadcast_backward", "same"]

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, staging
-from solver.executor.kernels._inner import bias_steps, finish, inner, inner_source, optional
-from solver.executor.kernels._windows import carve, channels_last, chunk, chunk_source, windows
 from solver.executor.kernels.base import Call
-from solver.graph.ops._spatial import Part, Spatial
+from solver.executor.kernels.helpers.blocks import Step, bound, present, staging
+from solver.executor.kernels.helpers.inner import bias_steps, finish, inner, inner_source, optional
+from solver.executor.kernels.helpers.windows import carve, channels_last, chunk, chunk_source, windows
 from solver.graph.ops.convolution import Convolution
+from solver.graph.ops.helpers.spatial import Part, Spatial
 from solver.graph.types import Array
 
 __all__ = ["correlate_back", "forward", "scatter", "weigh"]

@@ -22,7 +22,7 @@ from itertools import groupby, product
 import numpy as np
 
 from solver.errors import InternalError
-from solver.graph.ops._shared import BLOCK_ELEMENTS
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import Array
 
 __all__ = [

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.executor.kernels._activation import activation_derivative, apply_activation
-from solver.executor.kernels._blocks import Step, bound, present
-from solver.executor.kernels._windows import (
+from solver.executor.kernels.base import Call
+from solver.executor.kernels.helpers.activation import activation_derivative, apply_activation
+from solver.executor.kernels.helpers.blocks import Step, bound, present
+from solver.executor.kernels.helpers.windows import (
     carve,
     channels_last,
     chunk,
@@ -18,9 +19,8 @@ from solver.executor.kernels._windows import (
     fill_source,
     source_shape,
 )
-from solver.executor.kernels.base import Call
-from solver.graph.ops._spatial import Part
 from solver.graph.ops.convolution import Convolution
+from solver.graph.ops.helpers.spatial import Part
 from solver.graph.types import Array
 
 __all__ = ["bias_steps", "finish", "inner", "inner_source", "optional"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.executor.kernels._blocks import Step, bound, present, staging
 from solver.executor.kernels.base import Call
+from solver.executor.kernels.helpers.blocks import Step, bound, present, staging
 from solver.graph.ops.recurrent import Cell
 from solver.graph.types import Array
 
