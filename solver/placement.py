@@ -1,4 +1,4 @@
-"""The third door, from end to end: options, buffers -> layout -> certificate."""
+"""The third entry point, from end to end: options, buffers -> layout -> certificate."""
 
 from __future__ import annotations
 

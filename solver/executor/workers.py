@@ -28,7 +28,7 @@ Task = Callable[[], None]
 class Workers:
     """`count` workers: the calling thread, and threads that wait for work until `close`.
 
-    They also end when nobody holds this object any more.
+    They also end when this object is not referred to any more.
     """
 
     def __init__(self, count: int) -> None:

@@ -1,6 +1,6 @@
 """A memory plan: a program, a place for each of its values, and the certificates of the arenas.
 
-A plan stands on its own. Whoever has it can allocate the arenas, run the steps in them, and check every
+A plan stands on its own. With it one can allocate the arenas, run the steps in them, and check every
 claim without the planner (`solver.verify`). It stores no lifespan, sum or peak: they are computed.
 """
 

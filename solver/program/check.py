@@ -1,4 +1,4 @@
-"""What every program must keep, whoever made it: the checks that always run on a reference program."""
+"""What every program must keep, wherever it comes from: the checks that always run on a reference program."""
 
 from __future__ import annotations
 

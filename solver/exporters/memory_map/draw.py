@@ -40,7 +40,7 @@ _COLOURS: Final = (
     ("#f4b6d2", "#b3608b"), ("#b7c9f2", "#6478b5"), ("#d8c3a5", "#93784f"),
 )  # fmt: skip
 
-#: Labels inside rectangles need room for the text, and nobody reads thousands of them.
+#: Labels inside rectangles need room for the text, and thousands of them cannot be read.
 _LABEL_SIZE, _CHARACTER = 10.0, 6.2
 _MOST_LABELS: Final = 300
 

@@ -15,7 +15,7 @@ __all__ = ["DropIdentities"]
 
 
 class DropIdentities(Rule):
-    """Y = X: whoever reads Y reads X instead. The derivative is dX = dY, that of X itself.
+    """Y = X: what reads Y reads X instead. The derivative is dX = dY, that of X itself.
 
     Movement that keeps the shape (Reshape, Flatten, Squeeze, Unsqueeze, Expand, Cast, Concat and Split of one
     piece, Pad with nothing), Transpose that leaves the axes in order, Dropout that drops nothing.
