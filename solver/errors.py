@@ -15,7 +15,7 @@
     │   ├── DanglingOperandError
     │   ├── TrainableError       unused, unknown or underivable trainable
     │   ├── LossError            none, several, not a scalar
-    │   ├── StateError           an update of what is no state, or a state with a second reader
+    │   ├── StateError           an update of what is not a state, or a state with a second reader
     │   └── TooManyOperationsError
     ├── OptionsError             an option out of its range
     ├── ProblemError             buffers that no layout solver can take
@@ -25,7 +25,7 @@
 
 Each carries a sentence that names the culprit, a remedy, a JSON pointer (RFC 6901) into the
 document it came from, and a stable `code` that the HTTP service turns into a problem type.
-Infeasible and out of time are no errors of the layout solvers: see `solver.layout.Status`.
+Infeasible and out of time are not errors of the layout solvers: see `solver.layout.Status`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """The third entry point, from end to end: options, buffers -> layout -> certificate."""
+=======
+"""Layouts of bare buffers from end to end: options, buffers -> layout -> certificate."""
+>>>>>>> core
 
 from __future__ import annotations
 
@@ -53,10 +57,10 @@ def place(
 
     The search starts from `incumbent` if there is one, tells `progress` of each better layout or bound,
     and ends soon after `cancel` is set, with the best so far. Without `options.deadline_seconds` the same
-    arguments give the same layout. The digest is left to `documents.seal_layout`. Raises ProblemError for
-    buffers that no solver can take, OptionsError for an option out of range, for a solver that cannot take
-    the problem and for a deadline too short for it, CapacityError when the best layout found does not fit
-    the capacity or a proof says that none does.
+    arguments give the same layout. The digest is left to `documents.layout_with_digest`. Raises ProblemError
+    for buffers that no solver can take, OptionsError for an option out of range, for a solver that cannot
+    take the problem and for a deadline too short for it, CapacityError when the best layout found does not
+    fit the capacity or a proof says that none does.
     """
     options = options or LayoutOptions()
     problem = prepare(problem, options)
@@ -81,7 +85,9 @@ def _check(options: LayoutOptions) -> None:
     alignment = options.alignment
     if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
         remedy = "Give 1, 2, 4, ..., or leave it out."
-        raise OptionsError(f"Alignment {alignment} is no power of two.", remedy=remedy, path=("alignment",))
+        raise OptionsError(
+            f"Alignment {alignment} is not a power of two.", remedy=remedy, path=("alignment",)
+        )
     for name, least, most in _RANGES:
         number = getattr(options, name)
         if number is not None and not least <= number < most:
@@ -119,7 +125,7 @@ def prepare(problem: LayoutProblem, options: LayoutOptions) -> LayoutProblem:
 
 
 def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
-    """The solver has no layout, and nothing says that there is none: no question of capacity."""
+    """The solver has no layout, and nothing says that there is none: not a question of capacity."""
     if in_time:
         return OptionsError(
             f"The solver {solver!r} found no layout of this problem.",

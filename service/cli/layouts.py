@@ -124,7 +124,7 @@ def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, 
     if kind == _JSON or (as_json and not beside):
         from solver import documents
 
-        placed = documents.seal_layout(placed)
+        placed = documents.layout_with_digest(placed)
     write_document(output, _solution(placed, kind))
     if paint is not None:
         about = described(placed.certificate)
@@ -136,7 +136,7 @@ def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, 
 
 
 def rules_without(names: Sequence[str]) -> Rules:
-    """All rules but these. Raises OptionsError for a name that is none."""
+    """All rules but these. Raises OptionsError for an unknown name."""
     known = [field.name for field in fields(Rules)]
     for name in names:
         if name not in known:

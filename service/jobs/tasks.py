@@ -190,7 +190,7 @@ def _own_capacity(options: LayoutOptions) -> Iterator[None]:
 
 
 def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -> None:
-    placed = documents.seal_layout(placed)
+    placed = documents.layout_with_digest(placed)
     facts = {
         "key": key,
         "digest": placed.digest,

@@ -11,7 +11,7 @@ types only. Every refusal is a DocumentError (or the core's own error) with the 
 from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
 from solver.documents.digest import graph_digest, reference_digest
 from solver.documents.graph import GraphDocument, dump_graph, load_graph
-from solver.documents.layout import LayoutDocument, dump_layout, load_layout, seal_layout
+from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
 from solver.documents.layout_options import (
     LayoutOptionsDocument,
     dump_layout_options,
@@ -48,6 +48,7 @@ __all__ = [
     "dump_program",
     "dump_report",
     "graph_digest",
+    "layout_with_digest",
     "load_buffers",
     "load_graph",
     "load_layout",
@@ -61,6 +62,5 @@ __all__ = [
     "program_digest",
     "read_size",
     "reference_digest",
-    "seal_layout",
     "with_digest",
 ]

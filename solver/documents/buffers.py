@@ -11,8 +11,8 @@ from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natu
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.errors import ProblemError
-from solver.graph.names import check_characters
 from solver.layout.model.problem import Buffer, Hole, LayoutProblem, Lifespan
+from solver.names import check_characters
 
 __all__ = [
     "FORMAT",
@@ -60,7 +60,11 @@ class BuffersDocument(DocumentModel):
 def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
     """The layout problem of a document. Raises DocumentError, or ProblemError for a value out of range.
 
+<<<<<<< HEAD
     Whether the problem makes sense (names, alignments, pins) is for `solver.layout.solve` to say.
+=======
+    Whether the problem makes sense (names, alignments, pins) is for `solver.layout` to say.
+>>>>>>> core
     """
     document = read(BuffersDocument, data, format_=FORMAT, range_error=ProblemError)
     return LayoutProblem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
@@ -85,7 +89,11 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
 
 
 def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
+<<<<<<< HEAD
     """Whether they make sense is for `solver.layout.solve` to say."""
+=======
+    """Whether they make sense is for `solver.layout` to say."""
+>>>>>>> core
     return tuple(Hole(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
 
 

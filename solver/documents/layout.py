@@ -1,4 +1,4 @@
-"""Layout documents: buffers at their offsets with the certificate, sealed by a digest like a plan."""
+"""Layout documents: buffers at their offsets with the certificate and, like a plan, a digest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from solver.documents.layout_options import LayoutOptionFields, layout_options_t
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import PlanError
-from solver.graph.names import check_characters
 from solver.layout.model.placed import PlacedBuffers
 from solver.layout.model.problem import Buffer, Layout, LayoutProblem, Lifespan
+from solver.names import check_characters
 
-__all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "load_layout", "seal_layout"]
+__all__ = ["FORMAT", "LayoutDocument", "dump_layout", "layout_to_dict", "layout_with_digest", "load_layout"]
 
 FORMAT = "arenaplan.layout"
 
@@ -52,7 +52,7 @@ class LayoutDocument(DocumentModel):
     buffers: Annotated[tuple[BufferOfLayout, ...], *FIXED_LIST]
 
 
-def seal_layout(placed: PlacedBuffers) -> PlacedBuffers:
+def layout_with_digest(placed: PlacedBuffers) -> PlacedBuffers:
     """The layout with its digest: SHA-256 over its canonical JSON without the digest."""
     content = layout_to_dict(placed)
     del content["digest"]
@@ -80,7 +80,7 @@ def load_layout(data: bytes | Mapping[str, Any]) -> PlacedBuffers:
         deterministic=document.deterministic,
         digest=document.digest,
     )
-    if seal_layout(placed).digest != placed.digest:
+    if layout_with_digest(placed).digest != placed.digest:
         raise PlanError(
             "The layout's content does not match its digest: it was changed after it was made.",
             remedy="Take the layout as the solver wrote it, or make a new one.",
@@ -93,7 +93,7 @@ def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
     check_characters("buffer", buffer.id, ("buffers", i, "id"), PlanError)
     if not 0 <= buffer.start < buffer.end:
         raise PlanError(
-            f"Buffer {buffer.id!r} lives [{buffer.start}, {buffer.end}), which is no lifespan.",
+            f"Buffer {buffer.id!r} lives [{buffer.start}, {buffer.end}), which is not a lifespan.",
             remedy="Lifespans are half-open, start at 0 or later, and are not empty.",
             path=("buffers", i, "end"),
         )

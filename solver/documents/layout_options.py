@@ -36,18 +36,18 @@ class RulesOfLayout(DocumentModel):
     """Rules of the exact search, each of which only saves work; see `solver.layout.Rules`."""
 
     plateaus: bool = Field(True, description="Branch on any local-minimum plateau, not the lowest only.")
-    gaps: bool = Field(True, description="Force gaps at once.")
+    gaps: bool = Field(True, description="Force waste at once.")
     symmetry: bool = Field(True, description="Try identical buffers once.")
     transposition: bool = Field(True, description="Remember what was refuted.")
     decomposition: bool = Field(True, description="Solve parts that share no buffer one by one.")
     weights: bool = Field(True, description="Prefer sections that failed before.")
     restarts: bool = Field(True, description="Start over with other priorities.")
     peel: bool = Field(True, description="Set aside buffers that always fit last.")
-    fill: bool = Field(True, description="Fail where a valley cannot be filled.")
-    span: bool = Field(True, description="Place at once who exactly spans a valley.")
-    walls: bool = Field(True, description="Try first who leans on a wall of a valley, in part of the runs.")
+    fill: bool = Field(True, description="Fail where a niche of the skyline cannot be filled.")
+    span: bool = Field(True, description="Place at once what exactly spans a niche.")
+    walls: bool = Field(True, description="Try first what leans on a wall of a niche, in part of the runs.")
     jumps: bool = Field(True, description="Go back at once to a choice that a failure depends on.")
-    promotion: bool = Field(True, description="Try earlier who came too late before.")
+    promotion: bool = Field(True, description="Try earlier what was tried too late before.")
 
 
 class LayoutOptionFields(DocumentModel):
@@ -83,7 +83,7 @@ class LayoutOptionsDocument(LayoutOptionFields):
 
 
 def load_layout_options(data: bytes | Mapping[str, Any]) -> LayoutOptions:
-    """Raises DocumentError for what is no options document, OptionsError for a value out of range."""
+    """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
     document = read(LayoutOptionsDocument, data, format_=FORMAT, header=False, range_error=OptionsError)
     return to_layout_options(document)
 

@@ -80,7 +80,7 @@ class OptionsDocument(OptionFields):
 
 
 def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
-    """Raises DocumentError for what is no options document, OptionsError for a value out of range."""
+    """Raises DocumentError for what is not an options document, OptionsError for a value out of range."""
     document = read(OptionsDocument, data, format_=FORMAT, header=False, range_error=OptionsError)
     return to_options(document)
 

@@ -162,6 +162,6 @@ def _check_encodable(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise DocumentError(
-            "A string holds half of a surrogate pair, which is no character.",
+            "A string holds half of a surrogate pair, which is not a character.",
             remedy="Write both halves, or the character itself.",
         ) from None

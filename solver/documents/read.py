@@ -107,7 +107,7 @@ def _translate(
 
 
 def _real_path(value: Any, detail: ErrorDetails) -> _Path:
-    """The location without what names branches of unions, which are no part of the document."""
+    """The location without the names of branches of unions, which the document does not have."""
     path: list[str | int] = []
     for part in detail["loc"]:
         if _holds(value, part):

@@ -73,7 +73,7 @@ class _Level:
 
 
 def find_fault(text: str) -> Fault | None:
-    """The first duplicate key, number that is none, too long integer or too deep level of a JSON text."""
+    """The first duplicate key, number outside of JSON, too long integer or too deep level of a JSON text."""
     levels: list[_Level] = []
     for match in _TOKEN.finditer(text):
         token = match.group()

@@ -19,7 +19,7 @@ from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
 from solver.executor.memory import POISON, Memory
-from solver.executor.workers import turns
+from solver.executor.threads import turns
 from solver.graph.ops.base import Node
 from solver.graph.types import Array, Initializer, Operand, OptimizerSpec, Role, TrainingRules
 from solver.program import (

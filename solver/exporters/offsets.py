@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from solver.plan import PlanView
+if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait for every import
+    from solver.plan import PlanView
 
 __all__ = ["dump_offsets", "offset_rows"]
 

@@ -20,7 +20,6 @@ from solver.errors import (
     UseBeforeDefError,
 )
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
-from solver.graph.names import check_characters
 from solver.graph.nodes import output_types
 from solver.graph.objective import check_outputs, with_training
 from solver.graph.ops import SEQUENCES
@@ -38,6 +37,7 @@ from solver.graph.types import (
     TrainingRules,
 )
 from solver.graph.unroll import unrolled
+from solver.names import check_characters
 
 __all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph", "forward_graph", "with_training"]
 

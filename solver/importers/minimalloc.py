@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from solver.errors import DocumentError, ProblemError
-from solver.graph.names import first_hidden
 from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
+from solver.names import first_hidden
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
 

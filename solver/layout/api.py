@@ -45,14 +45,16 @@ def solve(
     found does not fit and no proof rules out a better one. Both keep that best layout (None if
     the max-load bound alone settled it), whose peak is the smallest arena known to work.
 
-    Raises `ProblemError` for a bad problem or an incumbent that is no layout of it, `OptionsError`
+    Raises `ProblemError` for a bad problem or an incumbent that is not a layout of it, `OptionsError`
     for an unknown solver, `InternalError` when a solver breaks its word.
     """
     if solver not in SOLVERS:
         raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
     check_problem(problem)
     if incumbent is not None and (wrong := _broken(problem, incumbent)):
-        raise ProblemError(f"The incumbent is no layout of this problem: {wrong[0].rule}, {wrong[0].detail}.")
+        raise ProblemError(
+            f"The incumbent is not a layout of this problem: {wrong[0].rule}, {wrong[0].detail}."
+        )
     impossible = _trivial(problem)
     if impossible is not None:
         return impossible

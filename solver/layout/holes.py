@@ -156,7 +156,7 @@ class _Run:
         return found.or_better(outcome.layout, stage, cut=not outcome.deterministic)
 
     def _told(self, news: Progress) -> None:
-        """Bounds of buffers without holes are none of the problem."""
+        """Bounds of buffers without holes do not hold for the problem."""
         if self.options.progress is not None:
             self.options.progress(replace(news, bound=self.bound.bytes))
 

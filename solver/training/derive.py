@@ -350,7 +350,7 @@ def _own_node(
     outputs: tuple[TensorType, ...],
     attributes: Mapping[str, object],
 ) -> Node:
-    """The node of a kernel that is no operator's: all that it computes stands in its attributes."""
+    """The node of a kernel that no operator of a graph has; its attributes say all that it computes."""
     names = tuple(f"x{i}" for i in range(len(inputs))), tuple(f"y{k}" for k in range(len(outputs)))
     return Node(Operation(operation, kernel, *names), inputs, outputs, (), attributes)
 

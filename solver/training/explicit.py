@@ -25,8 +25,8 @@ from solver.errors import (
 )
 from solver.graph.build import MAX_OPERATIONS
 from solver.graph.declared import MAX_BYTES
-from solver.graph.names import check_characters
 from solver.graph.types import TensorType
+from solver.names import check_characters
 
 __all__ = ["Block", "BlockOperation", "BlockProgram", "build_program"]
 

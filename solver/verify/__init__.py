@@ -1,4 +1,4 @@
-"""Checks plans without trusting what made them: a symbolic proof in the arena's bytes, and the figures.
+"""Checks plans without trusting their makers: a symbolic proof in the arena's bytes, and the figures.
 
 This package knows types and operator facts. It imports no pass, no solver and no compiled code.
 """

@@ -136,7 +136,7 @@ def test_programs_compute_the_same_bytes(program: BlockProgram, parallelism: int
     several = plan_program(made, PlanOptions(parallelism=parallelism, alignment=1))
     assert violations(made, several) == ()
     assert results(made, several) == results(made, plan_program(made, PlanOptions(alignment=1)))
-    assert not any(t.name.startswith("arenaplan-worker") for t in threading.enumerate())
+    assert not any(t.name.startswith("arenaplan-level") for t in threading.enumerate())
 
 
 @given(programs(), PARALLELISM)

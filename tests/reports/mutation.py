@@ -37,15 +37,14 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What checks and what places; those that are not there are passed over.
 MODULES = (
     "solver/verify",
-    "solver/plan/verify.py",
-    "solver/plan/tenants.py",
-    "solver/layout/check.py",
-    "solver/layout/load.py",
-    "solver/layout/greedy.py",
+    "solver/program",
+    "solver/passes",
+    "solver/layout/bounds",
+    "solver/layout/check",
+    "solver/layout/greedy",
+    "solver/layout/holes.py",
     "solver/layout/portfolio.py",
-    "solver/layout/gaps.py",
     "solver/placement.py",
-    "solver/liveness",
 )
 #: Tests that say something about a module's behaviour, and need no server and no other package.
 TESTS = ("tests/unit", "tests/properties", "tests/golden")

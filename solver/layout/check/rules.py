@@ -44,7 +44,7 @@ class Violation:
 def check_problem(problem: LayoutProblem) -> None:
     """Raise `ProblemError` naming the first buffer that no layout solver can take. O(n log n).
 
-    A buffer larger than the capacity is no error: the answer to such a problem is infeasible.
+    A buffer larger than the capacity is not an error: the answer to such a problem is infeasible.
     """
     if problem.capacity is not None and (not _is_int(problem.capacity) or problem.capacity < 0):
         raise ProblemError(

@@ -35,7 +35,7 @@ __all__ = ["FINE", "MIDDLE", "ROUGH", "SEARCHED", "Coarse", "Grain", "coarsen", 
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
-#: One part in so many of the capacity: what is no larger is dust; what a box of dust holds, or little more.
+#: One part in so many of the capacity: what is not larger is dust; what a box of dust holds, or little more.
 DUST: Final = 1000
 BOX: Final = 333
 

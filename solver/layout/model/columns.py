@@ -34,7 +34,7 @@ class Columns:
 
     @classmethod
     def of(cls, problem: LayoutProblem) -> Columns | None:
-        """None where there are holes, something is no plain integer, or the sum is too large for 64 bits."""
+        """None where there are holes, something is not a plain integer, or the sum exceeds 64 bits."""
         buffers = problem.buffers
         if any(b.holes for b in buffers):
             return None

@@ -40,7 +40,7 @@ class PlacedBuffers:
     """`problem` is the one that was solved, with the options' capacity and alignment.
 
     `digest` is SHA-256 over the canonical JSON without the digest itself, in hexadecimal, once the
-    layout is sealed; `deterministic` is false when wall time decided the result.
+    layout has one; `deterministic` is false when wall time decided the result.
     """
 
     problem: LayoutProblem

@@ -30,7 +30,7 @@ def peel(
 
     Inverse: first fit, in the order returned (last set aside, first placed): when i is placed, all its
     neighbours that were there when it was set aside, and no others, are in place. No pins, no `misaligning`.
-    O(n) per buffer peeled; once `stop` says so, the rest stays in the core, which is no less true.
+    O(n) per buffer peeled; once `stop` says so, the rest stays in the core, which is as correct.
     """
     unit = instance.unit
     size = instance.size // unit

@@ -66,7 +66,7 @@ def rewrite(
     rules: Sequence[Rule] = RULES,
     stop: Callable[[], bool] = lambda: False,
 ) -> Rewriting:
-    """An equivalent graph whose footprint is no larger.
+    """An equivalent graph whose footprint is not larger.
 
     Greedy: a group that leaves the bound as it is stays where it takes no more bytes in all. Names of
     parameters that are read, of outputs and of the loss survive. `cost` is asked once a trial, `stop`

@@ -107,7 +107,7 @@ class Surroundings:
     def is_constant(self, name: str) -> bool:
         """Whether an operand is a constant, and not a large one that is not spelt out.
 
-        A parameter is none, even one that is never trained: checkpoints restore it.
+        A parameter is not one, even where it is never trained: checkpoints restore it.
         """
         operand = self.graph.operands[name]
         if operand.role is not Role.CONSTANT or operand.initializer is None:

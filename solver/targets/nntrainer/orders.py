@@ -47,7 +47,7 @@ class ExecutionOrder:
     apply_gradient: int
 
     def ticks(self, lifespan: TensorLifespan) -> frozenset[int]:
-        """Ticks of the functions that a lifespan names; none for one that is no set of functions."""
+        """Ticks of the functions that a lifespan names; none for one that is not a set of functions."""
         functions = (
             (TensorLifespan.FORWARD | TensorLifespan.FORWARD_INFER, self.forward),
             (TensorLifespan.CALC_GRAD, self.calc_gradient),

@@ -166,7 +166,7 @@ def _fully_connected_reasons(node: Node) -> Iterator[str]:
 def _loss_reasons(graph: TrainableGraph, node: Node) -> Iterator[str]:
     attributes = node.attributes
     if graph.operands[node.operation.inputs[1]].role is not Role.LABEL:
-        yield "whose second input is no label"
+        yield "whose second input is not a label"
     if attributes.get("sparse"):
         yield "with sparse labels"
     if attributes.get("label_smoothing"):

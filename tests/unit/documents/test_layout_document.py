@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from solver.documents import (
     dump_layout,
     dump_layout_options,
+    layout_with_digest,
     load_layout,
     load_layout_options,
-    seal_layout,
 )
 from solver.documents.layout_options import RulesOfLayout
 from solver.errors import DocumentError, OptionsError, PlanError
@@ -34,7 +34,7 @@ def placed(**changes: Any) -> PlacedBuffers:
         "certificate": Certificate(Status.OPTIMAL, Proof.MAX_LOAD, 2**62 + 4, 2, "greedy"),
         "deterministic": False,
     }
-    return seal_layout(PlacedBuffers(**{**found, **changes}))
+    return layout_with_digest(PlacedBuffers(**{**found, **changes}))
 
 
 def document(**changes: Any) -> dict[str, Any]:

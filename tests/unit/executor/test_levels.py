@@ -60,7 +60,7 @@ GRAPHS = {
 
 
 def threads() -> int:
-    return sum(thread.name.startswith("arenaplan-worker") for thread in threading.enumerate())
+    return sum(thread.name.startswith("arenaplan-level") for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("name", GRAPHS)

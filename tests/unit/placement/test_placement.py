@@ -1,4 +1,4 @@
-"""The third door: buffers in, a sealed layout out, or a clear word on why not."""
+"""Buffers in, a layout with its digest out, or an error that says why not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from solver.documents import dump_layout, load_layout, seal_layout
+from solver.documents import dump_layout, layout_with_digest, load_layout
 from solver.errors import CapacityError, OptionsError, ProblemError
 from solver.layout import (
     SOLVERS,
@@ -42,9 +42,9 @@ def test_placed() -> None:
     assert made.deterministic
     assert made.gap == 0.0
     assert find_violations(made.problem, made.layout) == ()
-    sealed = seal_layout(made)
-    assert (made.digest, len(sealed.digest)) == ("", 64)
-    assert load_layout(dump_layout(sealed)) == sealed
+    complete = layout_with_digest(made)
+    assert (made.digest, len(complete.digest)) == ("", 64)
+    assert load_layout(dump_layout(complete)) == complete
 
 
 def test_nothing_to_place() -> None:

@@ -51,7 +51,7 @@ def _activation(around: Surroundings, operation: Operation) -> str | None:
 
 
 def _bounds(around: Surroundings, clip: Operation) -> tuple[float | None, float | None]:
-    """Attributes or constant inputs; None for what is unbounded, or bounded by what is no constant."""
+    """Attributes or constant inputs; None for what is unbounded, or bounded by what is not a constant."""
     node = around.nodes[clip.id]
 
     def bound(position: int, key: str) -> float | None:

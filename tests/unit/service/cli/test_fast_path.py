@@ -141,7 +141,7 @@ def test_the_fast_path_loads_what_it_needs(tmp_path: Path) -> None:
         ("solve p.csv --capacity 3", 3, "the capacity is 3"),
         ("solve missing.csv", 2, "missing.csv: No such file or directory."),
         ("solve bad.csv", 2, "Line 2: "),
-        ("solve p.csv --alignment 3", 2, "--alignment: Alignment 3 is no power of two."),
+        ("solve p.csv --alignment 3", 2, "--alignment: Alignment 3 is not a power of two."),
     ],
 )
 def test_errors_have_their_exit_codes_and_one_line(

@@ -20,19 +20,23 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
 
-__all__ = ["Task", "Workers", "turns"]
+__all__ = ["LevelThreads", "Task", "turns"]
 
 Task = Callable[[], None]
 
 
-class Workers:
-    """`count` workers: the calling thread, and threads that wait for work until `close`.
+class LevelThreads:
+    """`count` threads: the calling thread, and threads that wait for work until `close`.
 
+<<<<<<< HEAD:solver/executor/workers.py
     They also end when this object is not referred to any more.
+=======
+    They also end when this object is no longer referenced.
+>>>>>>> core:solver/executor/threads.py
     """
 
     def __init__(self, count: int) -> None:
-        self._threads = ThreadPoolExecutor(count - 1, "arenaplan-worker") if count > 1 else None
+        self._threads = ThreadPoolExecutor(count - 1, "arenaplan-level") if count > 1 else None
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run all tasks at the same time, and return when all have ended: a barrier.
@@ -59,13 +63,13 @@ class Workers:
             self._threads.shutdown()
 
 
-def turns(tasks: Iterable[Task], times: Sequence[int]) -> tuple[list[Task], Workers]:
-    """One task for each level, which runs the level's tasks at the same time; and the workers that do it.
+def turns(tasks: Iterable[Task], times: Sequence[int]) -> tuple[list[Task], LevelThreads]:
+    """One task for each level, which runs the level's tasks at the same time; and the threads that do it.
 
     `times` has the level of each task, from 0 and never falling.
     """
-    workers = Workers(max(Counter(times).values(), default=1))
+    threads = LevelThreads(max(Counter(times).values(), default=1))
     levels: list[list[Task]] = [[] for _ in range(times[-1] + 1 if times else 0)]
     for task, time in zip(tasks, times, strict=True):
         levels[time].append(task)
-    return [level[0] if len(level) == 1 else partial(workers.run, level) for level in levels], workers
+    return [level[0] if len(level) == 1 else partial(threads.run, level) for level in levels], threads

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import GraphError
 from solver.graph import Operation, TrainableGraph
-from solver.graph.names import check_characters
+from solver.names import check_characters
 from tests.support.graphs import Sketch
 
 #: One of each kind: control characters (ASCII's, C1's), direction of writing, joiners, line and paragraph

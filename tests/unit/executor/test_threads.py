@@ -10,33 +10,33 @@ from functools import partial
 import numpy as np
 import pytest
 
-from solver.executor.workers import Workers, turns
+from solver.executor.threads import LevelThreads, turns
 
 
-def threads() -> int:
-    return sum(thread.name.startswith("arenaplan-worker") for thread in threading.enumerate())
+def running() -> int:
+    return sum(thread.name.startswith("arenaplan-level") for thread in threading.enumerate())
 
 
 @pytest.fixture
-def three() -> Iterator[Workers]:
-    workers = Workers(3)
-    yield workers
-    workers.close()
-    assert threads() == 0
+def three() -> Iterator[LevelThreads]:
+    threads = LevelThreads(3)
+    yield threads
+    threads.close()
+    assert running() == 0
 
 
 def fail(error: BaseException) -> None:
     raise error
 
 
-def test_tasks_run_at_the_same_time(three: Workers) -> None:
+def test_tasks_run_at_the_same_time(three: LevelThreads) -> None:
     """Each waits for all others: one after the other they would never end."""
     meeting = threading.Barrier(3, timeout=30)
     three.run([meeting.wait] * 3)  # type: ignore[list-item]  # what it returns is not looked at
     assert not meeting.broken
 
 
-def test_it_returns_when_all_have_ended(three: Workers) -> None:
+def test_it_returns_when_all_have_ended(three: LevelThreads) -> None:
     done: list[int] = []
     release = threading.Event()
 
@@ -48,7 +48,7 @@ def test_it_returns_when_all_have_ended(three: Workers) -> None:
     assert done == [1, 1]
 
 
-def test_the_threads_are_kept(three: Workers) -> None:
+def test_the_threads_are_kept(three: LevelThreads) -> None:
     seen: set[int] = set()
     for _ in range(20):
         three.run([lambda: seen.add(threading.get_ident())] * 3)
@@ -57,7 +57,7 @@ def test_the_threads_are_kept(three: Workers) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_error_comes_out_as_it_is_after_all_have_ended(three: Workers, place: int) -> None:
+def test_an_error_comes_out_as_it_is_after_all_have_ended(three: LevelThreads, place: int) -> None:
     done: list[int] = []
     tasks: list[Callable[[], None]] = [partial(done.append, k) for k in range(3)]
     error = ZeroDivisionError("in a kernel")
@@ -68,7 +68,7 @@ def test_an_error_comes_out_as_it_is_after_all_have_ended(three: Workers, place:
     assert sorted(done) == [k for k in range(3) if k != place]
 
 
-def test_of_several_errors_the_first_in_order(three: Workers) -> None:
+def test_of_several_errors_the_first_in_order(three: LevelThreads) -> None:
     for _ in range(20):
         with pytest.raises(KeyError):
             three.run([lambda: None, partial(fail, KeyError("b")), partial(fail, ValueError("c"))])
@@ -76,7 +76,7 @@ def test_of_several_errors_the_first_in_order(three: Workers) -> None:
             three.run([partial(fail, IndexError("a")), partial(fail, KeyError("b"))])
 
 
-def test_work_goes_on_after_an_error(three: Workers) -> None:
+def test_work_goes_on_after_an_error(three: LevelThreads) -> None:
     with pytest.raises(ValueError, match="once"):
         three.run([lambda: None, partial(fail, ValueError("once"))])
     done: list[int] = []
@@ -84,7 +84,7 @@ def test_work_goes_on_after_an_error(three: Workers) -> None:
     assert sorted(done) == [0, 1, 2]
 
 
-def test_numpy_behaves_as_it_does_for_the_caller(three: Workers) -> None:
+def test_numpy_behaves_as_it_does_for_the_caller(three: LevelThreads) -> None:
     seen: list[tuple[str, int]] = []
 
     def look() -> None:
@@ -97,48 +97,48 @@ def test_numpy_behaves_as_it_does_for_the_caller(three: Workers) -> None:
 
 
 def test_one_worker_needs_no_thread() -> None:
-    workers, done = Workers(1), list[int]()
-    workers.run([partial(done.append, 1), partial(done.append, 2)])
-    workers.close()
-    assert (done, threads()) == ([1, 2], 0)
+    threads, done = LevelThreads(1), list[int]()
+    threads.run([partial(done.append, 1), partial(done.append, 2)])
+    threads.close()
+    assert (done, running()) == ([1, 2], 0)
 
 
 def test_closing_ends_the_threads_and_twice_is_fine() -> None:
-    workers = Workers(4)
-    workers.run([lambda: None] * 4)
-    assert 1 <= threads() <= 3
-    workers.close()
-    workers.close()
-    assert threads() == 0
+    threads = LevelThreads(4)
+    threads.run([lambda: None] * 4)
+    assert 1 <= running() <= 3
+    threads.close()
+    threads.close()
+    assert running() == 0
     with pytest.raises(RuntimeError):
-        workers.run([lambda: None] * 2)
+        threads.run([lambda: None] * 2)
 
 
-def test_threads_end_when_nobody_holds_them() -> None:
-    workers = Workers(3)
-    workers.run([lambda: None] * 3)
-    mine = [t for t in threading.enumerate() if t.name.startswith("arenaplan-worker")]
-    del workers
+def test_threads_end_when_no_longer_referenced() -> None:
+    threads = LevelThreads(3)
+    threads.run([lambda: None] * 3)
+    mine = [t for t in threading.enumerate() if t.name.startswith("arenaplan-level")]
+    del threads
     gc.collect()
     for thread in mine:
         thread.join(30)
-    assert threads() == 0
+    assert running() == 0
 
 
 def test_turns_are_waves() -> None:
     done: list[str] = []
-    found, workers = turns([partial(done.append, name) for name in "abcd"], (0, 1, 1, 2))
+    found, threads = turns([partial(done.append, name) for name in "abcd"], (0, 1, 1, 2))
     assert len(found) == 3
     found[0]()
     assert done == ["a"]
     found[1]()
     assert sorted(done) == ["a", "b", "c"]
     found[2]()
-    workers.close()
+    threads.close()
     assert done[-1] == "d"
 
 
 def test_no_turns_and_no_threads() -> None:
     assert turns([], ())[0] == []
     turns([lambda: None] * 3, range(3))[1].close()
-    assert threads() == 0
+    assert running() == 0
