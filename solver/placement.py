@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The third entry point, from end to end: options, buffers -> layout -> certificate."""
-=======
 """Layouts of bare buffers from end to end: options, buffers -> layout -> certificate."""
->>>>>>> core
 
 from __future__ import annotations
 

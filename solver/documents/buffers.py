@@ -60,11 +60,7 @@ class BuffersDocument(DocumentModel):
 def load_buffers(data: bytes | Mapping[str, Any]) -> LayoutProblem:
     """The layout problem of a document. Raises DocumentError, or ProblemError for a value out of range.
 
-<<<<<<< HEAD
-    Whether the problem makes sense (names, alignments, pins) is for `solver.layout.solve` to say.
-=======
     Whether the problem makes sense (names, alignments, pins) is for `solver.layout` to say.
->>>>>>> core
     """
     document = read(BuffersDocument, data, format_=FORMAT, range_error=ProblemError)
     return LayoutProblem(tuple(_to_buffer(i, b) for i, b in enumerate(document.buffers)), document.capacity)
@@ -89,11 +85,7 @@ def _to_buffer(i: int, document: BufferDocument) -> Buffer:
 
 
 def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
-<<<<<<< HEAD
-    """Whether they make sense is for `solver.layout.solve` to say."""
-=======
     """Whether they make sense is for `solver.layout` to say."""
->>>>>>> core
     return tuple(Hole(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
 
 

@@ -201,11 +201,7 @@ def _declared(operand: OperandDocument, batch: int | None, path: _Path) -> Decla
 
 
 def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
-<<<<<<< HEAD
-    """Before anything is multiplied: what does not fit a 64-bit integer is refused here."""
-=======
     """Before anything is multiplied: what does not fit a 64-bit integer is refused."""
->>>>>>> core
     for axis, dimension in enumerate(shape):
         if not 1 <= dimension <= MAX_INTEGER:
             shown = dimension if abs(dimension) <= MAX_INTEGER else "beyond 2**63 - 1"

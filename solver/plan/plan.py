@@ -1,10 +1,6 @@
 """A memory plan: a program, a place for each of its values, and the certificates of the arenas.
 
-<<<<<<< HEAD
-A plan stands on its own. With it one can allocate the arenas, run the steps in them, and check every
-=======
 A plan stands on its own: its reader can allocate the arenas, run the steps in them, and check every
->>>>>>> core
 claim without the planner (`solver.verify`). It stores no lifespan, sum or peak: they are computed.
 """
 
