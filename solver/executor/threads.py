@@ -5,6 +5,25 @@ threads of its own, as many as there are cores, and some builds take turns when 
 once. How many it uses is left alone: it can decide the last bit of a product, so the caller who
 starts the process decides (``OPENBLAS_NUM_THREADS=1`` suits levels best, as long as all runs to compare
 have it).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from functools import partial
+
+__all__ = ["LevelThreads", "Task", "turns"]
+
+Task = Callable[[], None]
+
+
+class LevelThreads:
+    """`count` threads: the calling thread, and threads that wait for work until `close`.
+
+    They also end when this object is no longer referenced.
     """
 
     def __init__(self, count: int) -> None:
