@@ -189,7 +189,7 @@ class Tape:
     ) -> tuple[Tensor, ...]:
         """Record an operation; output ``out`` of operation ``split1`` is called ``split1.out``.
 
-        An optional output that nobody needs is the empty string, and is not among the results. Raises what
+        An optional output that is not needed is the empty string, and is not among the results. Raises what
         the planner would raise later: unknown operators, attributes and shapes that do not fit.
         """
         name = name or self.name(type_.lower(), None)

@@ -112,7 +112,7 @@ def plan(
         Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
     ] = Path("-"),
     target: Annotated[
-        str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer or singa.")
+        str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer, singa or singa-relu.")
     ] = "reference",
     solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
     batch: Annotated[int | None, typer.Option(help="Value of the symbolic batch.")] = None,

@@ -3,13 +3,8 @@
 NumPy lets go of the interpreter inside its loops and inside BLAS, so threads do run side by side. BLAS has
 threads of its own, as many as there are cores, and some builds take turns when several callers ask at
 once. How many it uses is left alone: it can decide the last bit of a product, so the caller who
-<<<<<<< HEAD
 starts the process decides (``OPENBLAS_NUM_THREADS=1`` suits levels best, as long as all runs to compare
 have it).
-=======
-starts the process decides (``OPENBLAS_NUM_THREADS=1`` suits levels
-best, as long as every run to compare has it).
->>>>>>> core
 """
 
 from __future__ import annotations

@@ -47,13 +47,29 @@ def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
     Raises PlanError when they do not: steps, or what holds values at the start and the end, differ.
     """
     violations = prove(reference, plan, {})  # no target that trains holds anything longer
-    foreign = next((violation for violation in violations if violation.rule in _FOREIGN), None)
+    foreign = next((violation.detail for violation in violations if violation.rule in _FOREIGN), None)
+    if foreign is None and not violations:
+        foreign = _misnamed(reference, plan.program)
     if foreign is not None:
         raise PlanError(
-            f"Plan and graph do not belong together: {foreign.detail}",
+            f"Plan and graph do not belong together: {foreign}",
             remedy="Plan this graph again with this version, with the batch that the plan was made for.",
         )
     return violations
+
+
+def _misnamed(reference: Program, program: Program) -> str | None:
+    """A proof reads no names, but callers feed and read by them: each must lead to the graph's own value."""
+    places: dict[int, set[int]] = {}
+    for entry in program.entry:
+        places.setdefault(entry.reference, set()).add(entry.value)
+    for exit_ in program.exit:
+        places.setdefault(exit_.reference, set()).add(exit_.value)
+    for number, values in places.items():
+        label = reference.values[number].label
+        if program.by_label.get(label) not in values:
+            return f"The name {label!r} leads to something else."
+    return None
 
 
 def inline_data(graph: TrainableGraph) -> dict[str, bytes]:

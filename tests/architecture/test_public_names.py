@@ -16,7 +16,7 @@ PIN = Path(__file__).with_name("public_names.json")
 
 
 def packages() -> list[str]:
-    """Dotted names of all packages, and of the modules of the core that are doors themselves."""
+    """Dotted names of all packages, and of the modules of the core that are entry points themselves."""
     found = (
         path.parent.relative_to(ROOT)
         for top in ("clients", "service", "solver")

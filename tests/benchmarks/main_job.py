@@ -63,7 +63,7 @@ def _arenas(plans: dict[str, Plan]) -> Table:
 
 
 def _planning(graphs: dict[str, TrainableGraph]) -> Table:
-    stages = ("parse", "derive", "passes", "layout", "prove", "digest")
+    stages = ("parse", "prepare", "derive", "passes", "layout", "prove", "digest")
     table = Table("model", "cold process", "of it imports", "peak RSS MiB", "warm", *stages,
                   title="Graph document to proven plan (median, low-high)")  # fmt: skip
     for name, graph in graphs.items():

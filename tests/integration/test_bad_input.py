@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service.problems import MEDIA_TYPE
+from solver import documents
 
 Graph = dict[str, Any]
 
@@ -333,7 +334,7 @@ def test_capacity_below_the_bound(http: httpx.Client, tiny: Graph, capacity: int
 
 
 def test_a_capacity_that_is_just_enough(http: httpx.Client, tiny: Graph) -> None:
-    needed = post(http, json.dumps({"graph": tiny})).json()["arena_bytes"]
+    needed = documents.load_plan(post(http, json.dumps({"graph": tiny})).content).arena_bytes
     assert post(http, json.dumps({"graph": tiny, "options": {"capacity": needed}})).status_code == 200
     short = post(http, json.dumps({"graph": tiny, "options": {"capacity": needed - 1}}))
     assert checked(short, 409, "capacity-exceeded")["excess"] >= 1
@@ -350,7 +351,7 @@ VALIDATIONS: dict[str, tuple[Callable[[Graph], None], str]] = {
     "negative seed": (_set("seed", value=-1), "/seed"),
     "a plan that is none": (_set("plan", value={}), "/plan"),
     "a plan of another version": (_set("plan", "version", value=9), "/plan/version"),
-    "a plan that was changed": (_set("plan", "arenas", 0, "buffers", 0, "offset", value=64), "/plan"),
+    "a plan that was changed": (_set("plan", "values", 0, -1, value=4096), "/plan"),
     "another graph": (_set("graph", "optimizer", value={"type": "Adam"}), "/plan"),
     "a bad graph": (_set("graph", "loss", value="none"), "/graph/loss"),
 }

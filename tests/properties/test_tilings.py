@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from solver.importers import load_minimalloc
-from solver.layout import Lifespan, Problem, Status, find_violations, max_load, solve
+from solver.layout import LayoutProblem, Lifespan, Status, find_violations, max_load, solve
 from tests.support.tilings import as_csv, tiling
 
 #: From one that is seen through at once to one of the size of MiniMalloc's, some with a little room.
@@ -40,14 +40,14 @@ def test_there_is_room_for_every_piece() -> None:
 
 
 @pytest.mark.parametrize("p", HARD)
-def test_the_capacity_is_reached(p: Problem) -> None:
+def test_the_capacity_is_reached(p: LayoutProblem) -> None:
     outcome = solve(p)
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
 
 
 @pytest.mark.parametrize("p", HARD)
-def test_the_least_is_found_without_a_capacity(p: Problem) -> None:
+def test_the_least_is_found_without_a_capacity(p: LayoutProblem) -> None:
     p = replace(p, capacity=None)
     outcome = solve(p)
     assert outcome.layout is not None
@@ -57,7 +57,7 @@ def test_the_least_is_found_without_a_capacity(p: Problem) -> None:
 
 @pytest.mark.parametrize("method", ["greedy", "wic", "first-fit", "bump"])
 @pytest.mark.parametrize("p", HARD[-4:])
-def test_methods_are_valid_above_the_bound(p: Problem, method: str) -> None:
+def test_methods_are_valid_above_the_bound(p: LayoutProblem, method: str) -> None:
     p = replace(p, capacity=None)
     outcome = solve(p, solver=method)
     assert outcome.layout is not None
@@ -66,11 +66,11 @@ def test_methods_are_valid_above_the_bound(p: Problem, method: str) -> None:
 
 
 @pytest.mark.parametrize("p", HARD[:4])
-def test_one_byte_less_is_refused(p: Problem) -> None:
+def test_one_byte_less_is_refused(p: LayoutProblem) -> None:
     outcome = solve(replace(p, capacity=max_load(p).bytes - 1))
     assert (outcome.layout, outcome.status) == (None, Status.INFEASIBLE)
 
 
 @pytest.mark.parametrize("p", HARD)
-def test_they_are_read_from_the_interchange_format(p: Problem) -> None:
+def test_they_are_read_from_the_interchange_format(p: LayoutProblem) -> None:
     assert load_minimalloc(as_csv(p).encode(), capacity=p.capacity).problem == p

@@ -22,7 +22,7 @@ import io
 import random
 from typing import NamedTuple
 
-from solver.layout import Buffer, Lifespan, Problem
+from solver.layout import Buffer, LayoutProblem, Lifespan
 
 __all__ = ["as_csv", "tiling"]
 
@@ -36,7 +36,7 @@ class _Piece(NamedTuple):
 
 def tiling(
     seed: int, *, buffers: int = 60, steps: int = 60, units: int = 64, unit: int = 16, free: float = 0.0
-) -> Problem:
+) -> LayoutProblem:
     """About `buffers` buffers that fill ``units * unit`` bytes, which is the capacity, through all the steps.
 
     Sizes are multiples of `unit`. A share `free` of the pieces is left out. Raises ValueError where a
@@ -57,7 +57,7 @@ def tiling(
         Buffer(f"b{i}", (piece.high - piece.low) * unit, Lifespan(piece.start, piece.end))
         for i, piece in enumerate(kept)
     )
-    return Problem(tuple(made), units * unit)
+    return LayoutProblem(tuple(made), units * unit)
 
 
 def _cut(draw: random.Random, piece: _Piece) -> list[_Piece]:
@@ -82,7 +82,7 @@ def _cut(draw: random.Random, piece: _Piece) -> list[_Piece]:
     return [piece]
 
 
-def as_csv(problem: Problem) -> str:
+def as_csv(problem: LayoutProblem) -> str:
     """The interchange format of public allocators, as they write it: id, lower, upper, size; half-open."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")

@@ -19,7 +19,7 @@ from solver.executor.trainer import feed
 from solver.graph import Array, DType, TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlannedBuffer, PlanOptions
-from tests.support.graphs import batch_normalised, chain, convolutional, residual
+from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, convolved, elementwise, recurrent
 from tests.support.proofs import moved, offset_of, violations
 
@@ -276,3 +276,16 @@ def test_frozen_parameters_do_not_change() -> None:
     trainer.step(synthetic_batch(graph, 0, 1))
     unchanged = {name for name, value in before.items() if np.array_equal(value, trainer.read(name))}
     assert unchanged == {"w1", "b1", "w2", "b2"}
+
+
+def test_names_that_lead_elsewhere_are_refused() -> None:
+    """A proof reads no names, but data are fed by name: two inputs whose names are swapped."""
+    s = Sketch("difference")
+    p = s.op("Mul", [s.input("x", 4, 3), s.parameter("w", 4, 3)], "p")
+    s.op("MeanSquaredError", [s.op("Add", [p, s.input("y", 4, 3)], "h"), s.label("t", 4, 3)], "loss")
+    graph = s.graph()
+    made = plan(graph)
+    swap = {"x": "y", "y": "x"}
+    values = tuple(replace(value, label=swap.get(value.label, value.label)) for value in made.program.values)
+    with pytest.raises(PlanError, match="The name 'x' leads to something else"):
+        Trainer(graph, replace(made, program=replace(made.program, values=values)))
