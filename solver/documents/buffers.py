@@ -18,8 +18,8 @@ __all__ = [
     "FORMAT",
     "BuffersDocument",
     "GapDocument",
+    "buffer_to_dict",
     "dump_buffers",
-    "gaps_to_list",
     "load_buffers",
     "to_gaps",
 ]
@@ -89,7 +89,7 @@ def to_gaps(documents: tuple[GapDocument, ...]) -> tuple[Hole, ...]:
     return tuple(Hole(Lifespan(gap.start, gap.end), gap.low, gap.high) for gap in documents)
 
 
-def gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
+def _gaps_to_list(gaps: tuple[Hole, ...]) -> list[dict[str, int]]:
     """What is held is left out where it is nothing."""
     spans = ({"start": gap.lifespan.start, "end": gap.lifespan.end} for gap in gaps)
     held = ({"low": gap.low, "high": gap.high} if gap.low < gap.high else {} for gap in gaps)
@@ -101,11 +101,15 @@ def dump_buffers(problem: LayoutProblem, *, indent: int | None = None) -> bytes:
     document: dict[str, Any] = {"format": FORMAT, "version": 1}
     if problem.capacity is not None:
         document["capacity"] = problem.capacity
-    document["buffers"] = [_buffer_to_dict(buffer) for buffer in problem.buffers]
+    document["buffers"] = [
+        buffer_to_dict(buffer, {} if buffer.offset is None else {"offset": buffer.offset})
+        for buffer in problem.buffers
+    ]
     return to_bytes(document, indent=indent)
 
 
-def _buffer_to_dict(buffer: Buffer) -> dict[str, Any]:
+def buffer_to_dict(buffer: Buffer, place: Mapping[str, Any]) -> dict[str, Any]:
+    """A buffer with the fields that say where it lies; what has its default is left out."""
     found: dict[str, Any] = {
         "id": buffer.id,
         "size": buffer.size,
@@ -114,8 +118,7 @@ def _buffer_to_dict(buffer: Buffer) -> dict[str, Any]:
     }
     if buffer.alignment != 1:
         found["alignment"] = buffer.alignment
-    if buffer.offset is not None:
-        found["offset"] = buffer.offset
+    found |= place
     if buffer.holes:
-        found["gaps"] = gaps_to_list(buffer.holes)
+        found["gaps"] = _gaps_to_list(buffer.holes)
     return found

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from solver.documents.buffers import GapDocument, gaps_to_list, to_gaps
+from solver.documents.buffers import GapDocument, buffer_to_dict, to_gaps
 from solver.documents.certificate import CertificateOfPlan, certificate_to_dict, to_certificate
 from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
 from solver.documents.layout_options import LayoutOptionFields, layout_options_to_dict, to_layout_options
@@ -103,7 +103,7 @@ def _buffer(i: int, buffer: BufferOfLayout) -> Buffer:
 
 
 def layout_to_dict(placed: PlacedBuffers) -> dict[str, Any]:
-    pairs = zip(placed.problem.buffers, placed.layout.offsets, strict=True)
+    buffers = zip(placed.problem.buffers, placed.layout.offsets, strict=True)
     return {
         "format": FORMAT,
         "version": 1,
@@ -113,21 +113,8 @@ def layout_to_dict(placed: PlacedBuffers) -> dict[str, Any]:
         "capacity": placed.problem.capacity,
         "peak": placed.layout.peak,
         "certificate": certificate_to_dict(placed.certificate),
-        "buffers": [_buffer_to_dict(buffer, offset) for buffer, offset in pairs],
+        "buffers": [
+            buffer_to_dict(buffer, {} if buffer.offset is None else {"pinned": True}) | {"offset": offset}
+            for buffer, offset in buffers
+        ],
     }
-
-
-def _buffer_to_dict(buffer: Buffer, offset: int) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "id": buffer.id,
-        "size": buffer.size,
-        "start": buffer.lifespan.start,
-        "end": buffer.lifespan.end,
-    }
-    if buffer.alignment != 1:
-        found["alignment"] = buffer.alignment
-    if buffer.offset is not None:
-        found["pinned"] = True
-    if buffer.holes:
-        found["gaps"] = gaps_to_list(buffer.holes)
-    return {**found, "offset": offset}

@@ -7,6 +7,7 @@ what the peak would be. The two must agree: a property test holds that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate
 
 from solver.layout import Lifespan
@@ -45,6 +46,7 @@ class Footprint:
 
     def __init__(self, program: Program, holds: Mapping[int, Lifespan] | None = None) -> None:
         self._curves = [_Curve(max(program.duration, 1)) for _ in program.spaces]
+        self._alignments = [space.alignment for space in program.spaces]
         self._regions: dict[int, Region] = {}
         self._root: dict[int, int] = {}
         for region in regions(program, holds):
@@ -64,10 +66,10 @@ class Footprint:
         """Keep the region of a value on the levels of `span` too. Returns what `restore` takes."""
         before = self.region(value)
         both = Lifespan(min(before.lifespan.start, span.start), max(before.lifespan.end, span.end))
-        return self._swap((before,), _with(before, before.members, before.offsets, both))
+        return self._swap((before,), replace(before, lifespan=both))
 
     def share(self, value: int, source: int) -> tuple[Region, ...]:
-        """Let the region of `value` lie in the bytes of that of `source`, from its beginning on.
+        """Let the region of `value` lie in the bytes of that of `source`, from where `source` begins.
 
         Returns what `restore` takes. Both must lie in one space.
         """
@@ -78,8 +80,10 @@ class Footprint:
         span = Lifespan(
             min(inner.lifespan.start, outer.lifespan.start), max(inner.lifespan.end, outer.lifespan.end)
         )
-        larger = outer if outer.size >= offset + inner.size else inner
-        return self._swap((outer, inner), _with(larger, members, offsets, span))
+        nbytes = max(outer.nbytes, offset + inner.nbytes)
+        alignment = self._alignments[outer.space]
+        size = -(-nbytes // alignment) * alignment
+        return self._swap((outer, inner), Region(members, offsets, outer.space, nbytes, size, span))
 
     def restore(self, before: tuple[Region, ...]) -> None:
         """Take the last edit back."""
@@ -102,10 +106,6 @@ class Footprint:
     def _take(self, region: Region) -> None:
         del self._regions[region.members[0]]
         self._curves[region.space].add(region.lifespan, -region.size)
-
-
-def _with(region: Region, members: tuple[int, ...], offsets: tuple[int, ...], lifespan: Lifespan) -> Region:
-    return Region(members, offsets, region.space, region.nbytes, region.size, lifespan)
 
 
 class _Curve:

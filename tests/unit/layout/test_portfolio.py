@@ -11,6 +11,7 @@ from solver.layout import (
     Layout,
     LayoutProblem,
     Lifespan,
+    Progress,
     Proof,
     SolveOptions,
     Status,
@@ -21,8 +22,10 @@ from solver.layout import (
 from solver.layout import portfolio as module
 from solver.layout.bounds.max_load import LowerBound
 from solver.layout.bounds.settle import settle
+from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
+from solver.layout.greedy.placement import GreedyResult, greedy_portfolio
 from solver.layout.model.instance import Instance
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
 from tests.support.training_shaped import training_shaped
@@ -179,6 +182,52 @@ def test_beyond_the_capacity_search_coarse_questions_come_behind_the_greedy_port
     stages.clear()
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
     assert stages[:3] == ["greedy", "greedy", "coarse"]
+
+
+@pytest.mark.parametrize("seed", [4, 7, 8, 19])
+def test_a_few_orders_may_meet_the_bound_before_anything_compiled_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """First fit by size alone does not on these; loading takes a third of a second."""
+    p = random_problem(random.Random(seed), 12, 8, 20)
+    stages: list[Progress] = []
+    monkeypatch.setattr(module, "compiled_search", lambda: pytest.fail("compiled code is loaded"))
+    outcome = solve(p, options=SolveOptions(progress=stages.append))
+    assert (outcome.status, outcome.solver) == (Status.OPTIMAL, "portfolio/greedy")
+    assert stages[0].incumbent > outcome.lower_bound
+
+
+@pytest.mark.parametrize("work", [None, 1000])
+def test_the_usual_greedy_portfolio_ends_a_negligible_gap_above_the_bound(
+    monkeypatch: pytest.MonkeyPatch, work: int | None
+) -> None:
+    """Where the caller has said what to spend, it ends at the bound alone."""
+    ends: list[tuple[int, int | None]] = []
+
+    def listen(
+        instance: Instance, bound: int, deadline: Deadline, attempts: int | None = None
+    ) -> GreedyResult:
+        ends.append((bound, attempts))
+        return greedy_portfolio(instance, bound, deadline, attempts)
+
+    monkeypatch.setattr(module, "greedy_portfolio", listen)
+    for stage in ("CAPACITY_SEARCH_BUFFERS", "PYTHON_BUFFERS", "CP_SAT_BUFFERS", "SEARCH_WORK"):
+        monkeypatch.setattr(module, stage, 10)
+    p = random_problem(random.Random(1), 40, 20, 10_000_000)
+    solve(p, options=SolveOptions() if work is None else SolveOptions(work=work))
+    bound = max_load(p).bytes
+    more = bound // NEGLIGIBLE if work is None else 0
+    assert ends == [(bound, module.PROMISING), (bound + more, None)]
+
+
+def test_coarse_questions_grant_a_part_of_the_bound_on_top_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _asked(monkeypatch)
+    p = training_shaped(1, buffers=5000)
+    solve(p, options=SolveOptions(work=1000))
+    questions, bound = (*module.SHORT_QUESTIONS, *module.LONG_QUESTIONS), max_load(p).bytes
+    assert [capacity for capacity, _ in asked] == [
+        bound + (bound // parts if parts else 0) for _, parts, _ in questions
+    ]
 
 
 @pytest.mark.parametrize("asked", [0, 1, 3, 5, 8, 13])

@@ -7,11 +7,26 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.graph import DType, Operation, TensorType
+from solver.graph.ops.base import Node
 from solver.layout import Lifespan
 from solver.passes.aliases import define_in_place
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.program import Footprint, Program, lives, loads
+from solver.program import (
+    Access,
+    Alias,
+    Binding,
+    Builder,
+    Footprint,
+    Kind,
+    Phase,
+    Program,
+    Space,
+    lives,
+    loads,
+    regions,
+)
 from solver.training import derive
 from tests.support.graphs import convolutional, residual
 from tests.support.random_graphs import random_graphs
@@ -52,6 +67,30 @@ def test_aliases_one_by_one_and_all_taken_back(graph: object) -> None:
         assert alias.value in footprint.region(alias.source).members
     for undo in reversed(undone):
         footprint.restore(undo)
+    assert footprint.peak == peak(program)
+
+
+def test_sharing_bytes_behind_the_beginning_of_a_region() -> None:
+    """The region ends with what reaches furthest: 64 bytes into a, d needs more than either has."""
+    builder = Builder("parts", [Space("arena", 64)])
+    sizes = {"a": 240, "b": 60, "d": 480}
+    a, b, d = (
+        builder.value(name, TensorType((size // 4,), DType.FLOAT32), Kind.ACTIVATION, name, 0)
+        for name, size in sizes.items()
+    )
+    for t, (source, target) in enumerate([(None, a), (a, b), (b, d)]):
+        node = Node(Operation(f"op{t}", "", (), ()), (), (), (), {})
+        bindings = [] if source is None else [Binding("x0", source, Access.READ)]
+        bindings.append(Binding("y0", target, Access.WRITE))
+        builder.step(builder.operation(node), Phase.EXPLICIT, bindings)
+    part = Alias(b, a, 1, view=True, offset=64)
+    program = builder.finish(aliases=[part])
+    footprint = Footprint(program)
+    undo = footprint.share(d, b)
+    shared = replace(program, aliases=(part, Alias(d, b, 2, view=False)))
+    assert footprint.peak == peak(shared) == 64 + 512
+    assert footprint.region(d) == regions(shared)[0]
+    footprint.restore(undo)
     assert footprint.peak == peak(program)
 
 

@@ -13,6 +13,9 @@ from solver.layout.greedy.placement import (
     BEST_FIT_ORDERS,
     FIRST_FIT_ORDERS,
     LARGE_ORDERS,
+    NEITHER_LEADS,
+    SIZE_LEADS,
+    SLACK_LEADS,
     best_fit,
     first_fit,
     greedy_portfolio,
@@ -94,6 +97,32 @@ KEYS: dict[str, Callable[[int, int, int, int, int], tuple[float, float]]] = {
     "start-lifetime": lambda z, s, e, load, met: (s, s - e),
     "end-size": lambda z, s, e, load, met: (-e, -z),
 }
+
+
+def test_the_order_by_magnitude_takes_powers_of_four_together_and_long_lives_first() -> None:
+    instance = Instance.of(random_problem(random.Random(5), 60, 4, 3000))
+    columns = zip(instance.size.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
+    rows = [(-(size.bit_length() // 2), start - end) for size, start, end in columns]
+    assert len({magnitude for magnitude, _ in rows}) > 3
+    assert len(set(rows)) < len(rows)
+    found = orders(instance)["magnitude-lifetime"]().tolist()
+    assert found == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [("size-slack", SIZE_LEADS), ("size-and-slack", NEITHER_LEADS), ("slack-size", SLACK_LEADS)],
+)
+def test_an_order_by_slack_weighs_it_in_sizes_of_the_largest_buffer(name: str, weight: float) -> None:
+    """Slack is what is free below the largest load throughout a life."""
+    instance = Instance.of(random_problem(random.Random(5), 60, 12, 7))
+    load, sizes = instance.load(), instance.size.tolist()
+    lives = zip(instance.start.tolist(), instance.end.tolist(), strict=True)
+    slack = [int(load.max() - load[start:end].max()) for start, end in lives]
+    unit = weight * max(sizes) / max(slack)
+    rows = [(slack[i] * unit - size, -size) for i, size in enumerate(sizes)]
+    assert len(set(slack)) > 3
+    assert orders(instance)[name]().tolist() == sorted(range(len(rows)), key=rows.__getitem__)
 
 
 @pytest.mark.parametrize("name", KEYS)
