@@ -104,25 +104,17 @@ class _Derivation:
             for request in kind.saved(node)
         ]
         updated = kind.updates(node)
-        reads = _read_positions(operation, kind)
-        self.builder.step(
-            self.operations[operation.id],
-            Phase.FORWARD,
-            (
-                *(
-                    replace(binding, access=Access.UPDATE) if i in updated else binding
-                    for i, binding in self._values("x", operation.inputs, reads, Access.READ)
-                ),
-                *(
-                    binding
-                    for _, binding in self._values(
-                        "y", operation.outputs, range(len(operation.outputs)), Access.WRITE
-                    )
-                ),
-                *saved,
-                *self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node)),
-            ),
-        )
+        given = [
+            Binding(f"x{i}", value, Access.UPDATE if i in updated else Access.READ)
+            for i, value in self._values(operation.inputs, _read_positions(operation, kind))
+        ]
+        results = [
+            Binding(f"y{k}", value, Access.WRITE)
+            for k, value in self._values(operation.outputs, range(len(operation.outputs)))
+        ]
+        scratch = self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node))
+        bindings = (*given, *results, *saved, *scratch)
+        self.builder.step(self.operations[operation.id], Phase.FORWARD, bindings)
 
     def _drop_unread(self) -> None:
         """What no backward step came to read is not saved, where the forward kernel does without it."""
@@ -181,8 +173,12 @@ class _Derivation:
             return
         needs = lookup(operation.type).backward(self.nodes[operation.id], wanted)
         bindings = [
-            *(b for _, b in self._values("x", operation.inputs, sorted(needs.inputs), Access.READ)),
-            *(b for _, b in self._values("y", operation.outputs, sorted(needs.outputs), Access.READ)),
+            Binding(f"{slot}{i}", value, Access.READ)
+            for slot, names, positions in (
+                ("x", operation.inputs, needs.inputs),
+                ("y", operation.outputs, needs.outputs),
+            )
+            for i, value in self._values(names, sorted(positions))
         ]
         for name in sorted(needs.saved):
             request = next(
@@ -296,10 +292,9 @@ class _Derivation:
 
     # ------------------------------------------------------------------------ values
 
-    def _values(
-        self, slot: str, names: tuple[str, ...], positions: Iterable[int], access: Access
-    ) -> list[tuple[int, Binding]]:
-        return [(i, Binding(f"{slot}{i}", self._value(names[i]), access)) for i in positions if names[i]]
+    def _values(self, names: tuple[str, ...], positions: Iterable[int]) -> list[tuple[int, int]]:
+        """The values of those of `positions` that are not left out, with their positions."""
+        return [(i, self._value(names[i])) for i in positions if names[i]]
 
     def _value(self, name: str) -> int:
         operand = self.graph.operands[name]
