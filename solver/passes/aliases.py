@@ -164,7 +164,7 @@ class _Walk:
 
     def _fits(self, source: int, target: int, promise: InPlace, step: Step) -> bool:
         ours, theirs = self.program.values[target].type, self.program.values[source].type
-        writes = sum(binding.access in (Access.WRITE, Access.UPDATE) for binding in step.bindings)
+        writes = sum(binding.access.defines for binding in step.bindings)
         return (
             target not in self.aliases
             and all(b.value != target or b.access is Access.WRITE for b in step.bindings)

@@ -66,8 +66,7 @@ class Plan:
         found = []
         for t, step in enumerate(program.steps):
             uses = dict.fromkeys(label[b.value] for b in step.bindings if b.access.reads)
-            writes = (Access.WRITE, Access.UPDATE)
-            defs = dict.fromkeys(label[b.value] for b in step.bindings if b.access in writes)
+            defs = dict.fromkeys(label[b.value] for b in step.bindings if b.access.defines)
             scratch = dict.fromkeys(label[b.value] for b in step.bindings if b.access is Access.SCRATCH)
             found.append(
                 PlannedStep(

@@ -43,7 +43,7 @@ def check_program(program: Program) -> None:
                     " without reading it.",
                     remedy="Define a partial and accumulate it.",
                 )
-        defined.update(b.value for b in step.bindings if b.access in (Access.WRITE, Access.UPDATE))
+        defined.update(b.value for b in step.bindings if b.access.defines)
     _check_scratch(program)
     _check_gradients(program)
     _check_states(program)

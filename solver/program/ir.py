@@ -114,13 +114,16 @@ class Access(Enum):
     UPDATE = "update"
     SCRATCH = "scratch"
 
-    #: Whether the step looks at the bytes; whether they may differ afterwards, scratch included.
+    #: Whether the step looks at the bytes; whether they may differ afterwards, scratch included; whether
+    #: they hold a result of the step afterwards.
     reads: bool
     writes: bool
+    defines: bool
 
     def __init__(self, word: str) -> None:
         self.reads = word in ("read", "update")
         self.writes = word != "read"
+        self.defines = word in ("write", "update")
 
 
 class EntryKind(Enum):
@@ -288,8 +291,7 @@ class Program:
         """For each step the values that it reads and those that it writes; scratch is in neither."""
         for step in self.steps:
             reads = tuple(b.value for b in step.bindings if b.access.reads)
-            writes = (Access.WRITE, Access.UPDATE)
-            yield reads, tuple(b.value for b in step.bindings if b.access in writes)
+            yield reads, tuple(b.value for b in step.bindings if b.access.defines)
 
     def reordered(self, order: Sequence[int], levels: Sequence[int] | None = None) -> Program:
         """The same steps in another order, on `levels` or one after the other. Linear.

@@ -15,7 +15,7 @@ register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace
@@ -84,7 +84,7 @@ def prove(
     )
     if found:
         return found
-    facts = [_facts(reference, step) for step in reference.steps]
+    facts = _facts(reference)
     for due in (True, False) if reference.period > 1 else (True,):
         found = tuple(_check_contents(reference, plan, line, facts, due=due))
         if found:
@@ -177,8 +177,7 @@ def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step)
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
+class _Fact(NamedTuple):
     """What one slot of a step gets: a copy of the contents of `copied`, or a term of those in `needs`.
 
     Slots are positions in the bindings of the step.
@@ -189,25 +188,34 @@ class _Fact:
     needs: tuple[int, ...]
 
 
-def _facts(program: Program, step: Step) -> tuple[_Fact, ...]:
-    """What the operator says about each result of a step."""
-    node = program.operations[step.operation]
-    reads = [i for i, b in enumerate(step.bindings) if b.access.reads]
-    results = [i for i, b in enumerate(step.bindings) if b.access in (Access.WRITE, Access.UPDATE)]
-    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
-        needs = tuple(reads)
-        return tuple(_Fact(i, None, needs) for i in results)
-    kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
-    slots = {b.slot: i for i, b in enumerate(step.bindings)}
-    views = any(promise.view for promise in kind.in_place(node))
-    copies = {c.target: slots.get(c.source) for c in kind.copies(node, forward)} if views else {}
-    found = []
-    for i in results:
-        slot = step.bindings[i].slot
-        ignored = kind.ignores(node, forward, slot)
-        needs = tuple(r for r in reads if step.bindings[r].slot not in ignored) if ignored else tuple(reads)
-        found.append(_Fact(i, copies.get(slot), needs))
-    return tuple(found)
+def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
+    """What the operators say about each result of each step."""
+    found: list[tuple[_Fact, ...]] = []
+    copying: dict[int, bool] = {}
+    for step in reference.steps:
+        node = reference.operations[step.operation]
+        reads = tuple([i for i, b in enumerate(step.bindings) if b.access.reads])
+        results = [i for i, b in enumerate(step.bindings) if b.access.defines]
+        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+            found.append(tuple([_Fact(i, None, reads) for i in results]))
+            continue
+        kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
+        if step.operation not in copying:
+            copying[step.operation] = any(promise.view for promise in kind.in_place(node))
+        copies: dict[str, int | None] = {}
+        if copying[step.operation]:
+            slots = {b.slot: i for i, b in enumerate(step.bindings)}
+            copies = {promise.target: slots.get(promise.source) for promise in kind.copies(node, forward)}
+        facts = []
+        for i in results:
+            slot = step.bindings[i].slot
+            ignored = kind.ignores(node, forward, slot)
+            needs = reads
+            if ignored:
+                needs = tuple([r for r in reads if step.bindings[r].slot not in ignored])
+            facts.append(_Fact(i, copies.get(slot), needs))
+        found.append(tuple(facts))
+    return found
 
 
 def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
@@ -246,7 +254,7 @@ def _promised(reference: Program, program: Program, step: Step, alias: Alias) ->
     kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
     # No copy comes this far, so the step is one of the reference.
     original = reference.steps[step.reference or 0]
-    results = sum(b.access in (Access.WRITE, Access.UPDATE) for b in original.bindings)
+    results = sum(b.access.defines for b in original.bindings)
     bound = {(b.slot, b.value, b.access) for b in step.bindings}
     for promise in kind.copies(node, forward) if alias.view else kind.in_place(node):
         if (
