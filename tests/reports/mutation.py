@@ -91,7 +91,8 @@ def _dotted(path: Path, root: Path) -> str:
 
 
 def importers(root: Path, module: str) -> tuple[str, ...]:
-    """Test files that import a module (a path from the root), directly or by way of one other module.
+    """Test files that import a module (a path from the root), directly or by way of one other module, and
+    those of the folder of unit tests that mirrors its package.
 
     In the order in which they are likely to notice something: named after it, direct, the rest.
     """
@@ -101,12 +102,15 @@ def importers(root: Path, module: str) -> tuple[str, ...]:
     imports = {name: _imported(path, known) for name, path in names.items()}
     wanted = _dotted(root / module, root)
     near = frozenset(name for name, found in imports.items() if wanted in found)
+    _, *package = Path(module).parent.parts
+    mirror = "/".join(("tests/unit", *package, "")) if package else None
     ranked: list[tuple[int, str]] = []
     for name, path in names.items():
         relative = path.relative_to(root).as_posix()
         if not path.name.startswith("test_") or not relative.startswith(TESTS):
             continue
-        if wanted in imports[name] or imports[name] & near:
+        beside = mirror is not None and relative.startswith(mirror)
+        if wanted in imports[name] or imports[name] & near or beside:
             own = path.stem.removeprefix("test_") in (Path(module).stem, Path(module).parent.name)
             ranked.append((0 if own else 1 if wanted in imports[name] else 2, relative))
     return tuple(relative for _, relative in sorted(ranked))

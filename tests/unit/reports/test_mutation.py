@@ -38,9 +38,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tree"
 
 
-def test_a_module_is_tested_by_what_imports_it(root: Path) -> None:
-    assert importers(root, MODULE) == ("tests/unit/part/test_least.py", "tests/unit/part/test_all.py")
-    assert importers(root, "solver/part/__init__.py") == ("tests/unit/part/test_all.py",)
+def test_a_module_is_tested_by_what_imports_it_and_by_the_folder_of_its_package(root: Path) -> None:
+    """What imports it comes first; a package's face hides modules that its tests do test."""
+    least, every, far = (f"tests/unit/part/test_{name}.py" for name in ("least", "all", "far"))
+    assert importers(root, MODULE) == (least, every, far)
+    assert importers(root, "solver/part/__init__.py") == (every, far, least)
+    assert importers(root, "solver/other.py") == (far,)
 
 
 def test_a_sample_is_the_same_for_the_same_seed(root: Path) -> None:
