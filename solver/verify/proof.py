@@ -141,10 +141,12 @@ def _check_steps(reference: Program, plan: Plan) -> Iterator[Violation]:
         wanted = reference.steps[step.reference]
         if step is wanted and same_values and program.operations is reference.operations:
             continue
+        original = reference.operations[wanted.operation]
         pair = (step.operation, wanted.operation)
-        if pair not in known:
-            known[pair] = node == reference.operations[wanted.operation]
-        if not known[pair] or (step.phase, step.part, step.due) != (wanted.phase, wanted.part, wanted.due):
+        if node is not original and pair not in known:
+            known[pair] = node == original
+        alike = step.phase is wanted.phase and step.part == wanted.part and step.due == wanted.due
+        if not alike or not (node is original or known[pair]):
             yield Violation(
                 "step",
                 (),
@@ -191,7 +193,6 @@ class _Fact(NamedTuple):
 def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
     """What the operators say about each result of each step."""
     found: list[tuple[_Fact, ...]] = []
-    copying: dict[int, bool] = {}
     for step in reference.steps:
         node = reference.operations[step.operation]
         reads = tuple([i for i, b in enumerate(step.bindings) if b.access.reads])
@@ -200,12 +201,11 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
             found.append(tuple([_Fact(i, None, reads) for i in results]))
             continue
         kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
-        if step.operation not in copying:
-            copying[step.operation] = any(promise.view for promise in kind.in_place(node))
         copies: dict[str, int | None] = {}
-        if copying[step.operation]:
-            slots = {b.slot: i for i, b in enumerate(step.bindings)}
-            copies = {promise.target: slots.get(promise.source) for promise in kind.copies(node, forward)}
+        for promise in kind.copies(node, forward):
+            copies[promise.target] = next(
+                (i for i, b in enumerate(step.bindings) if b.slot == promise.source), None
+            )
         facts = []
         for i in results:
             slot = step.bindings[i].slot

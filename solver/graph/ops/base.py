@@ -238,15 +238,17 @@ class OperationType(Signature):
         They are the views between operands of one element type and size in bytes: a derivative that is
         summed because its operand was broadcast is smaller than dY. Cost: that of `in_place`.
         """
+        promises = [promise for promise in self.in_place(node) if promise.view]
+        if not promises:
+            return ()
         x, y = ("x", "y") if forward else ("dx", "dy")
         types = {f"{x}{i}": type_ for i, type_ in enumerate(node.inputs) if type_ is not None}
         types |= {f"{y}{k}": type_ for k, type_ in enumerate(node.outputs)}
         extents = {slot: (type_.dtype, type_.nbytes) for slot, type_ in types.items()}
         return tuple(
             promise
-            for promise in self.in_place(node)
-            if promise.view
-            and {promise.source, promise.target} <= extents.keys()
+            for promise in promises
+            if {promise.source, promise.target} <= extents.keys()
             and extents[promise.source] == extents[promise.target]
         )
 
