@@ -274,8 +274,17 @@ class Program:
 
     @cached_property
     def step_labels(self) -> tuple[str, ...]:
-        """``conv1:calc_gradient``, ``fc:calc_derivative.accumulate0``; of explicit steps the operation's."""
-        return tuple(self._label(step) for step in self.steps)
+        """``conv1:calc_gradient``, ``fc:calc_derivative.accumulate0``; of explicit steps the operation's.
+
+        A step that repeats one before it, by its reference, is ``conv1:forward.again1``.
+        """
+        found = [self._label(step) for step in self.steps]
+        runs: dict[int, int] = {}
+        for t, step in enumerate(self.steps):
+            if step.reference is not None:
+                run = runs[step.reference] = runs.get(step.reference, -1) + 1
+                found[t] += f".again{run}" if run else ""
+        return tuple(found)
 
     def _label(self, step: Step) -> str:
         name = self.operations[step.operation].operation.id

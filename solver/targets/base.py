@@ -26,6 +26,10 @@ class TargetOptions(Protocol):
     def parallelism(self) -> int: ...
     @property
     def in_place(self) -> bool: ...
+    @property
+    def capacity(self) -> int | None: ...
+    @property
+    def recompute(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Capabilities:
     in_place: bool = False
     parallelism: bool = False
     rewrite: bool = False
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True)

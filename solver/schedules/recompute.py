@@ -1,0 +1,144 @@
+"""What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
+
+    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► annealing
+                                            │
+                      stop as soon as the best plan costs what the bound says
+
+Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
+that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
+"""
+
+from __future__ import annotations
+
+from solver.layout import Deadline
+from solver.layout.model.instance import Integers
+from solver.schedules.moments import Moments, fullest
+from solver.schedules.problem import ScheduleProblem
+from solver.schedules.schedule import Schedule, ScheduleProof
+from solver.schedules.simulate import Simulator
+
+__all__ = ["cheapest"]
+
+#: Steps simulated by greedy repair from the given order, and from each solution of the relaxation: some
+#: seconds, and some tenths of one.
+_REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
+
+#: Steps simulated by each annealing: about a second.
+_ANNEAL = 30_000_000
+
+#: Moments at first, moments added a round, rounds, and the deterministic time that CP-SAT has for each.
+_MOMENTS, _MORE_MOMENTS, _ROUNDS, _CP_SAT = 12, 4, 8, 2.0
+
+#: Share of the step's cost at which annealing begins, and what a budget's worth of bytes too many costs.
+_HOT, _WEIGHT = 1000, 20
+
+
+def cheapest(problem: ScheduleProblem, budget: int, deadline: Deadline | None = None) -> Schedule:
+    """The cheapest schedule that was found to keep `budget` bytes, with a bound; else that of the least peak.
+
+    The bound holds for all schedules that keep the order of first runs. Where even the relaxation shows that
+    none of them keeps the budget, `impossible` is set. Cost: some milliseconds for a program that fits,
+    seconds for some hundred steps.
+    """
+    return _Search(problem, budget, deadline or Deadline()).run()
+
+
+class _Search:
+    """One search; lives for one call of `cheapest`."""
+
+    def __init__(self, problem: ScheduleProblem, budget: int, deadline: Deadline) -> None:
+        self.problem, self.budget, self.deadline = problem, budget, deadline
+        self.simulator = Simulator(problem)
+        self.start = self.simulator.start()
+        self.total = sum(problem.cost)
+        #: The best numbers so far with peak and extra cost: the cheapest that fit, else the least peak.
+        self.best, self.peak, self.extra = self.start, self.simulator.run(self.start).peak, 0
+        self.given_peak = self.peak
+        self.bound = 0
+        self.impossible = self.cut = False
+
+    def done(self) -> bool:
+        """Whether nothing cheaper can be found."""
+        return self.impossible or (self.peak <= self.budget and self.extra <= self.bound)
+
+    def run(self) -> Schedule:
+        if self.peak <= self.budget:
+            return self._schedule(ScheduleProof.ORDER)
+        self._offer(self._repair(self.start, _REPAIR))
+        self._moments()
+        if not self.done():
+            self._anneal()
+        return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
+
+    def _schedule(self, proof: ScheduleProof | None) -> Schedule:
+        sequence = self.simulator.sequence(self.best)
+        late = self.deadline.expired and not self.done()
+        cut = self.cut or late
+        found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
+        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut)
+
+    def _offer(self, genes: Integers) -> None:
+        found = self.simulator.run(genes)
+        if found.peak < 0:
+            return
+        fits = found.peak <= self.budget
+        if self.peak <= self.budget:
+            better = fits and found.extra < self.extra
+        else:
+            better = fits or (found.peak, found.extra) < (self.peak, self.extra)
+        if better:
+            self.best, self.peak, self.extra = genes.copy(), found.peak, found.extra
+
+    def _repair(self, genes: Integers, work: int) -> Integers:
+        most = max(1, work // max(1, len(self.problem.steps)))
+        return self.simulator.repair(genes, self.budget, most, self.deadline)
+
+    def _moments(self) -> None:
+        """Solve with few moments; add those at which the plan of the solution goes over the budget."""
+        load = self.simulator.loads(self.start)
+        moments = {*fullest(load, self.budget, _MOMENTS), max(range(len(load)), key=load.__getitem__)}
+        less: dict[int, int] = {}
+        for _ in range(_ROUNDS):
+            if self.deadline.expired:
+                return
+            relaxed = Moments(self.problem, self.budget, moments).solve(_CP_SAT, self.deadline)
+            self.cut |= relaxed.cut
+            if relaxed.infeasible:
+                self.impossible = True
+                return
+            self.bound = max(self.bound, relaxed.bound)
+            model = Moments(self.problem, self.budget, moments, less)
+            if less and not self.done():
+                relaxed = model.solve(_CP_SAT, self.deadline)
+                self.cut |= relaxed.cut
+            if relaxed.dropped is None:
+                return
+            genes = model.genes(relaxed, self.start)
+            self._offer(genes)
+            if self.done():
+                return
+            self._offer(self._repair(genes, _REPAIR_AGAIN))
+            missed = self.simulator.overloads(genes, self.budget)
+            if self.done() or not missed:
+                return
+            for t in sorted(missed, key=lambda t: (-missed[t], t))[:_MORE_MOMENTS]:
+                if t in moments:
+                    less[t] = less.get(t, 0) + missed[t]
+                moments.add(t)
+
+    def _anneal(self) -> None:
+        most = max(1, _ANNEAL // max(1, len(self.problem.steps)))
+        for seed in range(3):
+            found = self.simulator.anneal(
+                self.best,
+                self.budget,
+                most,
+                seed=seed,
+                hot=self.total // _HOT,
+                weight=self.total // _WEIGHT,
+                deadline=self.deadline,
+            )
+            if found is not None:
+                self._offer(found)
+            if self.done() or self.deadline.expired:
+                return
