@@ -54,8 +54,11 @@ def _check_names(program: Program) -> None:
         twice = next(v.label for i, v in enumerate(program.values) if program.by_label[v.label] != i)
         raise DuplicateNameError(f"There are two values {twice!r}.", remedy="Labels are unique.")
     steps: set[str] = set()
+    references: dict[int, str] = {}
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]
+        if step.reference is not None:  # the label of a repeated step says that it repeats one
+            label = references.setdefault(step.reference, label)
         if label in steps:
             raise DuplicateNameError(
                 f"Step {label} occurs twice.", remedy="Give each step a part of its own."

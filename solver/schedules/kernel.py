@@ -140,7 +140,7 @@ def simulate(genes: Integers, budget: int, tables: Tables, work: Work) -> int:
             if k >= limit:
                 return -1
             work.steps[k] = step
-            work.load[k] = tables.scratch[step]
+            work.load[k] = tables.scratch_again[step] if depth else tables.scratch[step]
             for j in range(read_start[step], end):
                 v = reads[j]
                 work.last[work.current[v]] = k

@@ -38,7 +38,8 @@ class ScheduleProblem:
     """`steps` are labels in the given order. Sizes are bytes as reserved, costs are nanoseconds.
 
     `reads[t]` and `writes[t]` are the values that step t reads and defines; what it updates in place stands
-    in `reads[t]` and in `updates[t]`. `scratch[t]` are bytes. `until[t]` is the last step in front of which
+    in `reads[t]` and in `updates[t]`. `scratch[t]` are bytes, `scratch_again[t]` those of a repetition,
+    which has in scratch what the first run updates for good. `until[t]` is the last step in front of which
     a repetition of t finds what t itself found, -1 where t must not run again. `maker[v]` is the step that
     can make value v again, -1 where there is none. `together[v]` is a number that values share which some
     alias might put into the same bytes. `fixed` are bytes that are there throughout.
@@ -49,6 +50,7 @@ class ScheduleProblem:
     writes: tuple[tuple[int, ...], ...]
     updates: tuple[tuple[int, ...], ...]
     scratch: tuple[int, ...]
+    scratch_again: tuple[int, ...]
     cost: tuple[int, ...]
     until: tuple[int, ...]
     values: tuple[str, ...]
@@ -91,7 +93,7 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
                 definitions.setdefault(value, []).append(t)
             if value not in persistent and binding.access is not Access.SCRATCH:
                 number.setdefault(value, len(number))
-    reads, writes, updates, scratch, until = [], [], [], [], []
+    reads, writes, updates, scratch, scratch_again, until = [], [], [], [], [], []
     maker = [-1] * len(number)
     for t, step in enumerate(program.steps):
         read = dict.fromkeys(number[b.value] for b in step.bindings if b.access.reads and b.value in number)
@@ -102,6 +104,8 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
             tuple(number[b.value] for b in step.bindings if b.access is Access.UPDATE and b.value in number)
         )
         scratch.append(sum(size[b.value] for b in step.bindings if b.access is Access.SCRATCH))
+        dropped = (size[b.value] for b in step.bindings if b.access is Access.UPDATE)
+        scratch_again.append(scratch[-1] + sum(dropped))
         until.append(-1)
         alone = all(len(definitions[value]) == 1 and value not in exits for value in wrote)
         if alone and wrote and _repeatable(program, step, persistent):
@@ -116,6 +120,7 @@ def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = 
         writes=tuple(writes),
         updates=tuple(updates),
         scratch=tuple(scratch),
+        scratch_again=tuple(scratch_again),
         cost=tuple(cost),
         until=tuple(until),
         values=tuple(program.values[value].label for value in number),

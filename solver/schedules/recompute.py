@@ -23,8 +23,8 @@ __all__ = ["cheapest"]
 #: seconds, and some tenths of one.
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Steps simulated by each annealing: about a second.
-_ANNEAL = 30_000_000
+#: Simulations of each annealing at most, and steps simulated: about a second.
+_ANNEAL, _ANNEAL_STEPS = 20_000, 30_000_000
 
 #: Moments at first, moments added a round, rounds, and the deterministic time that CP-SAT has for each.
 _MOMENTS, _MORE_MOMENTS, _ROUNDS, _CP_SAT = 12, 4, 8, 2.0
@@ -127,7 +127,7 @@ class _Search:
                 moments.add(t)
 
     def _anneal(self) -> None:
-        most = max(1, _ANNEAL // max(1, len(self.problem.steps)))
+        most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))
         for seed in range(3):
             found = self.simulator.anneal(
                 self.best,

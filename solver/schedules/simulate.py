@@ -158,7 +158,11 @@ def replay(problem: ScheduleProblem, sequence: tuple[int, ...]) -> tuple[int, ..
     for v, kept in enumerate(problem.kept):
         if kept:
             now[v][1] = len(sequence) - 1
-    loads = [problem.fixed + problem.scratch[t] for t in sequence]
+    ran: set[int] = set()
+    loads = []
+    for t in sequence:
+        loads.append(problem.fixed + (problem.scratch_again[t] if t in ran else problem.scratch[t]))
+        ran.add(t)
     for v, (first, last) in instances:
         for event in range(first, last + 1):
             loads[event] += problem.size[v]

@@ -44,6 +44,7 @@ class Tables(NamedTuple):
     kept: Integers
     maker: Integers
     scratch: Integers
+    scratch_again: Integers
     cost: Integers
     until: Integers
     fixed: int
@@ -93,6 +94,7 @@ def tables(problem: ScheduleProblem) -> Tables:
         column(problem.kept),
         column(problem.maker),
         column(problem.scratch),
+        column(problem.scratch_again),
         column(problem.cost),
         column(problem.until),
         problem.fixed,
