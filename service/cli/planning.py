@@ -14,9 +14,16 @@ from rich.table import Table
 from service.cli.console import print_json
 from service.cli.models import read_model
 from solver import pipeline
-from solver.plan import Plan, PlanOptions, PlanView, level_report
+from solver.plan import Plan, PlanOptions, PlanView, level_report, recomputation
 
-__all__ = ["certificate_table", "make_plan", "print_levels", "print_summary", "summary"]
+__all__ = [
+    "certificate_table",
+    "make_plan",
+    "print_levels",
+    "print_recomputation",
+    "print_summary",
+    "summary",
+]
 
 
 def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
@@ -83,6 +90,7 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
             print_levels(console, plan)
+            print_recomputation(console, plan)
 
 
 def print_levels(console: Console, plan: PlanView) -> None:
@@ -95,6 +103,22 @@ def print_levels(console: Console, plan: PlanView) -> None:
             f" {found.sequential_bytes:,} bytes live at once",
             highlight=False,
         )
+
+
+def print_recomputation(console: Console, plan: PlanView) -> None:
+    """One line for a plan with repeated steps: what they cost, and what they cost at least."""
+    found = recomputation(plan)
+    if found is None:
+        return
+    time, least = (100 * cost / max(found.step, 1) for cost in (found.extra, found.bound))
+    flops = 100 * found.extra_flops / max(found.step_flops, 1)
+    known = f"{least:.2f} % at least are proved" if found.bound else "no bound is proved"
+    proof = "proved to be the least for this order" if found.optimal else known
+    console.print(
+        f"recomputed: {len(found.repetitions):,} steps run again, +{time:.2f} % of the modelled time"
+        f" ({proof}), +{flops:.2f} % of the products",
+        highlight=False,
+    )
 
 
 def certificate_table(plan: PlanView) -> Table:

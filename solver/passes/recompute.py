@@ -32,9 +32,6 @@ from solver.schedules import (
 
 __all__ = ["Recompute"]
 
-#: Values that an error names, the largest first; it carries all of them.
-_NAMED = 3
-
 #: Where values are defined in place, budgets are tried that are smaller by this part at least.
 _STEP = 50
 
@@ -120,12 +117,12 @@ def _facts(
 def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> CapacityError:
     live = [(problem.values[v], problem.size[v]) for v in lowest.live]
     live.sort(key=lambda item: (-item[1], item[0]))
-    largest = ", ".join(f"{label!r} ({size:,})" for label, size in live[:_NAMED])
-    rest = f" and {len(live) - _NAMED} more" if len(live) > _NAMED else ""
+    scratch = problem.scratch[lowest.step]
     return CapacityError(
         f"No order of the steps and no recomputation takes less than {lowest.bytes:,} bytes; the capacity is"
-        f" {capacity:,}. Step {problem.steps[lowest.step]} needs them: {problem.fixed:,} of weights,"
-        f" optimizer variables and constants, {problem.scratch[lowest.step]:,} of scratch, {largest}{rest}.",
+        f" {capacity:,}. Step {problem.steps[lowest.step]} needs them: {problem.fixed:,} for weights,"
+        f" optimizer variables and constants, {scratch:,} for scratch, and the rest for what it touches or"
+        " what waits for later steps and cannot be made again.",
         remedy="Raise the capacity, reduce the batch or the scratch budget, or train fewer parameters.",
         required=lowest.bytes,
         available=capacity,

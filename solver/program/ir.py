@@ -278,12 +278,19 @@ class Program:
 
         A step that repeats one before it, by its reference, is ``conv1:forward.again1``.
         """
-        found = [self._label(step) for step in self.steps]
-        runs: dict[int, int] = {}
-        for t, step in enumerate(self.steps):
-            if step.reference is not None:
-                run = runs[step.reference] = runs.get(step.reference, -1) + 1
-                found[t] += f".again{run}" if run else ""
+        return tuple(
+            f"{self._label(step)}.again{run}" if run else self._label(step)
+            for step, run in zip(self.steps, self.runs, strict=True)
+        )
+
+    @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """For each step how many before it have the same reference step: it repeats them. 0 for copies."""
+        count: dict[int | None, int] = {}
+        found = []
+        for step in self.steps:
+            found.append(0 if step.reference is None else count.get(step.reference, 0))
+            count[step.reference] = found[-1] + 1
         return tuple(found)
 
     def _label(self, step: Step) -> str:

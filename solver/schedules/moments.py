@@ -45,11 +45,13 @@ _TICK = 0.02
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """What CP-SAT found: a lower bound in nanoseconds, the values that are not held at each moment, and
-    whether wall time cut the search. `infeasible`: no schedule keeps the budget.
+    whether wall time cut the search. `infeasible`: no schedule keeps the budget. `work` is the deterministic
+    time that it took.
     """
 
     bound: int
     dropped: tuple[tuple[int, int], ...] | None
+    work: float = 0.0
     infeasible: bool = False
     cut: bool = False
 
@@ -183,14 +185,15 @@ class Moments:
         from ortools.sat.python import cp_model
 
         status = solver.solve(self._model)
+        work = solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
-            return Relaxed(0, None, infeasible=True)
+            return Relaxed(0, None, work, infeasible=True)
         cut = status != cp_model.OPTIMAL and deadline.expired
         bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Relaxed(bound, None, cut=cut)
+            return Relaxed(bound, None, work, cut=cut)
         found = (place for place, held in self._held.items() if not solver.boolean_value(held))
-        return Relaxed(bound, tuple((v, self.moments[i]) for v, i in found), cut=cut)
+        return Relaxed(bound, tuple((v, self.moments[i]) for v, i in found), work, cut=cut)
 
     def genes(self, relaxed: Relaxed, start: Integers) -> Integers:
         """The numbers of gaps that a solution says: what is not held at a moment is made again behind it."""

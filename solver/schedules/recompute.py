@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.moments import Moments, fullest
+from solver.schedules.moments import Moments
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.schedule import Schedule, ScheduleProof
 from solver.schedules.simulate import Simulator
@@ -24,10 +24,10 @@ __all__ = ["cheapest"]
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
 #: Simulations of each annealing at most, and steps simulated: about a second.
-_ANNEAL, _ANNEAL_STEPS = 20_000, 30_000_000
+_ANNEAL, _ANNEAL_STEPS = 100_000, 30_000_000
 
-#: Moments at first, moments added a round, rounds, and the deterministic time that CP-SAT has for each.
-_MOMENTS, _MORE_MOMENTS, _ROUNDS, _CP_SAT = 12, 4, 8, 2.0
+#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
+_ROUNDS, _CP_SAT, _CP_SAT_ROUND = 32, 12.0, 4.0
 
 #: Share of the step's cost at which annealing begins, and what a budget's worth of bytes too many costs.
 _HOT, _WEIGHT = 1000, 20
@@ -94,37 +94,41 @@ class _Search:
         return self.simulator.repair(genes, self.budget, most, self.deadline)
 
     def _moments(self) -> None:
-        """Solve with few moments; add those at which the plan of the solution goes over the budget."""
+        """Solve for the fullest moment; then again with those at which the plan goes over the budget.
+
+        One more in each round: with few moments CP-SAT needs milliseconds, with a dozen equal ones seconds.
+        """
         load = self.simulator.loads(self.start)
-        moments = {*fullest(load, self.budget, _MOMENTS), max(range(len(load)), key=load.__getitem__)}
+        moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
+        left = _CP_SAT
         for _ in range(_ROUNDS):
-            if self.deadline.expired:
-                return
-            relaxed = Moments(self.problem, self.budget, moments).solve(_CP_SAT, self.deadline)
+            model = Moments(self.problem, self.budget, moments)
+            relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
+            left -= relaxed.work
             self.cut |= relaxed.cut
             if relaxed.infeasible:
                 self.impossible = True
                 return
             self.bound = max(self.bound, relaxed.bound)
-            model = Moments(self.problem, self.budget, moments, less)
-            if less and not self.done():
-                relaxed = model.solve(_CP_SAT, self.deadline)
+            if less and left > 0 and not self.done():
+                model = Moments(self.problem, self.budget, moments, less)
+                relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
+                left -= relaxed.work
                 self.cut |= relaxed.cut
             if relaxed.dropped is None:
                 return
             genes = model.genes(relaxed, self.start)
             self._offer(genes)
-            if self.done():
-                return
-            self._offer(self._repair(genes, _REPAIR_AGAIN))
+            if not self.done():
+                self._offer(self._repair(genes, _REPAIR_AGAIN))
             missed = self.simulator.overloads(genes, self.budget)
-            if self.done() or not missed:
+            if self.done() or not missed or left <= 0 or self.deadline.expired:
                 return
-            for t in sorted(missed, key=lambda t: (-missed[t], t))[:_MORE_MOMENTS]:
-                if t in moments:
-                    less[t] = less.get(t, 0) + missed[t]
-                moments.add(t)
+            t = max(missed, key=lambda t: (missed[t], -t))
+            if t in moments:
+                less[t] = less.get(t, 0) + missed[t]
+            moments.add(t)
 
     def _anneal(self) -> None:
         most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))

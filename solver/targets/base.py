@@ -34,7 +34,10 @@ class TargetOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be asked of a target. `trains`: the executor of this project can run its plans."""
+    """What can be asked of a target. `trains`: the executor of this project can run its plans.
+
+    `recompute`: its steps may run several times.
+    """
 
     trains: bool = False
     in_place: bool = False
