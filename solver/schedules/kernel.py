@@ -43,6 +43,9 @@ def inlined(function: Function) -> Function:
 # Positions in the result of a simulation. A peak of -1: the numbers give no legal sequence.
 PEAK, EXTRA, EVENTS, OVER, INSTANCES = range(5)
 
+#: Values that repair looks at in each of its steps, the largest first.
+_MOST_TRIED = 200
+
 #: As in `solver.schedules.tables`.
 _HOLD, _AGAIN, _BRIEF = 0, 1, 2
 
@@ -218,8 +221,15 @@ def repair(
                 tried[idle] = v
                 idle += 1
         chosen, number, gain, price = -1, 0, 0, 1
-        for i in range(idle):
-            v = tried[i]
+        for i in range(min(idle, _MOST_TRIED)):
+            # The largest of those that are left comes next.
+            largest = i
+            for j in range(i + 1, idle):
+                if tables.size[tried[j]] > tables.size[tried[largest]]:
+                    largest = j
+            v = tried[largest]
+            tried[largest] = tried[i]
+            tried[i] = v
             g = tables.touch_start[v]
             while g + 1 < tables.touch_start[v + 1] and tables.touches[g + 1] <= position:
                 g += 1

@@ -1,6 +1,6 @@
 """What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
 
-    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► annealing
+    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► segments, annealing
                                             │
                       stop as soon as the best plan costs what the bound says
 
@@ -15,6 +15,7 @@ from solver.layout.model.instance import Integers
 from solver.schedules.moments import Moments
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.schedule import Schedule, ScheduleProof
+from solver.schedules.segments import in_segments
 from solver.schedules.simulate import Simulator
 
 __all__ = ["cheapest"]
@@ -24,13 +25,16 @@ __all__ = ["cheapest"]
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
 #: Simulations of each annealing at most, and steps simulated: about a second.
-_ANNEAL, _ANNEAL_STEPS = 100_000, 30_000_000
+_ANNEAL, _ANNEAL_STEPS = 50_000, 30_000_000
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
 _ROUNDS, _CP_SAT, _CP_SAT_ROUND = 32, 12.0, 4.0
 
-#: Share of the step's cost at which annealing begins, and what a budget's worth of bytes too many costs.
-_HOT, _WEIGHT = 1000, 20
+#: Share of the step's cost at which annealing begins; shares that a budget's worth of bytes too many costs.
+_HOT, _WEIGHTS = 1000, (20, 1)
+
+#: Numbers of segments that are tried, how many of these plans are repaired, and how many annealed.
+_MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_ANNEALED = 30, 8, 2
 
 
 def cheapest(problem: ScheduleProblem, budget: int, deadline: Deadline | None = None) -> Schedule:
@@ -103,6 +107,8 @@ class _Search:
         less: dict[int, int] = {}
         left = _CP_SAT
         for _ in range(_ROUNDS):
+            if self.deadline.expired:
+                return
             model = Moments(self.problem, self.budget, moments)
             relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
             left -= relaxed.work
@@ -123,26 +129,49 @@ class _Search:
             if not self.done():
                 self._offer(self._repair(genes, _REPAIR_AGAIN))
             missed = self.simulator.overloads(genes, self.budget)
-            if self.done() or not missed or left <= 0 or self.deadline.expired:
+            if self.done() or not missed or left <= 0:
                 return
             t = max(missed, key=lambda t: (missed[t], -t))
             if t in moments:
                 less[t] = less.get(t, 0) + missed[t]
             moments.add(t)
 
+    def _segments(self) -> list[Integers]:
+        """The most promising plans in segments, repaired: those that fit first, then by cost."""
+        found = []
+        for parts in range(2, _MOST_SEGMENTS):
+            genes = in_segments(self.problem, self.start, parts)
+            run = self.simulator.run(genes)
+            if run.peak >= 0:
+                found.append((max(run.peak - self.budget, 0), run.extra, parts, genes))
+        found.sort(key=lambda each: each[:3])
+        repaired = []
+        for _, _, parts, genes in found[:_SEGMENTS_REPAIRED]:
+            better = self._repair(genes, _REPAIR_AGAIN)
+            self._offer(better)
+            run = self.simulator.run(better)
+            repaired.append((run.peak > self.budget, run.extra, parts, better))
+            if self.deadline.expired:
+                break
+        repaired.sort(key=lambda each: each[:3])
+        return [genes for *_, genes in repaired]
+
     def _anneal(self) -> None:
+        """From the best plan and from plans in segments, with bytes over the budget cheap, and dear."""
         most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))
-        for seed in range(3):
-            found = self.simulator.anneal(
-                self.best,
-                self.budget,
-                most,
-                seed=seed,
-                hot=self.total // _HOT,
-                weight=self.total // _WEIGHT,
-                deadline=self.deadline,
-            )
-            if found is not None:
-                self._offer(found)
-            if self.done() or self.deadline.expired:
-                return
+        starts = self._segments()[:_SEGMENTS_ANNEALED]
+        for seed, start in enumerate((None, *starts, None)):
+            for weight in _WEIGHTS:
+                if self.done() or self.deadline.expired:
+                    return
+                found = self.simulator.anneal(
+                    self.best if start is None else start,
+                    self.budget,
+                    most,
+                    seed=seed,
+                    hot=self.total // _HOT,
+                    weight=self.total // weight,
+                    deadline=self.deadline,
+                )
+                if found is not None:
+                    self._offer(found)

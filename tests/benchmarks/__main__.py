@@ -9,7 +9,7 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, resnet50
+from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, resnet50, schedules
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
@@ -18,6 +18,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "layout": layout.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
+    "schedules": schedules.run,
     "onert": onert_losses.run,
 }
 
