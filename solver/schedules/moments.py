@@ -175,10 +175,13 @@ class Moments:
                 answer.set_exception(error)
 
         Thread(target=run).start()
-        while not answer.done():
-            if deadline.expired:
-                solver.stop_search()
-            wait((answer,), _TICK)
+        try:
+            while not answer.done():
+                if deadline.expired:
+                    solver.stop_search()
+                wait((answer,), _TICK)
+        finally:  # an interrupt must not wait for the end of the search
+            solver.stop_search()
         return answer.result()
 
     def _answer(self, solver: cp_model.CpSolver, deadline: Deadline) -> Relaxed:

@@ -139,7 +139,7 @@ def test_rewriting(run: Run, tmp_path: Path) -> None:
 
 
 def test_recomputation(run: Run) -> None:
-    model = Path(__file__).resolve().parents[2] / "examples/mnist.json"
+    model = ROOT / "examples/mnist.json"
     capacity = ("--capacity", "17.2MB")
     made = run("plan", model, *capacity, "--recompute", "-o", "plan.json")
     assert made.returncode == 0
