@@ -41,7 +41,7 @@ def decide(problem: LayoutProblem, capacity: int, rules: Rules, guide: list[int]
 
 
 def fresh_state(instance: Instance) -> SearchState:
-    made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62, 2**62]), 1)
+    made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62]), 1)
     made.counters[[SEED, RULES, GUIDED]] = (1, PROMOTION, 1)
     return made
 
