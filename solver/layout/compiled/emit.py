@@ -14,7 +14,7 @@ import numpy as np
 from numba.core import event
 from numba.extending import intrinsic
 
-from solver.layout.compiled.native import MachineCode
+from solver.layout.compiled.native import MachineCode, processor
 from solver.layout.compiled.skyline_kernel import race
 from solver.layout.compiled.skyline_state import SearchState
 from solver.layout.model.instance import Integers
@@ -36,9 +36,10 @@ def machine_code(state: SearchState, ranks: Integers) -> MachineCode:
     module = llvm.parse_assembly(callback.inspect_llvm())
     outside = (*module.functions, *module.global_variables)
     needs = tuple(x.name for x in outside if x.is_declaration and not x.name.startswith("llvm."))
+    name, features = processor()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=name,
+        features=features,
         opt=3,
         reloc="pic",
         codemodel="jitdefault",

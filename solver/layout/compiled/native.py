@@ -3,9 +3,9 @@
     sources --numba--> LLVM's assembly --llvmlite--> machine code   `emit`: once, half a minute
     machine code --llvmlite--> an address, called through ctypes    here: 40 ms, nearly all of it llvmlite's
 
-What is kept holds for one state of the sources, one processor and one llvmlite. It lies where numba keeps
-what it compiles: under ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the sources,
-else in the user's cache directory. A directory that cannot be written is still read.
+What is kept holds for one state of the sources, one kind of processor and one llvmlite. It lies where numba
+keeps what it compiles: under ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the
+sources, else in the user's cache directory. A directory that cannot be written is still read.
 
 The arrays of a search are handed over as one block of numbers, for each array its address and its shape.
 """
@@ -30,7 +30,7 @@ from solver.layout.compiled.skyline_state import SearchState
 from solver.layout.compiled.stamp import stamp
 from solver.layout.model.instance import Integers
 
-__all__ = ["Bind", "Call", "MachineCode", "keep", "link", "load"]
+__all__ = ["Bind", "Call", "MachineCode", "keep", "link", "load", "processor"]
 
 #: A search whose arrays are bound: nodes of the first run and growth in, answer out.
 Call: TypeAlias = Callable[[int, float], int]
@@ -127,6 +127,17 @@ def link(made: MachineCode) -> Bind:
 _LINKED: Final[list[Any]] = []
 
 
+def processor() -> tuple[str, str]:
+    """Name and features of what is compiled for: this one, or as the settings of numba say in an image."""
+    import llvmlite.binding as llvm
+
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    if features is None:
+        features = "" if name == "generic" else llvm.get_host_cpu_features().flatten()
+    return name, features
+
+
 def _read(path: Path) -> MachineCode:
     """ValueError where the file is not what was written, or was made from other sources."""
     header, _, code = path.read_bytes().partition(b"\n")
@@ -148,8 +159,7 @@ def _name() -> str:
         llvmlite.__version__,
         platform.python_version(),
         llvm.get_process_triple(),
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
+        *processor(),
     )
     return f"search-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.machine"
 

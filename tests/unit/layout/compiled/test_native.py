@@ -101,6 +101,17 @@ def test_a_place_that_cannot_be_written_is_passed_over(
     assert native.load() is not None
 
 
+def test_an_image_is_made_for_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder of an image is another machine than those it runs on."""
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", "")
+    assert native.processor() == ("generic", "")
+    monkeypatch.delenv("NUMBA_CPU_FEATURES")
+    assert native.processor() == ("generic", "")
+    monkeypatch.delenv("NUMBA_CPU_NAME")
+    assert native.processor()[1] != ""
+
+
 def test_code_that_needs_what_is_not_there_is_refused() -> None:
     with pytest.raises(RuntimeError, match="needs arenaplan_missing, which this process does not have"):
         native.link(MachineCode("nowhere", ("arenaplan_missing",), b""))
