@@ -16,7 +16,7 @@ from solver.errors import CapacityError, DimensionError, InternalError, OptionsE
 from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
-from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome, Status, max_load
+from solver.layout import Buffer, Certificate, Deadline, Hole, LayoutProblem, Outcome, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
@@ -270,7 +270,13 @@ class _Planner:
 def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
     return LayoutProblem(
         tuple(
-            Buffer(program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment)
+            Buffer(
+                program.values[r.members[0]].label,
+                r.size,
+                r.lifespan,
+                program.spaces[r.space].alignment,
+                holes=tuple(map(Hole, r.lent)) if r.lent else (),
+            )
             for r in placed
         ),
         capacity,
@@ -324,7 +330,12 @@ def _does_not_fit(
     fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
     found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
-    live = [b for b in problem.buffers if b.lifespan.start <= witness < b.lifespan.end]
+    live = [
+        b
+        for b in problem.buffers
+        if b.lifespan.start <= witness < b.lifespan.end
+        and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
+    ]
     return CapacityError(
         CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
         remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",

@@ -118,6 +118,7 @@ class Plan:
                     lifespan=region.lifespan,
                     offset=self.offsets[region.members[0]],
                     aliases=tuple(members) if len(members) > 1 else (),
+                    lent=region.lent,
                 )
             )
         return tuple(

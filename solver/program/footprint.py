@@ -26,8 +26,9 @@ def loads(
     """
     change = [[0] * (program.duration + 1) for _ in program.spaces]
     for region in regions(program, holds) if found is None else found:
-        change[region.space][region.lifespan.start] += region.size
-        change[region.space][region.lifespan.end] -= region.size
+        for span in region.spans:
+            change[region.space][span.start] += region.size
+            change[region.space][span.end] -= region.size
     return tuple(tuple(accumulate(row))[:-1] for row in change)
 
 
@@ -63,10 +64,13 @@ class Footprint:
         return self._regions[self._root[value]]
 
     def lengthen(self, value: int, span: Lifespan) -> tuple[Region, ...]:
-        """Keep the region of a value on the levels of `span` too. Returns what `restore` takes."""
+        """Keep the region of a value on the levels of `span` too, and on all between.
+
+        Returns what `restore` takes.
+        """
         before = self.region(value)
         both = Lifespan(min(before.lifespan.start, span.start), max(before.lifespan.end, span.end))
-        return self._swap((before,), replace(before, lifespan=both))
+        return self._swap((before,), replace(before, lifespan=both, lent=()))
 
     def share(self, value: int, source: int) -> tuple[Region, ...]:
         """Let the region of `value` lie in the bytes of that of `source`, from where `source` begins.
@@ -101,11 +105,13 @@ class Footprint:
 
     def _put(self, region: Region) -> None:
         self._regions[region.members[0]] = region
-        self._curves[region.space].add(region.lifespan, region.size)
+        for span in region.spans:
+            self._curves[region.space].add(span, region.size)
 
     def _take(self, region: Region) -> None:
         del self._regions[region.members[0]]
-        self._curves[region.space].add(region.lifespan, -region.size)
+        for span in region.spans:
+            self._curves[region.space].add(span, -region.size)
 
 
 class _Curve:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from solver.graph import DType, Initializer, Operation, TensorType, TrainableGraph, TrainingRules
@@ -33,7 +34,18 @@ from solver.training import Block, BlockOperation, BlockProgram, build_program, 
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.sequence_graphs import GATES
 
-__all__ = ["Case", "cases", "mirrored", "paged", "placed", "prepared", "repeated", "resident"]
+__all__ = [
+    "Case",
+    "cases",
+    "lending",
+    "longest_rest",
+    "mirrored",
+    "paged",
+    "placed",
+    "prepared",
+    "repeated",
+    "resident",
+]
 
 #: Small, so that tensors of 8 and 16 bytes meet in part and not only as a whole.
 _ALIGNMENT = 8
@@ -211,6 +223,24 @@ def resident(program: Program, value: int) -> Program:
     return _sequential(program, steps, entry=entry, exit=exits, initial=initial)
 
 
+def lending(program: Program, value: int, out: int, back: int, ahead: int = 0) -> Program:
+    """A carried value leaves behind step `out` and comes back into its own bytes in front of step `back`.
+
+    No step between the two touches it; both copies take `ahead` levels more than one.
+    """
+    program, there, operation = _slow(program, value)
+    steps = [*program.steps[: out + 1], _copy(operation, value, there, ahead)]
+    steps += program.steps[out + 1 : back - ahead]
+    steps += [_copy(operation, there, value, ahead), *program.steps[back - ahead :]]
+    return _sequential(program, steps)
+
+
+def longest_rest(program: Program, value: int) -> tuple[int, int]:
+    """The two steps, one behind the other among those that touch a value, that are furthest apart."""
+    touched = [t for t, step in enumerate(program.steps) if any(b.value == value for b in step.bindings)]
+    return max(pairwise(touched), key=lambda pair: pair[1] - pair[0])
+
+
 def mirrored(program: Program, value: int) -> Program:
     """A carried value is in two spaces at the start, and at the end, when it has gone out again."""
     program, there, operation = _slow(program, value)
@@ -266,8 +296,7 @@ def _first_fit(inside: Sequence[Region]) -> list[int]:
         taken = sorted(
             (places[j], places[j] + inside[j].size)
             for j in places
-            if inside[j].lifespan.start < region.lifespan.end
-            and region.lifespan.start < inside[j].lifespan.end
+            if any(a.overlaps(b) for a in inside[j].spans for b in region.spans)
         )
         for start, end in taken:
             if at + region.size <= start:
@@ -279,7 +308,8 @@ def _first_fit(inside: Sequence[Region]) -> list[int]:
 
 def _certificate(inside: Sequence[Region], size: int) -> Certificate:
     end = max((region.lifespan.end for region in inside), default=1)
-    loads = [sum(r.size for r in inside if r.lifespan.start <= t < r.lifespan.end) for t in range(end)]
+    held = [(span, region.size) for region in inside for span in region.spans]
+    loads = [sum(size for span, size in held if span.start <= t < span.end) for t in range(end)]
     bound = max(loads)
     if bound == size:
         return Certificate(Status.OPTIMAL, Proof.MAX_LOAD, bound, loads.index(bound), "first-fit")
@@ -407,6 +437,14 @@ def _by_hand() -> Iterator[Case]:
     yield Case("block again", reference, placed(repeated(reference, 0, 2)))
     reference = _dense(reference)
     yield Case("block paged", reference, placed(paged(reference, 4, 1, 4, 1)))
+    for name in ("branches and tied weights", "micro-batches", "momentum"):
+        reference = _dense(derive(_GRAPHS[name]()))
+        staying = [e.value for e in reference.entry if e.kind is not EntryKind.FED]
+        for value in staying[:2]:
+            out, back = longest_rest(reference, value)
+            for ahead in (0, 1):
+                program = lending(reference, value, out, back, ahead)
+                yield Case(f"{name}, value {value} lent, {ahead} ahead", reference, placed(program))
 
 
 def _first_backward(program: Program) -> int:

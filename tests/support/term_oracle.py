@@ -524,13 +524,12 @@ def _check_meetings(plan: Plan, ranges: list[list[_Range]], due: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """The bytes of an alias set, and the levels ``[start, end)`` on which they are needed."""
+    """The bytes of an alias set, and the levels on which they are needed."""
 
     space: int
     offset: int
     size: int
-    start: int
-    end: int
+    levels: frozenset[int]
 
 
 def broken_certificate(plan: Plan) -> Broken | None:
@@ -563,9 +562,7 @@ def broken_certificate(plan: Plan) -> Broken | None:
 
 
 def _clash(a: _Region, b: _Region) -> bool:
-    return (
-        a.start < b.end and b.start < a.end and a.offset < b.offset + b.size and b.offset < a.offset + a.size
-    )
+    return bool(a.levels & b.levels) and a.offset < b.offset + b.size and b.offset < a.offset + a.size
 
 
 def certified(plan: Plan) -> Plan:
@@ -589,7 +586,7 @@ def _load(regions: list[_Region]) -> Counter[int]:
     """Bytes that are needed on each level."""
     load: Counter[int] = Counter()
     for region in regions:
-        load.update(dict.fromkeys(range(region.start, region.end), region.size))
+        load.update(dict.fromkeys(region.levels, region.size))
     return load
 
 
@@ -611,7 +608,32 @@ def _regions(plan: Plan) -> list[_Region]:
         nbytes = max(plan.offsets[v] + program.values[v].type.nbytes for v in of) - offset
         size = -(-nbytes // alignment) * alignment
         needed = [time for value in of for time in times[value]]
-        found.append(_Region(space, offset, size, min(needed), max(needed) + 1))
+        levels = frozenset(range(min(needed), max(needed) + 1))
+        if len(of) == 1:
+            levels -= _restored(plan, first)
+        found.append(_Region(space, offset, size, levels))
+    return found
+
+
+def _restored(plan: Plan, value: int) -> set[int]:
+    """Levels on which a value that stays is not needed, because a copy is the next one to touch it."""
+    program = plan.program
+    stays = any(entry.value == value and entry.kind is not EntryKind.FED for entry in program.entry)
+    if not stays or value in plan.holds:
+        return set()
+    touching = [
+        (step, binding) for step in program.steps for binding in step.bindings if binding.value == value
+    ]
+    found = set()
+    for level in range(1, program.steps[-1].level + 1):
+        later = [(step, binding) for step, binding in touching if step.level > level]
+        under_way = any(step.level <= level <= step.until for step, _ in touching)
+        next_level = min((step.level for step, _ in later), default=0)
+        if not under_way and any(
+            step.level == next_level and step.reference is None and binding.access is Access.WRITE
+            for step, binding in later
+        ):
+            found.add(level)
     return found
 
 
