@@ -131,6 +131,9 @@ def plan(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
     ] = False,
+    sub_ranges: Annotated[
+        bool, typer.Option("--sub-ranges", help="In place also what Slice, Split and Concat cut and join.")
+    ] = False,
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
@@ -151,7 +154,7 @@ def plan(
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
-        given |= {"rewrite": rewrite}
+        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges}
         given |= {"parallelism": parallelism, "workers": workers}
         made = make_plan(read_document(model), _options(given, scratch_budget), model)
         from solver import documents

@@ -221,17 +221,22 @@ def _check_program(program: Program) -> None:
             )
         before = step.level
     sources: set[int] = set()
-    placed: set[int] = set()
+    placed: dict[int, list[Alias]] = {}
     for i, alias in enumerate(program.aliases):
         sources.add(alias.source)
         bound = {binding.value for binding in program.steps[alias.step].bindings}
         spaces = {program.values[alias.value].space, program.values[alias.source].space}
-        if alias.value in sources | placed or not {alias.value, alias.source} <= bound or len(spaces) > 1:
+        others = placed.setdefault(alias.value, [])
+        unordered = alias.value in sources or any(
+            other.step != alias.step or other.source == alias.source or not (other.view and alias.view)
+            for other in others
+        )
+        if unordered or not {alias.value, alias.source} <= bound or len(spaces) > 1:
             raise PlanError(
                 f"aliases[{i}] lays {program.values[alias.value].label!r} into"
                 f" {program.values[alias.source].label!r}; one step must bind both, in one space, and aliases"
-                " stand in order of definition.",
+                " stand in order of definition, several of one value for views only.",
                 remedy=REMEDY,
                 path=("aliases", i),
             )
-        placed.add(alias.value)
+        others.append(alias)

@@ -117,14 +117,35 @@ def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
 
 
 def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
-    """By the first value of each alias set: its members with offsets in bytes, in order of definition."""
+    """By the first value of each alias set: its members with offsets in bytes, in order of definition.
+
+    The first value begins where the set begins; a view of several values brings their sets together.
+    """
     place: dict[int, tuple[int, int]] = {}
     found: dict[int, list[tuple[int, int]]] = {}
     for alias in sorted(program.aliases, key=lambda alias: alias.step):
         root, offset = place.get(alias.source, (alias.source, 0))
-        place[alias.value] = (root, offset + alias.offset)
-        found.setdefault(root, [(root, 0)]).append((alias.value, offset + alias.offset))
-    return found
+        at, members = offset + alias.offset, found.setdefault(root, [(root, 0)])
+        joined = [(alias.value, at)]
+        if alias.value in place:
+            other, inside = place[alias.value]
+            if other == root:
+                continue
+            joined = [(member, at - inside + shift) for member, shift in found.pop(other)]
+        members += joined
+        place.update((member, (root, shift)) for member, shift in joined)
+        place[root] = (root, 0)
+    if all(shift >= 0 for members in found.values() for _, shift in members):
+        return found
+    return dict(_from_the_front(members) for members in found.values())
+
+
+def _from_the_front(members: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    """The value that lies in front, and the members with it as the first, counted from there."""
+    low = min(shift for _, shift in members)
+    front = next(member for member, shift in members if shift == low)
+    moved = [(member, shift - low) for member, shift in members if member != front]
+    return front, [(front, 0), *moved]
 
 
 def regions(program: Program, holds: Mapping[int, Lifespan] | None = None) -> tuple[Region, ...]:

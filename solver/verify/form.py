@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -57,9 +58,17 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
     if found:
         yield Violation("form", (), found)
         return
-    if len({alias.value for alias in program.aliases}) < len(program.aliases):
-        yield Violation("form", (), "A value is defined in the bytes of two others.")
     at = {alias.value: alias.step for alias in program.aliases}
+    if len(at) < len(program.aliases):
+        pairs = Counter((alias.value, alias.source) for alias in program.aliases)
+        times = Counter(alias.value for alias in program.aliases)
+        if max(pairs.values()) > 1 or any(
+            times[alias.value] > 1 and not (alias.view and alias.step == at[alias.value])
+            for alias in program.aliases
+        ):
+            yield Violation(
+                "form", (), "A value is defined in the bytes of two others, and is not a view of both."
+            )
     for alias in program.aliases:
         if alias.value == alias.source or at.get(alias.source, -1) >= alias.step:
             label = program.values[alias.value].label

@@ -14,11 +14,12 @@ register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from solver.graph.ops import lookup
-from solver.graph.ops.base import InPlace
+from solver.graph.ops.base import InPlace, Part
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
@@ -180,14 +181,16 @@ def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step)
 
 
 class _Fact(NamedTuple):
-    """What one slot of a step gets: a copy of the contents of `copied`, or a term of those in `needs`.
+    """What one slot of a step gets: a copy of `copied`, pieces of `pieces`, or a term of those in `needs`.
 
-    Slots are positions in the bindings of the step.
+    Slots are positions in the bindings of the step. A piece is the position of a slot with the first and last
+    byte of it, exclusive, and the bytes that it has.
     """
 
     position: int
     copied: int | None
     needs: tuple[int, ...]
+    pieces: tuple[tuple[int, int, int, int], ...] = ()
 
 
 def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
@@ -206,6 +209,8 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
             copies[promise.target] = next(
                 (i for i, b in enumerate(step.bindings) if b.slot == promise.source), None
             )
+        parts = kind.parts(node, forward)
+        pieces = _pieces(reference, step, parts) if parts else {}
         facts = []
         for i in results:
             slot = step.bindings[i].slot
@@ -213,14 +218,37 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
             needs = reads
             if ignored:
                 needs = tuple([r for r in reads if step.bindings[r].slot not in ignored])
-            facts.append(_Fact(i, copies.get(slot), needs))
+            if slot in pieces:
+                needs = tuple([piece[0] for piece in pieces[slot]])
+                facts.append(_Fact(i, None, needs, pieces[slot]))
+            else:
+                facts.append(_Fact(i, copies.get(slot), needs))
         found.append(tuple(facts))
     return found
 
 
+def _pieces(
+    reference: Program, step: Step, parts: Sequence[Part]
+) -> dict[str, tuple[tuple[int, int, int, int], ...]]:
+    """By slot, what it is put together from, in order; without the slots whose sources are not all there."""
+    reads = {b.slot: i for i, b in enumerate(step.bindings) if b.access is Access.READ}
+    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    for part in sorted(parts, key=lambda part: part.target_start):
+        i = reads.get(part.source)
+        if i is not None:
+            size = reference.values[step.bindings[i].value].type.nbytes
+            found.setdefault(part.target, []).append((i, part.start, part.start + part.nbytes, size))
+    sources = Counter(part.target for part in parts)
+    return {slot: tuple(pieces) for slot, pieces in found.items() if len(pieces) == sources[slot]}
+
+
 def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """Every alias stands in a step that binds both values, by a promise of the operator, at its address."""
+    """Every alias stands in a step that binds both values, by a promise of the operator, at its address.
+
+    What is put together from parts is a view of all of them or of none.
+    """
     program = plan.program
+    several: dict[int, list[Alias]] = {}
     for alias in program.aliases:
         value, source = program.values[alias.value], program.values[alias.source]
         names = (value.label, source.label)
@@ -234,13 +262,55 @@ def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
             )
         elif value.space != source.space:
             yield Violation("alias", names, f"{value.label!r} and {source.label!r} lie in different spaces.")
-        elif not any(_promised(reference, program, step, alias)):
+        elif not any(_promised(reference, program, step, alias)) and not _is_part(program, step, alias):
             how = "is a view of" if alias.view else "may overwrite"
             yield Violation(
                 "alias",
                 names,
                 f"{_name(plan, alias.step)} does not promise that {value.label!r} {how} {source.label!r}.",
             )
+        else:
+            several.setdefault(alias.value, []).append(alias)
+    for value_, aliases in several.items():
+        missed = _missed(program, program.steps[aliases[0].step], aliases)
+        if missed:
+            label = program.values[value_].label
+            yield Violation(
+                "alias",
+                (label,),
+                f"{_name(plan, aliases[0].step)} puts {label!r} together from slots that it is not a view of:"
+                f" {missed}.",
+            )
+
+
+def _is_part(program: Program, step: Step, alias: Alias) -> bool:
+    """Whether the operator puts the value together from its source, among others, at this distance."""
+    return alias.view and any(_is_of(part, step, alias) for part in _parts(program, step))
+
+
+def _parts(program: Program, step: Step) -> tuple[Part, ...]:
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        return ()
+    return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
+
+
+def _is_of(part: Part, step: Step, alias: Alias) -> bool:
+    ends = {(b.slot, b.value, b.access) for b in step.bindings}
+    return (
+        alias.offset == part.start - part.target_start
+        and (part.source, alias.source, Access.READ) in ends
+        and (part.target, alias.value, Access.WRITE) in ends
+    )
+
+
+def _missed(program: Program, step: Step, aliases: Sequence[Alias]) -> list[str]:
+    """The slots whose parts the target of these aliases is not a view of; none where it is whole anyway."""
+    slots = {b.slot for b in step.bindings if b.value == aliases[0].value and b.access is Access.WRITE}
+    parts = [part for part in _parts(program, step) if part.target in slots]
+    if any(not alias.view for alias in aliases):
+        return []
+    return [part.source for part in parts if not any(_is_of(part, step, alias) for alias in aliases)]
 
 
 def _promised(reference: Program, program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
@@ -411,7 +481,8 @@ def _check_contents(
     terms = Terms()
     wanted, reads = _run_reference(reference, terms, facts, due=due)
     program, low, high = plan.program, line.low, line.high
-    memory = Bytes()
+    terms.close()
+    memory = Bytes(terms)
     for entry in program.entry:
         memory.write(low[entry.value], high[entry.value], terms.number(("entry", entry.reference)))
     pending: list[tuple[int, int, int, int]] = []
@@ -426,7 +497,7 @@ def _check_contents(
         if step.reference is None:
             source, target = bindings
             number = memory.read(low[source.value], high[source.value])
-            if number == UNDEFINED:
+            if not terms.is_value(number):
                 yield _undefined(plan, t, source)
                 return
             if step.until > step.level:
@@ -441,11 +512,15 @@ def _check_contents(
             if bindings[fact.position].access is Access.SCRATCH:
                 continue
             needed = tuple([found[i] for i in fact.needs])
-            if UNDEFINED in needed:
-                yield _undefined(plan, t, bindings[fact.needs[needed.index(UNDEFINED)]])
-                return
+            if needed and min(needed) < 0:
+                torn = next((i for i in fact.needs if not terms.is_value(found[i])), None)
+                if torn is not None:
+                    yield _undefined(plan, t, bindings[torn])
+                    return
             if fact.copied is not None:
                 number = found[fact.copied]
+            elif fact.pieces:
+                number = terms.joined([(found[i], a, b, size) for i, a, b, size in fact.pieces])
             else:
                 number = terms.number((step.reference, fact.position, needed))
             results.append((bindings[fact.position].value, number))
@@ -480,6 +555,8 @@ def _run_reference(
             value = step.bindings[fact.position].value
             if fact.copied is not None:
                 now[value] = found[fact.copied]
+            elif fact.pieces:
+                now[value] = terms.joined([(found[i], a, b, size) for i, a, b, size in fact.pieces])
             else:
                 now[value] = terms.number((t, fact.position, tuple([found[i] for i in fact.needs])))
     return now, reads

@@ -8,8 +8,8 @@ arithmetic on tensors:
 * the types of the outputs (`infer`),
 * which scratch the kernels need, forward and backward, and what must survive from one to the other,
 * which of X, W (inputs) and Y (outputs) the backward kernels read (`backward`),
-* which results may lie in the memory of what is read (`in_place`), which of them are copies (`copies`), and
-  which of what is read has no influence on a result (`ignores`).
+* which results may lie in the memory of what is read (`in_place`), which of them are copies (`copies`) or put
+  together from copies of parts (`parts`), and which of what is read has no influence on a result (`ignores`).
 
 What is said in the last point is trusted by proofs of plans, and put to the test for every operator.
 """
@@ -34,6 +34,7 @@ __all__ = [
     "InPlace",
     "Node",
     "OperationType",
+    "Part",
     "ScratchRequest",
     "Signature",
     "scratch",
@@ -99,6 +100,21 @@ class InPlace:
     target: str
     view: bool = False
     alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A plain copy of contiguous bytes: of `nbytes` from `start` of `source` to `target_start` of `target`.
+
+    Slots are those of `InPlace`. The parts of a target are disjoint and make up all of it, so where the
+    sources lie at the right distances the target is a view of them: the step then changes no byte.
+    """
+
+    source: str
+    target: str
+    start: int
+    target_start: int
+    nbytes: int
 
 
 #: Y over X, and dX over dY: promises of kernels that are done with an element, or a row, when they write it.
@@ -251,6 +267,14 @@ class OperationType(Signature):
             if {promise.source, promise.target} <= extents.keys()
             and extents[promise.source] == extents[promise.target]
         )
+
+    def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
+        """What the results of a step are put together from, where they are copies of contiguous parts.
+
+        `forward` is False for a backward step. What is said of a target holds in steps that have all of its
+        sources. Proofs trust it; tests hold it for every operator. Cost: linear in the operands.
+        """
+        return ()
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
         """Read slots (x0, dy0, y0, saved names) that have no influence on what a step writes to `slot`.
