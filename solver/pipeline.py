@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from solver import preparations
+from solver.collector import collector_paused
 from solver.documents import graph_digest, program_digest, reference_digest, with_digest
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.executor.arithmetic import KernelArithmetic
@@ -39,6 +40,7 @@ _DEFAULTS = PlanOptions()
 Observer = Callable[[str, float], None]
 
 
+@collector_paused()
 def plan(
     graph: TrainableGraph, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -66,6 +68,7 @@ def plan(
     return _proved(reference, made, watch)
 
 
+@collector_paused()
 def plan_program(
     program: BlockProgram, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:

@@ -6,16 +6,15 @@ computed from the program. Version 1, tables of buffers without a program, is re
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from solver.collector import collector_paused
 from solver.documents.certificate import certificate_to_dict, to_certificate
 from solver.documents.fields import FIXED_LIST, Int64, Natural, Positive, Text
 from solver.documents.options import OptionFields, options_to_dict, to_options
@@ -94,6 +93,7 @@ def with_digest(plan: Plan) -> Plan:
     return replace(plan, digest=hashlib.sha256(canonical_json(content)).hexdigest())
 
 
+@collector_paused()
 def dump_plan(plan: Plan, *, indent: int | None = None) -> bytes:
     """The document of a plan, in a fixed order: equal plans give equal bytes.
 
@@ -117,6 +117,7 @@ def _lines(rows: Sequence[Any], margin: str) -> str:
     return f"[\n{lines}\n{margin}]"
 
 
+@collector_paused()
 def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
     """The plan of a document of version 2.
 
@@ -124,23 +125,6 @@ def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
     document is of version 1, which has no program. Whether the plan is right is for the proof to say. Linear;
     10,000 operations, 14 MB, take about 1.5 s.
     """
-    with _collector_paused():
-        return _load(data)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Large documents are millions of objects without a cycle, which the collector walks again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _load(data: bytes | Mapping[str, Any]) -> Plan:
     value, version = read_header(data, format_=FORMAT, versions=(1, VERSION))
     if version == 1:
         raise PlanError(
