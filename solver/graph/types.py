@@ -72,19 +72,21 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and element type. Shape () is a scalar; every dimension is positive."""
+    """Shape and element type. Shape () is a scalar; every dimension is positive.
+
+    `elements` and the exact size in bytes, `nbytes`, follow from these. They are asked often, so they are
+    worked out once.
+    """
 
     shape: tuple[int, ...]
     dtype: DType
+    elements: int = field(init=False, repr=False, compare=False)
+    nbytes: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Exact size in bytes."""
-        return self.elements * self.dtype.itemsize
+    def __post_init__(self) -> None:
+        elements = math.prod(self.shape)
+        object.__setattr__(self, "elements", elements)
+        object.__setattr__(self, "nbytes", elements * self.dtype.itemsize)
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
