@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,20 +45,21 @@ def reference_digest(program: Program) -> str:
     Rows of plain numbers and words in a fixed order, attributes by name; no table is needed to check one
     digest against another, so it takes a fraction of the time of a document.
     """
-    types = {id(value.type): f"{value.type.dtype.value}{value.type.shape}" for value in program.values}
+    found = {id(value.type): value.type for value in program.values}
+    types = {number: f"{type_.dtype.value}{type_.shape}" for number, type_ in found.items()}
     rows: list[object] = [
         ("program", program.name, program.period),
         [(space.name, space.alignment, space.addressable) for space in program.spaces],
-        [(v.label, types[id(v.type)], v.kind.value, v.origin, v.space) for v in program.values],
-        [_node(node) for node in program.operations],
+        [(v.label, types[id(v.type)], v.kind.word, v.origin, v.space) for v in program.values],
+        _Verbatim(f"[{', '.join(_nodes(program.operations))}]"),
         [
             (
-                (s.operation, s.phase.value, s.part, s.due, s.reference, s.level, s.until),
-                [(b.slot, b.value, b.access.value) for b in s.bindings],
+                (s.operation, s.phase.word, s.part, s.due, s.reference, s.level, s.until),
+                [(b.slot, b.value, b.access.word) for b in s.bindings],
             )
             for s in program.steps
         ],
-        [(entry.value, entry.kind.value, entry.reference) for entry in program.entry],
+        [(entry.value, entry.kind.word, entry.reference) for entry in program.entry],
         [(exit_.value, exit_.reference) for exit_ in program.exit],
         [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases],
         [(value, repr(initial)) for value, initial in sorted(program.initial.items())],
@@ -65,14 +67,32 @@ def reference_digest(program: Program) -> str:
     return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
 
 
-def _node(node: Node) -> tuple[object, ...]:
-    """What decides what a kernel computes, as plain values."""
-    given = node.operation
-    return (
-        (given.id, given.type, given.inputs, given.outputs, node.scratch_budget),
-        [type_ and (type_.shape, type_.dtype.value) for type_ in node.inputs],
-        [(type_.shape, type_.dtype.value) for type_ in node.outputs],
-        sorted(node.attributes.items()),
-        node.constants,
-        sorted(node.floats.items()),
-    )
+class _Verbatim(str):
+    """Text of a row that is written already."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _nodes(nodes: Sequence[Node]) -> Iterator[str]:
+    """What decides what a kernel computes, as the text of plain values.
+
+    Updates of all weights have one mapping of attributes, types are shared as well: each is written once.
+    """
+    types: dict[int, str] = {}
+    attributes: dict[int, str] = {}
+    for node in nodes:
+        given = node.operation
+        for type_ in (*node.inputs, *node.outputs):
+            if id(type_) not in types:
+                types[id(type_)] = repr(type_ and (type_.shape, type_.dtype.value))
+        if id(node.attributes) not in attributes:
+            attributes[id(node.attributes)] = repr(sorted(node.attributes.items()))
+        named = (given.id, given.type, given.inputs, given.outputs, node.scratch_budget)
+        inputs = ", ".join([types[id(type_)] for type_ in node.inputs])
+        outputs = ", ".join([types[id(type_)] for type_ in node.outputs])
+        shared = attributes[id(node.attributes)]
+        yield (
+            f"({named!r}, [{inputs}], [{outputs}], {shared}, {node.constants!r},"
+            f" {sorted(node.floats.items())!r})"
+        )
