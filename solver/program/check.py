@@ -27,8 +27,8 @@ def check_program(program: Program) -> None:
     """
     _check_names(program)
     defined = {entry.value for entry in program.entry}
-    explicit = {t for t, step in enumerate(program.steps) if step.phase is Phase.EXPLICIT}
     for t, step in enumerate(program.steps):
+        results = []
         for binding in step.bindings:
             if binding.access.reads and binding.value not in defined:
                 raise UseBeforeDefError(
@@ -37,13 +37,17 @@ def check_program(program: Program) -> None:
                     remedy="Move the step behind the definition.",
                 )
         for binding in step.bindings:
-            if binding.access is Access.WRITE and binding.value in defined and t not in explicit:
+            if not binding.access.defines:
+                continue
+            results.append(binding.value)
+            explicit = step.phase is Phase.EXPLICIT
+            if binding.access is Access.WRITE and binding.value in defined and not explicit:
                 raise DuplicateDefError(
                     f"Step {program.step_labels[t]} defines {program.values[binding.value].label!r} again"
                     " without reading it.",
                     remedy="Define a partial and accumulate it.",
                 )
-        defined.update(b.value for b in step.bindings if b.access.defines)
+        defined.update(results)
     _check_scratch(program)
     _check_gradients(program)
     _check_states(program)
@@ -79,9 +83,11 @@ def _check_scratch(program: Program) -> None:
         return
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
-            first = owner.get(binding.value, t)
+            first = owner.get(binding.value)
+            if first is None:
+                continue
             twice = sum(other.value == binding.value for other in step.bindings) > 1
-            if binding.value in owner and (first != t or binding.access is not Access.SCRATCH or twice):
+            if first != t or binding.access is not Access.SCRATCH or twice:
                 raise GraphError(
                     f"Scratch {program.values[binding.value].label!r} of step {program.step_labels[first]} is"
                     f" touched again by {program.step_labels[t]}.",

@@ -14,6 +14,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from types import MappingProxyType
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
@@ -75,9 +76,16 @@ class _Derivation:
         self.outputs = frozenset((graph.loss, *graph.outputs))
         self.builder = Builder(graph.name, [_SPACE])
         self.operations = {name: self.builder.operation(anonymous(node)) for name, node in nodes.items()}
-        self.varying = _varying(graph, nodes)
+        self.differentiable = {
+            operation.id: lookup(operation.type).differentiable(nodes[operation.id])
+            for operation in graph.operations
+        }
+        self.varying = _varying(graph, self.differentiable)
         #: Derivatives that already have a def.
         self.defined: set[str] = set()
+        #: Numbers of operands and of their derivatives, by name.
+        self.numbers: dict[str, int] = {}
+        self.derivatives: dict[str, int] = {}
 
     def run(self) -> Program:
         for operation in self.graph.operations:
@@ -88,9 +96,7 @@ class _Derivation:
             self._seed()
             for operation in reversed(self.graph.operations):
                 self._backward(operation)
-            joint = self._clip() if self.graph.training.joins_gradients else ()
-            for weight in self.graph.trainable:
-                self._update(weight, joint)
+            self._updates(self._clip() if self.graph.training.joins_gradients else ())
         self._drop_unread()
         self._mark_constants()
         return self.builder.finish(period=self.graph.training.accumulate)
@@ -113,8 +119,7 @@ class _Derivation:
             for k, value in self._values(operation.outputs, range(len(operation.outputs)))
         ]
         scratch = self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node))
-        bindings = (*given, *results, *saved, *scratch)
-        self.builder.step(self.operations[operation.id], Phase.FORWARD, bindings)
+        self.builder.step(self.operations[operation.id], Phase.FORWARD, (*given, *results, *saved, *scratch))
 
     def _drop_unread(self) -> None:
         """What no backward step came to read is not saved, where the forward kernel does without it."""
@@ -162,8 +167,7 @@ class _Derivation:
     def _backward(self, operation: Operation) -> None:
         if not any(output in self.defined for output in operation.outputs):
             return
-        node, kind = self.nodes[operation.id], lookup(operation.type)
-        wanted = {i for i in kind.differentiable(node) if operation.inputs[i] in self.varying}
+        wanted = {i for i in self.differentiable[operation.id] if operation.inputs[i] in self.varying}
         trained = frozenset(i for i in wanted if operation.inputs[i] in self.trainable)
         self._backward_step(operation, Phase.CALC_GRADIENT, trained)
         self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(wanted - trained))
@@ -171,7 +175,8 @@ class _Derivation:
     def _backward_step(self, operation: Operation, phase: Phase, wanted: frozenset[int]) -> None:
         if not wanted:
             return
-        needs = lookup(operation.type).backward(self.nodes[operation.id], wanted)
+        node, kind = self.nodes[operation.id], lookup(operation.type)
+        needs = kind.backward(node, wanted)
         bindings = [
             Binding(f"{slot}{i}", value, Access.READ)
             for slot, names, positions in (
@@ -180,11 +185,12 @@ class _Derivation:
             )
             for i, value in self._values(names, sorted(positions))
         ]
-        for name in sorted(needs.saved):
-            request = next(
-                r for r in lookup(operation.type).saved(self.nodes[operation.id]) if r.name == name
-            )
-            bindings.append(Binding(name, self._saved(operation, request), Access.READ))
+        if needs.saved:
+            requests = {request.name: request for request in kind.saved(node)}
+            bindings += [
+                Binding(name, self._saved(operation, requests[name]), Access.READ)
+                for name in sorted(needs.saved)
+            ]
         if needs.reads_output_derivatives:
             bindings += [
                 Binding(f"dy{k}", self._derivative(output), Access.READ)
@@ -259,36 +265,33 @@ class _Derivation:
         )
         return tuple(joint)
 
-    def _update(self, weight: str, joint: tuple[tuple[str, int], ...]) -> None:
-        """The optimizer's step of one weight; a gradient that carries over is cleared by it."""
-        type_, rules, spec = self.graph.operands[weight].type, self.graph.training, self.graph.optimizer
-        states = [(name, self._optimizer_variable(weight, name, type_)) for name in state_names(spec)]
-        clears = rules.accumulate > 1
+    def _updates(self, joint: tuple[tuple[str, int], ...]) -> None:
+        """The optimizer's step of each weight; a gradient that carries over is cleared by it."""
+        rules, spec = self.graph.training, self.graph.optimizer
+        names, clears = state_names(spec), rules.accumulate > 1
         scaled = bool(joint) or rules.divisor != 1
-        node = _own_node(
-            weight,
-            UPDATE,
-            (type_,),
-            (),
-            {
-                "optimizer": spec.type,
-                **optimizer_rules(spec),
-                **asdict(rules),
-            },
-        )
-        value, gradient = self._value(weight), self._derivative(weight)
-        self.builder.step(
-            self.builder.operation(node),
-            Phase.APPLY_GRADIENT,
-            (
-                Binding("x0", value, Access.UPDATE),
-                Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
-                *(Binding(name, state, Access.UPDATE) for name, state in states),
-                *(Binding(name, found, Access.READ) for name, found in joint),
-                *self._scratch(weight, Phase.APPLY_GRADIENT, optimizer_scratch(spec, type_, scaled=scaled)),
-            ),
-            due=clears,
-        )
+        # One mapping for all: what every update has in common is written and compared once.
+        attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **asdict(rules)})
+        both = [Binding(name, found, Access.READ) for name, found in joint]
+        blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
+        for weight in self.graph.trainable:
+            type_ = self.graph.operands[weight].type
+            states = [(name, self._optimizer_variable(weight, name, type_)) for name in names]
+            value, gradient = self._value(weight), self._derivative(weight)
+            if type_ not in blocks:
+                blocks[type_] = optimizer_scratch(spec, type_, scaled=scaled)
+            self.builder.step(
+                self.builder.operation(_own_node(weight, UPDATE, (type_,), (), attributes)),
+                Phase.APPLY_GRADIENT,
+                (
+                    Binding("x0", value, Access.UPDATE),
+                    Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
+                    *[Binding(name, state, Access.UPDATE) for name, state in states],
+                    *both,
+                    *self._scratch(weight, Phase.APPLY_GRADIENT, blocks[type_]),
+                ),
+                due=clears,
+            )
 
     # ------------------------------------------------------------------------ values
 
@@ -297,9 +300,12 @@ class _Derivation:
         return [(i, self._value(names[i])) for i in positions if names[i]]
 
     def _value(self, name: str) -> int:
+        known = self.numbers.get(name)
+        if known is not None:
+            return known
         operand = self.graph.operands[name]
         kind = Kind.LOSS if name == self.graph.loss else _KIND_OF_ROLE[operand.role]
-        number = self.builder.value(name, operand.type, kind, name)
+        number = self.numbers[name] = self.builder.value(name, operand.type, kind, name)
         if operand.role in _FED:
             self.builder.entries[number] = EntryKind.FED
         elif operand.role is not Role.INTERMEDIATE:
@@ -310,11 +316,14 @@ class _Derivation:
         return number
 
     def _derivative(self, name: str, partial: str = "") -> int:
-        kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
-        label = f"{name}@grad"
+        type_ = self.graph.operands[name].type
         if partial:
-            kind, label = Kind.PARTIAL, f"{name}@{partial}@grad"
-        return self.builder.value(label, self.graph.operands[name].type, kind, name)
+            return self.builder.value(f"{name}@{partial}@grad", type_, Kind.PARTIAL, name)
+        known = self.derivatives.get(name)
+        if known is None:
+            kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
+            known = self.derivatives[name] = self.builder.value(f"{name}@grad", type_, kind, name)
+        return known
 
     def _optimizer_variable(self, weight: str, name: str, type_: TensorType) -> int:
         number = self.builder.value(f"{weight}@{name}", type_, Kind.OPTIMIZER_VARIABLE, weight)
@@ -330,7 +339,7 @@ class _Derivation:
             Binding(
                 request.name,
                 self.builder.value(
-                    f"{origin}@{phase.value}.{request.name}", request.type, Kind.SCRATCH, origin
+                    f"{origin}@{phase.word}.{request.name}", request.type, Kind.SCRATCH, origin
                 ),
                 Access.SCRATCH,
             )
@@ -366,11 +375,10 @@ def _read_positions(operation: Operation, kind: OperationType) -> list[int]:
     return [i for i in range(len(operation.inputs)) if i not in kind.constant_inputs]
 
 
-def _varying(graph: TrainableGraph, nodes: Mapping[str, Node]) -> set[str]:
+def _varying(graph: TrainableGraph, differentiable: Mapping[str, Iterable[int]]) -> set[str]:
     """Operands whose value depends, differentiably, on a trainable parameter."""
     varying = set(graph.trainable)
     for operation in graph.operations:
-        positions = lookup(operation.type).differentiable(nodes[operation.id])
-        if any(operation.inputs[i] in varying for i in positions):
+        if any(operation.inputs[i] in varying for i in differentiable[operation.id]):
             varying.update(operation.outputs)
     return varying
