@@ -70,20 +70,16 @@ def program_tables(program: Program) -> dict[str, Any]:
     operations: _Table = []
     alike: dict[tuple[object, ...], int] = {}
     for node in program.operations:
-        # Updates of all weights share their attributes; text tells 1 from 1.0 and true.
-        same = (
-            node.operation.type,
-            id(node.attributes),
-            node.constants,
-            node.scratch_budget,
-            len(node.floats),
-        )
-        kernel = alike.get(same, -1)
-        if kernel < 0 or node.floats:
+        # Updates of all weights share their attributes, which are then not written to be compared.
+        same = (node.operation.type, id(node.attributes), node.constants, node.scratch_budget)
+        kernel = None if node.floats else alike.get(same)
+        if kernel is None:
             row = _kernel(node)
-            kernel = alike[same] = kernels.setdefault(json.dumps(row), len(kernels))
+            kernel = kernels.setdefault(json.dumps(row), len(kernels))
             if kernel == len(kernel_rows):
                 kernel_rows.append(row)
+            if not node.floats:
+                alike[same] = kernel
         inputs = [None if type_ is None else types.of(type_) for type_ in node.inputs]
         outputs = [types.of(type_) for type_ in node.outputs]
         operations.append((node.operation.id, kernel, inputs, outputs))

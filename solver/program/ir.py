@@ -50,7 +50,7 @@ SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm",
 
 
 class _Word(Enum):
-    """A member is a word of documents. Programs have millions of them, so what is asked often is an attribute."""
+    """A member is a word of documents, and is asked for it so often that it is an attribute."""
 
     #: The value of the member.
     word: str
