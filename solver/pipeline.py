@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from solver import preparations
+from solver import documents, preparations
 from solver.collector import collector_paused
-from solver.documents import graph_digest, program_digest, reference_digest, with_digest
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
-from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome, Status, max_load
@@ -28,6 +27,9 @@ from solver.targets.reference import ALIGNMENT
 from solver.training import BlockProgram, explicit_program
 from solver.verify import prove
 from solver.version import producer
+
+if TYPE_CHECKING:
+    from solver.preparations.rewriting import Arithmetic
 
 __all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
 
@@ -60,7 +62,7 @@ def plan(
     made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
     made = replace(
         made,
-        graph_digest=graph_digest(graph),
+        graph_digest=documents.graph_digest(graph),
         replacements=prepared.replacements,
         records=(*prepared.records, *made.records),
         deterministic=made.deterministic and prepared.complete,
@@ -88,7 +90,7 @@ def plan_program(
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
     made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
-    made = replace(made, graph_digest=program_digest(program))
+    made = replace(made, graph_digest=documents.program_digest(program))
     return _proved(reference, made, watch)
 
 
@@ -138,7 +140,7 @@ def _planned(
     return Plan(
         graph=name,
         graph_digest="",
-        reference_digest=reference_digest(reference.program),
+        reference_digest=documents.reference_digest(reference.program),
         options=options,
         program=program,
         offsets=tuple(offsets),
@@ -159,7 +161,7 @@ def _proved(reference: Lowered, made: Plan, watch: _Stopwatch) -> Plan:
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
-        return with_digest(made)
+        return documents.with_digest(made)
 
 
 # ------------------------------------------------------------------------------------------- options
@@ -248,8 +250,14 @@ class _Planner:
     """What preparations ask: the footprint of what would be planned, under the same options."""
 
     def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
-        self.arithmetic = KernelArithmetic()
         self._target, self._options, self._deadline = target, options, deadline
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        # Most plans compute nothing, and the kernels of all operators take a while to load.
+        from solver.executor.arithmetic import KernelArithmetic
+
+        return KernelArithmetic()
 
     def stop(self) -> bool:
         return self._deadline.expired
