@@ -296,9 +296,13 @@ def _place(
     deadline: Deadline,
 ) -> list[Outcome]:
     """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
-    by_space = [[r for r in placed if r.space == space] for space in range(len(program.spaces))]
-    bounds = [max_load(_problem(program, inside, None)).bytes for inside in by_space]
+    by_space: list[list[Region]] = [[] for _ in program.spaces]
+    for region in placed:
+        by_space[region.space].append(region)
     left = options.capacity
+    bounds = [0] * len(by_space)
+    if left is not None:  # what the spaces behind the first need at least is left to them
+        bounds[1:] = [max_load(_problem(program, inside, None)).bytes for inside in by_space[1:]]
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final
 
 from solver.documents.graph import graph_to_dict
 from solver.documents.parse import canonical_json
 from solver.graph.ops.base import Node
 from solver.graph.types import Operand, TrainableGraph
-from solver.program import Program
+from solver.program import Access, Binding, Program, Step, Value
 
 __all__ = ["graph_digest", "reference_digest"]
+
+#: Rows that are hashed at a time: some tens of kilobytes of text.
+_PIECE: Final = 500
+
+_SLOT: Callable[[Binding], tuple[str, Access]] = attrgetter("slot", "access")
+_NUMBER: Callable[[Binding], int] = attrgetter("value")
 
 
 def graph_digest(graph: TrainableGraph) -> str:
@@ -43,39 +51,45 @@ def reference_digest(program: Program) -> str:
     """SHA-256, in hexadecimal, over a text of everything that a program says. Linear.
 
     Rows of plain numbers and words in a fixed order, attributes by name; no table is needed to check one
-    digest against another, so it takes a fraction of the time of a document.
+    digest against another, so it takes a fraction of the time of a document. The text is that of ``repr``
+    of tuples and lists; it is written and hashed piece by piece.
     """
-    found = {id(value.type): value.type for value in program.values}
-    types = {number: f"{type_.dtype.value}{type_.shape}" for number, type_ in found.items()}
-    rows: list[object] = [
-        ("program", program.name, program.period),
-        [(space.name, space.alignment, space.addressable) for space in program.spaces],
-        [(v.label, types[id(v.type)], v.kind.word, v.origin, v.space) for v in program.values],
-        _Verbatim(f"[{', '.join(_nodes(program.operations))}]"),
-        [
-            (
-                (s.operation, s.phase.word, s.part, s.due, s.reference, s.level, s.until),
-                [(b.slot, b.value, b.access.word) for b in s.bindings],
-            )
-            for s in program.steps
-        ],
-        [(entry.value, entry.kind.word, entry.reference) for entry in program.entry],
-        [(exit_.value, exit_.reference) for exit_ in program.exit],
-        [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases],
-        [(value, repr(initial)) for value, initial in sorted(program.initial.items())],
-    ]
-    return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
+    spaces = [(space.name, space.alignment, space.addressable) for space in program.spaces]
+    entry = [(entry.value, entry.kind.word, entry.reference) for entry in program.entry]
+    exits = [(exit_.value, exit_.reference) for exit_ in program.exit]
+    aliases = [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases]
+    initial = [(value, repr(initial)) for value, initial in sorted(program.initial.items())]
+    digest = hashlib.sha256(f"{('program', program.name, program.period)!r}\n{spaces!r}".encode())
+    for rows in (
+        _values(program.values),
+        _nodes(program.operations),
+        _steps(program.steps),
+        map(repr, entry),
+        map(repr, exits),
+        map(repr, aliases),
+        map(repr, initial),
+    ):
+        digest.update(b"\n[")
+        between = ""
+        while piece := list(islice(rows, _PIECE)):
+            digest.update(f"{between}{', '.join(piece)}".encode())
+            between = ", "
+        digest.update(b"]")
+    return digest.hexdigest()
 
 
-class _Verbatim(str):
-    """Text of a row that is written already."""
+def _values(values: Iterable[Value]) -> Iterator[str]:
+    types: dict[int, str] = {}
+    for value in values:
+        type_ = types.get(id(value.type))
+        if type_ is None:
+            text = f"{value.type.dtype.value}{value.type.shape}"
+            type_ = types[id(value.type)] = repr(text)
+        yield f"({value.label!r}, {type_}, {value.kind.word!r}, {value.origin!r}, {value.space})"
 
-    __slots__ = ()
-    __repr__ = str.__str__
 
-
-def _nodes(nodes: Sequence[Node]) -> Iterator[str]:
-    """What decides what a kernel computes, as the text of plain values.
+def _nodes(nodes: Iterable[Node]) -> Iterator[str]:
+    """What decides what a kernel computes, as plain values.
 
     Updates of all weights have one mapping of attributes, types are shared as well: each is written once.
     """
@@ -91,8 +105,21 @@ def _nodes(nodes: Sequence[Node]) -> Iterator[str]:
         named = (given.id, given.type, given.inputs, given.outputs, node.scratch_budget)
         inputs = ", ".join([types[id(type_)] for type_ in node.inputs])
         outputs = ", ".join([types[id(type_)] for type_ in node.outputs])
-        shared = attributes[id(node.attributes)]
-        yield (
-            f"({named!r}, [{inputs}], [{outputs}], {shared}, {node.constants!r},"
-            f" {sorted(node.floats.items())!r})"
-        )
+        shared, floats = attributes[id(node.attributes)], sorted(node.floats.items())
+        yield f"({named!r}, [{inputs}], [{outputs}], {shared}, {node.constants!r}, {floats!r})"
+
+
+def _steps(steps: Iterable[Step]) -> Iterator[str]:
+    """Steps of one form differ in numbers alone, so each form is written once, with places for them."""
+    forms: dict[tuple[object, ...], str] = {}
+    for step in steps:
+        slots = tuple(map(_SLOT, step.bindings))
+        key = (step.phase, step.part, step.due, slots)
+        form = forms.get(key)
+        if form is None:
+            part, words = repr(step.part).replace("%", "%%"), step.phase.word
+            rows = [f"({slot!r}, ".replace("%", "%%") + f"%d, {access.word!r})" for slot, access in slots]
+            form = forms[key] = f"((%d, {words!r}, {part}, {step.due}, %s, %d, %d), [{', '.join(rows)}])"
+        yield form % (
+            step.operation, step.reference, step.level, step.until, *map(_NUMBER, step.bindings)
+        )  # fmt: skip
