@@ -52,6 +52,9 @@ class DType(Enum):
         self.itemsize = self.numpy.itemsize
         self.is_floating = word.startswith("float")
 
+    # By identity, as members are compared: types are hashed often.
+    __hash__ = object.__hash__
+
 
 class Role(Enum):
     """What an operand is to the graph.

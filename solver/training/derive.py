@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
-from solver.graph.ops.base import Node, OperationType, ScratchRequest
+from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
 from solver.graph.types import DType, Operand, Operation, Role, TensorType, TrainableGraph
 from solver.program import (
     ACCUMULATE,
@@ -76,11 +76,8 @@ class _Derivation:
         self.outputs = frozenset((graph.loss, *graph.outputs))
         self.builder = Builder(graph.name, [_SPACE])
         self.operations = {name: self.builder.operation(anonymous(node)) for name, node in nodes.items()}
-        self.differentiable = {
-            operation.id: lookup(operation.type).differentiable(nodes[operation.id])
-            for operation in graph.operations
-        }
-        self.varying = _varying(graph, self.differentiable)
+        self.answers = _answers(nodes)
+        self.varying = _varying(graph, self.answers)
         #: Derivatives that already have a def.
         self.defined: set[str] = set()
         #: Numbers of operands and of their derivatives, by name.
@@ -104,21 +101,20 @@ class _Derivation:
     # ------------------------------------------------------------------------- forward
 
     def _forward(self, operation: Operation) -> None:
-        node, kind = self.nodes[operation.id], lookup(operation.type)
+        said = self.answers[operation.id]
         saved = [
             Binding(request.name, self._saved(operation, request), Access.WRITE)
-            for request in kind.saved(node)
+            for request in said.saved.values()
         ]
-        updated = kind.updates(node)
         given = [
-            Binding(f"x{i}", value, Access.UPDATE if i in updated else Access.READ)
-            for i, value in self._values(operation.inputs, _read_positions(operation, kind))
+            Binding(f"x{i}", value, Access.UPDATE if i in said.updates else Access.READ)
+            for i, value in self._values(operation.inputs, said.read)
         ]
         results = [
             Binding(f"y{k}", value, Access.WRITE)
             for k, value in self._values(operation.outputs, range(len(operation.outputs)))
         ]
-        scratch = self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node))
+        scratch = self._scratch(operation.id, Phase.FORWARD, said.forward_scratch)
         self.builder.step(self.operations[operation.id], Phase.FORWARD, (*given, *results, *saved, *scratch))
 
     def _drop_unread(self) -> None:
@@ -167,7 +163,7 @@ class _Derivation:
     def _backward(self, operation: Operation) -> None:
         if not any(output in self.defined for output in operation.outputs):
             return
-        wanted = {i for i in self.differentiable[operation.id] if operation.inputs[i] in self.varying}
+        wanted = {i for i in self.answers[operation.id].differentiable if operation.inputs[i] in self.varying}
         trained = frozenset(i for i in wanted if operation.inputs[i] in self.trainable)
         self._backward_step(operation, Phase.CALC_GRADIENT, trained)
         self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(wanted - trained))
@@ -175,8 +171,8 @@ class _Derivation:
     def _backward_step(self, operation: Operation, phase: Phase, wanted: frozenset[int]) -> None:
         if not wanted:
             return
-        node, kind = self.nodes[operation.id], lookup(operation.type)
-        needs = kind.backward(node, wanted)
+        said = self.answers[operation.id]
+        needs = said.backward(wanted)
         bindings = [
             Binding(f"{slot}{i}", value, Access.READ)
             for slot, names, positions in (
@@ -185,12 +181,10 @@ class _Derivation:
             )
             for i, value in self._values(names, sorted(positions))
         ]
-        if needs.saved:
-            requests = {request.name: request for request in kind.saved(node)}
-            bindings += [
-                Binding(name, self._saved(operation, requests[name]), Access.READ)
-                for name in sorted(needs.saved)
-            ]
+        bindings += [
+            Binding(name, self._saved(operation, said.saved[name]), Access.READ)
+            for name in sorted(needs.saved)
+        ]
         if needs.reads_output_derivatives:
             bindings += [
                 Binding(f"dy{k}", self._derivative(output), Access.READ)
@@ -370,15 +364,53 @@ def _initial(operand: Operand) -> Initial:
     return Initial(given.kind, given.value, given.scale, given.seed)
 
 
-def _read_positions(operation: Operation, kind: OperationType) -> list[int]:
-    """Constant inputs by rule (shapes, axes, pads) are known when planning: no kernel reads them."""
-    return [i for i in range(len(operation.inputs)) if i not in kind.constant_inputs]
+class _Answers:
+    """What an operator says of nodes that differ in names alone, which no kernel needs: asked once."""
+
+    def __init__(self, node: Node) -> None:
+        kind = lookup(node.operation.type)
+        self.differentiable = kind.differentiable(node)
+        self.saved = {request.name: request for request in kind.saved(node)}
+        self.updates = kind.updates(node)
+        self.forward_scratch = kind.forward_scratch(node)
+        #: Constant inputs by rule (shapes, axes, pads) are known when planning: no kernel reads them.
+        self.read = [i for i in range(len(node.inputs)) if i not in kind.constant_inputs]
+        self._kind, self._node = kind, node
+        self._backward: dict[frozenset[int], BackwardNeeds] = {}
+
+    def backward(self, wanted: frozenset[int]) -> BackwardNeeds:
+        needs = self._backward.get(wanted)
+        if needs is None:
+            needs = self._backward[wanted] = self._kind.backward(self._node, wanted)
+        return needs
 
 
-def _varying(graph: TrainableGraph, differentiable: Mapping[str, Iterable[int]]) -> set[str]:
+def _answers(nodes: Mapping[str, Node]) -> dict[str, _Answers]:
+    """By operation. Deep networks repeat their blocks: most operations are like one before."""
+    found: dict[str, _Answers] = {}
+    forms: dict[tuple[object, ...], _Answers] = {}
+    for name, node in nodes.items():
+        form = (
+            node.operation.type,
+            node.inputs,
+            node.outputs,
+            tuple(map(bool, node.operation.outputs)),
+            node.constants,
+            tuple(node.attributes.items()),
+            node.scratch_budget,
+            tuple(node.floats.items()),
+        )
+        said = forms.get(form)
+        if said is None:
+            said = forms[form] = _Answers(node)
+        found[name] = said
+    return found
+
+
+def _varying(graph: TrainableGraph, answers: Mapping[str, _Answers]) -> set[str]:
     """Operands whose value depends, differentiably, on a trainable parameter."""
     varying = set(graph.trainable)
     for operation in graph.operations:
-        if any(operation.inputs[i] in varying for i in differentiable[operation.id]):
+        if any(operation.inputs[i] in varying for i in answers[operation.id].differentiable):
             varying.update(operation.outputs)
     return varying
