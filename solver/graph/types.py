@@ -135,6 +135,9 @@ def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(dict(mapping))
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One use of an operator. An optional input that is left out is the empty string, as in ONNX.
@@ -149,7 +152,7 @@ class Operation:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", _frozen(self.attributes))
+        object.__setattr__(self, "attributes", _frozen(self.attributes) if self.attributes else _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import cache
 from types import MappingProxyType
 
 from solver.graph.nodes import graph_nodes
@@ -107,11 +108,11 @@ class _Derivation:
             for request in said.saved.values()
         ]
         given = [
-            Binding(f"x{i}", value, Access.UPDATE if i in said.updates else Access.READ)
+            Binding(_slot("x", i), value, Access.UPDATE if i in said.updates else Access.READ)
             for i, value in self._values(operation.inputs, said.read)
         ]
         results = [
-            Binding(f"y{k}", value, Access.WRITE)
+            Binding(_slot("y", k), value, Access.WRITE)
             for k, value in self._values(operation.outputs, range(len(operation.outputs)))
         ]
         scratch = self._scratch(operation.id, Phase.FORWARD, said.forward_scratch)
@@ -174,7 +175,7 @@ class _Derivation:
         said = self.answers[operation.id]
         needs = said.backward(wanted)
         bindings = [
-            Binding(f"{slot}{i}", value, Access.READ)
+            Binding(_slot(slot, i), value, Access.READ)
             for slot, names, positions in (
                 ("x", operation.inputs, needs.inputs),
                 ("y", operation.outputs, needs.outputs),
@@ -187,7 +188,7 @@ class _Derivation:
         ]
         if needs.reads_output_derivatives:
             bindings += [
-                Binding(f"dy{k}", self._derivative(output), Access.READ)
+                Binding(_slot("dy", k), self._derivative(output), Access.READ)
                 for k, output in enumerate(operation.outputs)
                 if output in self.defined
             ]
@@ -203,10 +204,10 @@ class _Derivation:
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
-            return Binding(f"dx{position}", self._derivative(name), Access.WRITE)
+            return Binding(_slot("dx", position), self._derivative(name), Access.WRITE)
         partial = self._derivative(name, partial=f"{operation.id}.{position}")
         partials.append((position, partial))
-        return Binding(f"dx{position}", partial, Access.WRITE)
+        return Binding(_slot("dx", position), partial, Access.WRITE)
 
     def _accumulate(self, operation: Operation, phase: Phase, position: int, partial: int) -> None:
         name = operation.inputs[position]
@@ -231,7 +232,7 @@ class _Derivation:
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
-        bindings = [Binding(f"dx{i}", self._derivative(w), Access.READ) for i, w in enumerate(weights)]
+        bindings = [Binding(_slot("dx", i), self._derivative(w), Access.READ) for i, w in enumerate(weights)]
         if rules.skip_non_finite:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
             joint.append(("updates", counter))
@@ -341,6 +342,12 @@ class _Derivation:
         ]
 
 
+@cache
+def _slot(kind: str, position: int) -> str:
+    """``x0``, ``dy1``: one object for each, so that steps are compared and numbered fast."""
+    return f"{kind}{position}"
+
+
 def _own_node(
     operation: str,
     kernel: str,
@@ -349,8 +356,9 @@ def _own_node(
     attributes: Mapping[str, object],
 ) -> Node:
     """The node of a kernel that no operator of a graph has; its attributes say all that it computes."""
-    names = tuple(f"x{i}" for i in range(len(inputs))), tuple(f"y{k}" for k in range(len(outputs)))
-    return Node(Operation(operation, kernel, *names), inputs, outputs, (), attributes)
+    read = tuple([_slot("x", i) for i in range(len(inputs))])
+    written = tuple([_slot("y", k) for k in range(len(outputs))])
+    return Node(Operation(operation, kernel, read, written), inputs, outputs, (), attributes)
 
 
 def _initial(operand: Operand) -> Initial:
