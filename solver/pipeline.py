@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from solver import preparations
-from solver.documents import graph_digest, program_digest, reference_digest, with_digest
+from solver import documents, preparations
+from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
-from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Buffer, Certificate, Deadline, Hole, LayoutProblem, Outcome, Status, max_load
@@ -28,6 +28,9 @@ from solver.training import BlockProgram, explicit_program
 from solver.verify import prove
 from solver.version import producer
 
+if TYPE_CHECKING:
+    from solver.preparations.rewriting import Arithmetic
+
 __all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
@@ -39,6 +42,7 @@ _DEFAULTS = PlanOptions()
 Observer = Callable[[str, float], None]
 
 
+@collector_paused()
 def plan(
     graph: TrainableGraph, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -58,7 +62,7 @@ def plan(
     made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
     made = replace(
         made,
-        graph_digest=graph_digest(graph),
+        graph_digest=documents.graph_digest(graph),
         replacements=prepared.replacements,
         records=(*prepared.records, *made.records),
         deterministic=made.deterministic and prepared.complete,
@@ -66,6 +70,7 @@ def plan(
     return _proved(reference, made, watch)
 
 
+@collector_paused()
 def plan_program(
     program: BlockProgram, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -85,7 +90,7 @@ def plan_program(
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
     made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
-    made = replace(made, graph_digest=program_digest(program))
+    made = replace(made, graph_digest=documents.program_digest(program))
     return _proved(reference, made, watch)
 
 
@@ -135,7 +140,7 @@ def _planned(
     return Plan(
         graph=name,
         graph_digest="",
-        reference_digest=reference_digest(reference.program),
+        reference_digest=documents.reference_digest(reference.program),
         options=options,
         program=program,
         offsets=tuple(offsets),
@@ -156,7 +161,7 @@ def _proved(reference: Lowered, made: Plan, watch: _Stopwatch) -> Plan:
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
-        return with_digest(made)
+        return documents.with_digest(made)
 
 
 # ------------------------------------------------------------------------------------------- options
@@ -245,8 +250,14 @@ class _Planner:
     """What preparations ask: the footprint of what would be planned, under the same options."""
 
     def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
-        self.arithmetic = KernelArithmetic()
         self._target, self._options, self._deadline = target, options, deadline
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        # Most plans compute nothing, and the kernels of all operators take a while to load.
+        from solver.executor.arithmetic import KernelArithmetic
+
+        return KernelArithmetic()
 
     def stop(self) -> bool:
         return self._deadline.expired
@@ -291,9 +302,13 @@ def _place(
     deadline: Deadline,
 ) -> list[Outcome]:
     """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
-    by_space = [[r for r in placed if r.space == space] for space in range(len(program.spaces))]
-    bounds = [max_load(_problem(program, inside, None)).bytes for inside in by_space]
+    by_space: list[list[Region]] = [[] for _ in program.spaces]
+    for region in placed:
+        by_space[region.space].append(region)
     left = options.capacity
+    bounds = [0] * len(by_space)
+    if left is not None:  # what the spaces behind the first need at least is left to them
+        bounds[1:] = [max_load(_problem(program, inside, None)).bytes for inside in by_space[1:]]
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])

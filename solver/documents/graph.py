@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from solver.collector import collector_paused
 from solver.documents.fields import (
     FIXED_LIST,
     MAX_INTEGER,
@@ -144,6 +145,7 @@ class GraphDocument(DocumentModel):
     outputs: Annotated[tuple[Name, ...], *FIXED_LIST] = ()
 
 
+@collector_paused()
 def load_graph(
     data: bytes | Mapping[str, Any], *, batch: int | None = None, max_operations: int = MAX_OPERATIONS
 ) -> TrainableGraph:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from solver.errors import StateError
 from solver.graph.nodes import resolve
 from solver.graph.ops import signature
+from solver.graph.ops.base import Signature
 from solver.graph.types import Operand, Operation, Role
 
 __all__ = ["check_states"]
@@ -21,7 +22,10 @@ def check_states(operations: Sequence[Operation], typed: Mapping[str, Operand]) 
     """
     readers = Counter(name for operation in operations for name in operation.inputs if name)
     for i, operation in enumerate(operations):
-        for k in sorted(signature(operation.type).updates(resolve(operation, typed))):
+        kind = signature(operation.type)
+        if type(kind).updates is Signature.updates:
+            continue  # most operators update nothing, whatever their attributes
+        for k in sorted(kind.updates(resolve(operation, typed))):
             name, path = operation.inputs[k], ("operations", i, "inputs", k)
             update = f"Operation {operation.id!r} ({operation.type}) updates {name!r} in place"
             if typed[name].role is not Role.STATE:

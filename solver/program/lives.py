@@ -64,11 +64,13 @@ def lives(program: Program) -> dict[int, Lifespan]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step in program.steps:
+        level, until = step.level, step.until
         for binding in step.bindings:
             value = binding.value
-            first.setdefault(value, step.level)
-            if last.get(value, -1) < step.until:
-                last[value] = step.until
+            if value not in first:
+                first[value], last[value] = level, until
+            elif last[value] < until:
+                last[value] = until
     end = program.duration
     for entry in program.entry:
         if entry.value in first:

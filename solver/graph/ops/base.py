@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
@@ -219,15 +220,22 @@ class Signature(ABC):
 
     def normalise(self, operation: Operation) -> dict[str, Any]:
         """Attributes with defaults filled in. Raises AttributeRuleError naming the attribute."""
-        rules = self.rules()
-        for key in operation.attributes:
+        rules, given = self._rules, operation.attributes
+        for key in given:
             if key not in rules:
                 raise AttributeRuleError(
                     f"Operation {operation.id!r} ({self.name}) has no attribute {key!r}.",
                     remedy=f"Known attributes: {', '.join(sorted(rules)) or 'none'}.",
                     path=("attributes", key),
                 )
-        return {key: _checked(operation, key, rule) for key, rule in rules.items()}
+        return {
+            key: _checked(operation, key, rule) if key in given or rule.required else rule.default
+            for key, rule in rules.items()
+        }
+
+    @cached_property
+    def _rules(self) -> Mapping[str, Attribute]:
+        return self.rules()
 
 
 class OperationType(Signature):
