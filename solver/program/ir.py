@@ -14,10 +14,11 @@ are computed from these (`solver.program.lives`) and stand nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeVar
 
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation, TensorType
@@ -44,6 +45,8 @@ __all__ = [
     "Value",
     "anonymous",
 ]
+
+T = TypeVar("T")
 
 #: Kernels of steps that stem from no operation of a graph.
 SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm", "Update", "Copy"
@@ -274,6 +277,13 @@ class Program:
     aliases: tuple[Alias, ...] = ()
     period: int = 1
     initial: Mapping[int, Initial] = field(default_factory=dict)
+    _known: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, work_out: Callable[[Program], T]) -> T:
+        """What follows from the program alone, worked out when it is first asked for under this name."""
+        if name not in self._known:
+            self._known[name] = work_out(self)
+        return self._known[name]  # type: ignore[return-value]  # one name for one function
 
     @property
     def duration(self) -> int:

@@ -44,7 +44,7 @@ class Region:
     @property
     def spans(self) -> tuple[Lifespan, ...]:
         """When the bytes are held, as intervals in order of time."""
-        return without(self.lifespan, self.lent)
+        return without(self.lifespan, self.lent) if self.lent else (self.lifespan,)
 
 
 def without(whole: Lifespan, gone: tuple[Lifespan, ...]) -> tuple[Lifespan, ...]:
@@ -155,8 +155,13 @@ def regions(program: Program, holds: Mapping[int, Lifespan] | None = None) -> tu
 
     `holds` are lives that a target makes longer than the program needs.
     """
-    holds = holds or {}
+    if not holds:
+        return program.once("regions", _regions_without_holds)
     return tuple(_regions(program, held_lives(program, holds), holds))
+
+
+def _regions_without_holds(program: Program) -> tuple[Region, ...]:
+    return tuple(_regions(program, lives(program), {}))
 
 
 def held_lives(program: Program, holds: Mapping[int, Lifespan]) -> dict[int, Lifespan]:

@@ -9,16 +9,17 @@ same kernel of the same operation made them from the same terms, so equal number
     write           [ term 9 )
     after       [undefined[ term 9 )undefined)
 
-What is cut out of a value or put together from several is pieces of terms, which are interned too. Where the
-reference program has such values, ranges are cut where a value begins or ends inside of them::
+What is cut out of a value or put together from several is pieces of terms, interned too. Where the reference
+program has such values, a write leaves what it does not touch, and ranges are read in part or together::
 
-    before      [          term 3          )     read or written: bytes 16 to 48
-    after       [  3: 0-16 )[ 3: 16-48 )[  )     all of them together are still term 3
+    before      [          term 3          )     bytes 16 to 48 of term 3 are read, or written: no change
+    write             [ term 9 )
+    after       [3: 0-20)[ term 9 )[3: 40-64)    bytes 0 to 16 of term 3 are still there
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable
 
 __all__ = ["UNDEFINED", "Bytes", "Terms"]
@@ -34,14 +35,23 @@ class Terms:
     """All terms that occur in one proof, by number; what consists of pieces has numbers below UNDEFINED."""
 
     def __init__(self) -> None:
+        self._count = 0
         self._numbers: dict[Hashable, int] = {}
         self._joined: dict[tuple[_Piece, ...], int] = {}
         self._pieces: list[tuple[_Piece, ...]] = []
         self._known = 0
 
+    def new(self) -> int:
+        """The number of a term that is like no other one."""
+        self._count += 1
+        return self._count - 1
+
     def number(self, key: Hashable) -> int:
         """The number of a term, the same for the same key."""
-        return self._numbers.setdefault(key, len(self._numbers))
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = self.new()
+        return found
 
     def joined(self, pieces: Iterable[_Piece]) -> int:
         """The number of what consists of pieces of these terms, or of pieces again, one behind the other."""
@@ -102,17 +112,16 @@ class Bytes:
         if found is not None and found[0] == high and number != UNDEFINED:
             ranges[low] = (high, number)
             return
-        if self._cuts:
-            # Also where it is there already: a view of a part leaves the whole as it is.
-            if number != UNDEFINED and self.read(low, high) == number:
-                return
-            self._cut(low)
-            self._cut(high)
         first = bisect_left(starts, low)
         if first and ranges[starts[first - 1]][0] > low:
-            first -= 1
+            if self._cuts:
+                self._cut(first - 1, low)
+            else:
+                first -= 1
         last = first
         while last < len(starts) and starts[last] < high:
+            if self._cuts and ranges[starts[last]][0] > high:
+                self._cut(last, high)
             del ranges[starts[last]]
             last += 1
         if number == UNDEFINED:
@@ -121,6 +130,11 @@ class Bytes:
             starts[first:last] = [low]
             ranges[low] = (high, number)
 
+    def view(self, low: int, high: int, number: int) -> None:
+        """As `write`; where the bytes hold it already, what they are a part of stays as it is."""
+        if self.read(low, high) != number:
+            self.write(low, high, number)
+
     def read(self, low: int, high: int) -> int:
         """The number of what the bytes ``[low, high)`` hold; UNDEFINED if they do not hold it all."""
         found = self._ranges.get(low)
@@ -128,28 +142,25 @@ class Bytes:
             return found[1]
         if not self._cuts:
             return UNDEFINED
-        self._cut(low)
-        self._cut(high)
         pieces: list[_Piece] = []
-        start = low
-        while start < high:
-            found = self._ranges.get(start)
-            if found is None:
+        starts, ranges = self._starts, self._ranges
+        k, position = max(bisect_right(starts, low) - 1, 0), low
+        while position < high:
+            if k == len(starts) or starts[k] > position:
                 return UNDEFINED
-            end, number = found
-            pieces.append((number, 0, end - start, end - start))
-            start = end
+            start = starts[k]
+            end, number = ranges[start]
+            if end <= position:
+                return UNDEFINED
+            pieces.append((number, position - start, min(end, high) - start, end - start))
+            position, k = end, k + 1
         return self._terms.joined(pieces)
 
-    def _cut(self, at: int) -> None:
-        """Let no range reach across an address."""
-        k = bisect_left(self._starts, at) - 1
-        if k < 0:
-            return
+    def _cut(self, k: int, at: int) -> None:
+        """Let range k end at an address inside of it, and another one begin there."""
         start = self._starts[k]
         end, number = self._ranges[start]
-        if end > at:
-            size = end - start
-            self._starts.insert(k + 1, at)
-            self._ranges[start] = (at, self._terms.joined([(number, 0, at - start, size)]))
-            self._ranges[at] = (end, self._terms.joined([(number, at - start, size, size)]))
+        size = end - start
+        self._starts.insert(k + 1, at)
+        self._ranges[start] = (at, self._terms.joined([(number, 0, at - start, size)]))
+        self._ranges[at] = (end, self._terms.joined([(number, at - start, size, size)]))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from solver.graph.ops import lookup
-from solver.graph.ops.base import InPlace, Part
+from solver.graph.ops.base import InPlace, OperationType, Part
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
@@ -101,13 +101,10 @@ class _Line:
         base = [0]
         for size in plan.sizes:
             base.append(base[-1] + max(size, 0) + _RESIDUE)
-        nbytes = {id(value.type): value.type.nbytes for value in program.values}
         self.low = [
             base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
         ]
-        self.high = [
-            low + nbytes[id(value.type)] for low, value in zip(self.low, program.values, strict=True)
-        ]
+        self.high = [low + value.type.nbytes for low, value in zip(self.low, program.values, strict=True)]
 
 
 def _name(plan: Plan, t: int) -> str:
@@ -183,48 +180,73 @@ def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step)
 class _Fact(NamedTuple):
     """What one slot of a step gets: a copy of `copied`, pieces of `pieces`, or a term of those in `needs`.
 
-    Slots are positions in the bindings of the step. A piece is the position of a slot with the first and last
-    byte of it, exclusive, and the bytes that it has.
+    Slots are positions in the bindings of the step; what is `computed` is a term. A piece is the position of
+    a slot with the first and last byte of it, exclusive, and the bytes that it has.
     """
 
     position: int
     copied: int | None
     needs: tuple[int, ...]
     pieces: tuple[tuple[int, int, int, int], ...] = ()
+    computed: bool = True
 
 
 def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
     """What the operators say about each result of each step."""
     found: list[tuple[_Fact, ...]] = []
+    # Where an operator says nothing, its steps are alike if their bindings have the same access.
+    plain: dict[str, bool] = dict.fromkeys(_OWN, True)
+    alike: dict[tuple[Access, ...], tuple[_Fact, ...]] = {}
     for step in reference.steps:
+        bindings = step.bindings
         node = reference.operations[step.operation]
-        reads = tuple([i for i, b in enumerate(step.bindings) if b.access.reads])
-        results = [i for i, b in enumerate(step.bindings) if b.access.defines]
-        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
-            found.append(tuple([_Fact(i, None, reads) for i in results]))
+        type_ = node.operation.type
+        if step.phase is not Phase.EXPLICIT and type_ not in plain:
+            plain[type_] = _says_nothing(type_)
+        if step.phase is Phase.EXPLICIT or plain[type_]:
+            accesses = tuple([b.access for b in bindings])
+            if accesses not in alike:
+                reads = tuple([i for i, access in enumerate(accesses) if access.reads])
+                alike[accesses] = tuple(
+                    [_Fact(i, None, reads) for i, access in enumerate(accesses) if access.defines]
+                )
+            found.append(alike[accesses])
             continue
-        kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
+        kind, forward = lookup(type_), step.phase is Phase.FORWARD
+        promises, parts = kind.copies(node, forward), kind.parts(node, forward)
         copies: dict[str, int | None] = {}
-        for promise in kind.copies(node, forward):
-            copies[promise.target] = next(
-                (i for i, b in enumerate(step.bindings) if b.slot == promise.source), None
-            )
-        parts = kind.parts(node, forward)
+        if promises:
+            slots = {b.slot: i for i, b in enumerate(bindings) if b.access.reads}
+            copies = {promise.target: slots.get(promise.source) for promise in promises}
         pieces = _pieces(reference, step, parts) if parts else {}
+        reads = tuple([i for i, b in enumerate(bindings) if b.access.reads])
         facts = []
-        for i in results:
-            slot = step.bindings[i].slot
-            ignored = kind.ignores(node, forward, slot)
-            needs = reads
-            if ignored:
-                needs = tuple([r for r in reads if step.bindings[r].slot not in ignored])
+        for i, binding in enumerate(bindings):
+            if not binding.access.defines:
+                continue
+            slot, needs = binding.slot, reads
             if slot in pieces:
                 needs = tuple([piece[0] for piece in pieces[slot]])
-                facts.append(_Fact(i, None, needs, pieces[slot]))
-            else:
-                facts.append(_Fact(i, copies.get(slot), needs))
+                facts.append(_Fact(i, None, needs, pieces[slot], computed=False))
+                continue
+            ignored = kind.ignores(node, forward, slot)
+            if ignored:
+                needs = tuple([r for r in reads if bindings[r].slot not in ignored])
+            source = copies.get(slot) if copies else None
+            facts.append(_Fact(i, source, needs, (), source is None))
         found.append(tuple(facts))
     return found
+
+
+def _says_nothing(type_: str) -> bool:
+    """Whether an operator promises no copy and no parts, and depends on all that it reads."""
+    kind = type(lookup(type_))
+    return (
+        kind.copies is OperationType.copies
+        and kind.in_place is OperationType.in_place
+        and kind.parts is OperationType.parts
+        and kind.ignores is OperationType.ignores
+    )
 
 
 def _pieces(
@@ -350,14 +372,14 @@ def _check_overlaps(plan: Plan, line: _Line) -> Iterator[Violation]:
             views.setdefault(alias.step, set()).add(alias.value)
     low, high = line.low, line.high
     for t, step in enumerate(program.steps):
-        rows = sorted((low[b.value], high[b.value], i) for i, b in enumerate(step.bindings))
         top = -1
-        for first, last, _ in rows:
-            if first < top:
+        for value in sorted([b.value for b in step.bindings], key=low.__getitem__):
+            if low[value] < top:
                 break
-            top = max(top, last)
+            top = high[value]
         else:
             continue
+        rows = sorted((low[b.value], high[b.value], i) for i, b in enumerate(step.bindings))
         left = [b.access is Access.READ or b.value in views.get(t, ()) for b in step.bindings]
         for k, (_, last, i) in enumerate(rows):
             for other, _, j in rows[k + 1 :]:
@@ -479,11 +501,12 @@ def _check_contents(
 ) -> Iterator[Violation]:
     """Run both on terms, with the due steps or without, and compare what they leave."""
     terms = Terms()
-    wanted, reads = _run_reference(reference, terms, facts, due=due)
+    wanted, ran = _run_reference(reference, terms, facts, due=due)
     program, low, high = plan.program, line.low, line.high
     terms.close()
+    # What is there at the start lies apart, which the form says: in order of address, it is written behind.
     memory = Bytes(terms)
-    for entry in program.entry:
+    for entry in sorted(program.entry, key=lambda entry: low[entry.value]):
         memory.write(low[entry.value], high[entry.value], terms.number(("entry", entry.reference)))
     pending: list[tuple[int, int, int, int]] = []
     for t, step in enumerate(program.steps):
@@ -507,59 +530,94 @@ def _check_contents(
                 memory.write(low[target.value], high[target.value], number)
             continue
         found = [memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings]
-        results = []
-        for fact in facts[step.reference]:
-            if bindings[fact.position].access is Access.SCRATCH:
-                continue
-            needed = tuple([found[i] for i in fact.needs])
-            if needed and min(needed) < 0:
-                torn = next((i for i in fact.needs if not terms.is_value(found[i])), None)
-                if torn is not None:
-                    yield _undefined(plan, t, bindings[torn])
-                    return
-            if fact.copied is not None:
-                number = found[fact.copied]
-            elif fact.pieces:
-                number = terms.joined([(found[i], a, b, size) for i, a, b, size in fact.pieces])
-            else:
-                number = terms.number((step.reference, fact.position, needed))
-            results.append((bindings[fact.position].value, number))
-        if not facts[step.reference] and found != reads[step.reference]:
-            yield Violation(
-                "value", (), f"{_name(plan, t)} does not find what it reads in the reference program."
-            )
-            return
+        reads, results = ran[step.reference]
+        if found != reads:
+            torn = _torn(terms, bindings, facts[step.reference], found)
+            if torn is not None:
+                yield _undefined(plan, t, torn)
+                return
+            if not results:
+                yield Violation(
+                    "value", (), f"{_name(plan, t)} does not find what it reads in the reference program."
+                )
+                return
+            results = [
+                (fact, _again(terms, step.reference, fact, number, reads, found)) for fact, number in results
+            ]
         for binding in bindings:
             if binding.access is Access.SCRATCH:
                 memory.write(low[binding.value], high[binding.value], UNDEFINED)
-        for value, number in results:
-            memory.write(low[value], high[value], number)
+        for fact, number in results:
+            binding = bindings[fact.position]
+            if binding.access is not Access.SCRATCH:
+                put = memory.write if fact.computed else memory.view
+                put(low[binding.value], high[binding.value], number)
     for _, start, end, number in pending:
         memory.write(start, end, number)
     yield from _check_end(reference, plan, terms, wanted, memory, line)
 
 
+class _Ran(NamedTuple):
+    """What a reference step finds in its slots, UNDEFINED where it does not look, and what it leaves."""
+
+    reads: list[int]
+    results: list[tuple[_Fact, int]]
+
+
 def _run_reference(
     reference: Program, terms: Terms, facts: Sequence[tuple[_Fact, ...]], *, due: bool
-) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """What each value of the reference holds at the end; and what steps without results read."""
+) -> tuple[dict[int, int], dict[int, _Ran]]:
+    """What each value of the reference holds at the end, and what each step finds and leaves.
+
+    Every step runs once, so each of its results is a term like no other.
+    """
     now = {entry.value: terms.number(("entry", entry.reference)) for entry in reference.entry}
-    reads: dict[int, list[int]] = {}
+    ran: dict[int, _Ran] = {}
     for t, step in enumerate(reference.steps):
         if step.due and not due:
             continue
-        found = [now.get(b.value, UNDEFINED) if b.access.reads else UNDEFINED for b in step.bindings]
-        if not facts[t]:
-            reads[t] = found
+        bindings = step.bindings
+        found = [now[b.value] if b.access.reads else UNDEFINED for b in bindings]
+        results = []
         for fact in facts[t]:
-            value = step.bindings[fact.position].value
-            if fact.copied is not None:
-                now[value] = found[fact.copied]
-            elif fact.pieces:
-                now[value] = terms.joined([(found[i], a, b, size) for i, a, b, size in fact.pieces])
-            else:
-                now[value] = terms.number((t, fact.position, tuple([found[i] for i in fact.needs])))
-    return now, reads
+            number = terms.new() if fact.computed else _copied(terms, fact, found)
+            results.append((fact, number))
+            now[bindings[fact.position].value] = number
+        ran[t] = _Ran(found, results)
+    return now, ran
+
+
+def _copied(terms: Terms, fact: _Fact, found: Sequence[int]) -> int:
+    """What a slot gets that is a copy, or is put together from copies."""
+    if fact.copied is not None:
+        return found[fact.copied]
+    return terms.joined([(found[i], start, stop, size) for i, start, stop, size in fact.pieces])
+
+
+def _again(
+    terms: Terms, step: int, fact: _Fact, number: int, reads: Sequence[int], found: Sequence[int]
+) -> int:
+    """What a slot gets where a step does not find all that it reads in the reference.
+
+    It is the reference's `number` if the slot depends on nothing that is different.
+    """
+    if not fact.computed:
+        return _copied(terms, fact, found)
+    if all(found[i] == reads[i] for i in fact.needs):
+        return number
+    return terms.number((step, fact.position, tuple([found[i] for i in fact.needs])))
+
+
+def _torn(
+    terms: Terms, bindings: Sequence[Binding], facts: Sequence[_Fact], found: Sequence[int]
+) -> Binding | None:
+    """The first slot that a result depends on and that does not hold a whole value."""
+    for fact in facts:
+        if bindings[fact.position].access is not Access.SCRATCH:
+            for i in fact.needs:
+                if not terms.is_value(found[i]):
+                    return bindings[i]
+    return None
 
 
 def _undefined(plan: Plan, t: int, binding: Binding) -> Violation:

@@ -262,18 +262,15 @@ class OperationType(Signature):
         They are the views between operands of one element type and size in bytes: a derivative that is
         summed because its operand was broadcast is smaller than dY. Cost: that of `in_place`.
         """
-        promises = [promise for promise in self.in_place(node) if promise.view]
-        if not promises:
-            return ()
-        x, y = ("x", "y") if forward else ("dx", "dy")
-        types = {f"{x}{i}": type_ for i, type_ in enumerate(node.inputs) if type_ is not None}
-        types |= {f"{y}{k}": type_ for k, type_ in enumerate(node.outputs)}
-        extents = {slot: (type_.dtype, type_.nbytes) for slot, type_ in types.items()}
+        slot = "x" if forward else "d"
         return tuple(
-            promise
-            for promise in promises
-            if {promise.source, promise.target} <= extents.keys()
-            and extents[promise.source] == extents[promise.target]
+            [
+                promise
+                for promise in self.in_place(node)
+                if promise.view
+                and promise.source[0] == slot
+                and _extent(node, promise.source) == _extent(node, promise.target)
+            ]
         )
 
     def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
@@ -301,6 +298,15 @@ class OperationType(Signature):
         `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
         steps: calcGradient for its trainable parameters, calcDerivative for the rest.
         """
+
+
+def _extent(node: Node, slot: str) -> tuple[DType, int]:
+    """Element type and bytes of the operand that a slot of a step is for: x0, y0, dx0, dy0."""
+    operand = slot.lstrip("d")
+    types = node.inputs if operand[0] == "x" else node.outputs
+    type_ = types[int(operand[1:])]
+    assert type_ is not None, "promises are about operands that are there"
+    return type_.dtype, type_.nbytes
 
 
 def _checked(operation: Operation, key: str, rule: Attribute) -> Any:
