@@ -66,7 +66,10 @@ def _floats(operand: Operand) -> tuple[float, ...]:
 
 
 def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple[TensorType, ...]:
-    """Types of what an operation defines, one for each name in its outputs. Raises what `node_with_types` raises."""
+    """Types of what an operation defines, one for each name in its outputs.
+
+    Raises what `node_with_types` raises.
+    """
     return node_with_types(operation, operands)[1]
 
 
