@@ -62,12 +62,11 @@ def plan(
     made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
     made = replace(
         made,
-        graph_digest=documents.graph_digest(graph),
         replacements=prepared.replacements,
         records=(*prepared.records, *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
-    return _proved(reference, made, watch)
+    return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
 
 
 @collector_paused()
@@ -90,8 +89,7 @@ def plan_program(
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
     made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
-    made = replace(made, graph_digest=documents.program_digest(program))
-    return _proved(reference, made, watch)
+    return _proved(reference, made, lambda: documents.program_digest(program), watch)
 
 
 def _check_extent(program: Program) -> None:
@@ -140,7 +138,7 @@ def _planned(
     return Plan(
         graph=name,
         graph_digest="",
-        reference_digest=documents.reference_digest(reference.program),
+        reference_digest="",
         options=options,
         program=program,
         offsets=tuple(offsets),
@@ -155,13 +153,14 @@ def _planned(
     )
 
 
-def _proved(reference: Lowered, made: Plan, watch: _Stopwatch) -> Plan:
+def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: _Stopwatch) -> Plan:
     with watch("prove"):
         violations = prove(reference.program, made, reference.holds)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
-        return documents.with_digest(made)
+        ours = documents.reference_digest(reference.program)
+        return documents.with_digest(replace(made, graph_digest=graph_digest(), reference_digest=ours))
 
 
 # ------------------------------------------------------------------------------------------- options

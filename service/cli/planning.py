@@ -28,7 +28,8 @@ def run(model: Path, given: Mapping[str, Any], output: Path, *, as_json: bool) -
     `given` are fields of an options document, checked as in one, so that every entry point has the same rules
     and messages.
     """
-    made = make_plan(read_document(model), documents.load_options(given), model)
+    document = read_document(model)
+    made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")
 

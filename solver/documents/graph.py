@@ -49,6 +49,9 @@ FORMAT = "arenaplan.graph"
 
 _Path = tuple[str | int, ...]
 
+_ROLES = {role.value: role for role in Role}
+_DTYPES = {dtype.value: dtype for dtype in DType}
+
 
 class OperandDocument(DocumentModel):
     """A tensor. Shape and dtype of intermediate operands may be left out: they are inferred."""
@@ -186,7 +189,7 @@ def _batch(document: GraphDocument, override: int | None) -> int | None:
 
 
 def _declared(operand: OperandDocument, batch: int | None, path: _Path) -> DeclaredOperand:
-    role = Role(operand.role)
+    role = _ROLES[operand.role]
     if operand.trainable is not None and role is not Role.PARAMETER:
         raise DocumentError(
             f"Operand {operand.name!r} ({role.value}) says whether it is trainable; only parameters are.",
@@ -194,7 +197,7 @@ def _declared(operand: OperandDocument, batch: int | None, path: _Path) -> Decla
             path=(*path, "trainable"),
         )
     shape = None if operand.shape is None else with_batch(operand.shape, batch, (*path, "shape"))
-    dtype = None if operand.dtype is None else DType(operand.dtype)
+    dtype = None if operand.dtype is None else _DTYPES[operand.dtype]
     _check_dimensions(operand.name, shape or (), (*path, "shape"))
     initializer = _initializer(operand, role, shape, dtype, (*path, "initializer"))
     return DeclaredOperand(

@@ -11,7 +11,7 @@ from solver.graph.ops import signature
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
 from solver.graph.types import Initializer, Operand, Operation, Role, TensorType, TrainableGraph
 
-__all__ = ["graph_nodes", "output_types", "resolve"]
+__all__ = ["graph_nodes", "node_with_types", "output_types", "resolve"]
 
 
 def resolve(
@@ -68,6 +68,16 @@ def _floats(operand: Operand) -> tuple[float, ...]:
 def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple[TensorType, ...]:
     """Types of what an operation defines, one for each name in its outputs.
 
+    Raises what `node_with_types` raises.
+    """
+    return node_with_types(operation, operands)[1]
+
+
+def node_with_types(
+    operation: Operation, operands: Mapping[str, Operand]
+) -> tuple[Node, tuple[TensorType, ...]]:
+    """The node of an operation, without its outputs, and their types.
+
     Raises what `resolve` raises, ShapeMismatchError where types or the number of outputs do not fit, and
     GraphError where a constant holds what the operator cannot take.
     """
@@ -82,14 +92,18 @@ def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple
             path=("outputs",),
         )
     types = kind.infer(node)
-    filled = ((k, _filled(operands[name])) for k, name in enumerate(operation.inputs) if name)
-    kind.check_filled(node, {k: value for k, value in filled if value is not None})
-    return types
+    filled = {
+        k: value
+        for k, name in enumerate(operation.inputs)
+        if name and operands[name].role is Role.CONSTANT and (value := _filled(operands[name])) is not None
+    }
+    kind.check_filled(node, filled)
+    return node, types
 
 
 def _filled(operand: Operand) -> int | None:
-    """What every element of an integer constant is by a named scheme."""
-    if operand.role is not Role.CONSTANT or operand.dtype.is_floating:
+    """What every element of a constant is by a named scheme, if they are integers."""
+    if operand.dtype.is_floating:
         return None
     match operand.initializer:
         case Initializer(kind="zeros"):

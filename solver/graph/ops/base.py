@@ -194,7 +194,10 @@ class Signature(ABC):
         """
 
     def differentiable(self, node: Node) -> frozenset[int]:
-        """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones."""
+        """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones.
+
+        `node` may be without its outputs.
+        """
         return frozenset(
             i
             for i, type_ in enumerate(node.inputs)
