@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver import documents, preparations
@@ -38,6 +38,9 @@ PROGRAM = "program"
 
 _DEFAULTS = PlanOptions()
 
+#: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
+_ROUNDS = 3
+
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
 
@@ -59,7 +62,7 @@ def plan(
         prepared = _prepared(graph, target, options, deadline)
     with watch("derive"):
         reference = target.reference(prepared, options)
-    made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
+    made = _planned(graph.name, reference, target.passes, options, deadline, watch)
     made = replace(
         made,
         replacements=prepared.replacements,
@@ -88,7 +91,9 @@ def plan_program(
     with watch("derive"):
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
-    made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
+    made = _planned(
+        program.name, reference, lambda given: (Levels(given.parallelism),), options, deadline, watch
+    )
     return _proved(reference, made, lambda: documents.program_digest(program), watch)
 
 
@@ -113,21 +118,30 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
 def _planned(
     name: str,
     reference: Lowered,
-    passes: Sequence[Pass],
+    passes: Callable[[PlanOptions], Sequence[Pass]],
     options: PlanOptions,
     deadline: Deadline,
     watch: _Stopwatch,
 ) -> Plan:
-    with watch("passes"):
-        program, records = reference.program, []
-        for each in passes:
-            changed = each.run(program)
-            if changed is not program:
-                records.append(Record(each.name, each.facts(program, changed)))
-            program = changed
-        placed = regions(program, reference.holds)
-    with watch("layout"):
-        outcomes = _place(program, placed, reference.solvers, options, deadline)
+    """Passes, then layout; where recomputation may help, again with a smaller budget."""
+    budget, refused = options.capacity, None
+    for _ in range(_ROUNDS if options.recompute else 1):
+        with watch("passes"):
+            try:
+                applied = _applied(reference.program, passes(replace(options, capacity=budget)), deadline)
+            except CapacityError as error:
+                raise refused or error from None
+            placed = regions(applied.program, reference.holds)
+        with watch("layout"):
+            try:
+                outcomes = _place(applied.program, placed, reference.solvers, options, deadline)
+                break
+            except CapacityError as error:
+                refused = refused or error
+                budget = max(0, (budget or 0) - error.excess)
+    else:
+        raise refused or InternalError("Layout was never tried.")
+    program = applied.program
     offsets = [0] * len(program.values)
     for space, outcome in enumerate(outcomes):
         assert outcome.layout is not None
@@ -146,11 +160,30 @@ def _planned(
         certificates=tuple(
             Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
         ),
-        deterministic=all(outcome.deterministic for outcome in outcomes),
+        deterministic=applied.complete and all(outcome.deterministic for outcome in outcomes),
         holds=reference.holds,
-        records=tuple(records),
+        records=applied.records,
         producer=producer(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """The program behind all passes, what they record, and whether none of them was cut by wall time."""
+
+    program: Program
+    records: tuple[Record, ...]
+    complete: bool
+
+
+def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:
+    records, complete = [], True
+    for each in passes:
+        made = each.apply(program, deadline)
+        if made.facts is not None:
+            records.append(Record(each.name, made.facts))
+        program, complete = made.program, complete and made.complete
+    return _Applied(program, tuple(records), complete)
 
 
 def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: _Stopwatch) -> Plan:
@@ -194,6 +227,12 @@ def _checked(options: PlanOptions) -> Target:
             remedy="Leave it out.",
             path=("rewrite",),
         )
+    if options.recompute and not target.capabilities.recompute:
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once.",
+            remedy="Leave it out.",
+            path=("recompute",),
+        )
     preparations.chosen(options)
     target.passes(options)
     return target
@@ -206,7 +245,7 @@ def _check_of_program(options: PlanOptions) -> None:
             remedy=f"Choose {PROGRAM!r}, or leave it out.",
             path=("target",),
         )
-    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite"):
+    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite", "recompute"):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(
                 f"The option {name} is for graphs; a program says itself what it does.",
@@ -265,7 +304,7 @@ class _Planner:
         lowered = self._target.reference(prepared, self._options)
         program = lowered.program
         for each in self._target.passes(self._options):
-            program = each.run(program)
+            program = program if each.searches else each.run(program)
         placed = regions(program, lowered.holds)
         curves = loads(program, found=placed)
         fullest = {level for curve in curves for level, load in enumerate(curve) if load == max(curve)}

@@ -101,6 +101,7 @@ def _root(
         "arenaplan plan graph.json -o plan.json",
         "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
         "arenaplan plan graph.json --rewrite --json -o plan.json",
+        "arenaplan plan graph.json --batch 32 --capacity 18MiB --recompute -o plan.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
     )
 )
@@ -135,6 +136,9 @@ def plan(
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
+    ] = False,
     parallelism: Annotated[
         int | None,
         typer.Option(
@@ -152,7 +156,7 @@ def plan(
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
-        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges}
+        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
         given = {name: value for name, value in given.items() if value is not None}
         planning.run(model, given, output, as_json=as_json)

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any
 from service.cli.console import print_json, read_document, write_document
 from service.cli.models import read_model
 from solver import documents, pipeline
-from solver.plan import Plan, PlanOptions, PlanView, level_report
+from solver.plan import Plan, PlanOptions, PlanView, level_report, recomputation
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["certificate_table", "make_plan", "print_levels", "print_summary", "run", "summary"]
+__all__ = [
+    "certificate_table",
+    "make_plan",
+    "print_levels",
+    "print_recomputation",
+    "print_summary",
+    "run",
+    "summary",
+]
 
 
 def run(model: Path, given: Mapping[str, Any], output: Path, *, as_json: bool) -> None:
@@ -109,6 +117,7 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
             print_levels(console, plan)
+            print_recomputation(console, plan)
 
 
 def print_levels(console: Console, plan: PlanView) -> None:
@@ -121,6 +130,22 @@ def print_levels(console: Console, plan: PlanView) -> None:
             f" {found.sequential_bytes:,} bytes live at once",
             highlight=False,
         )
+
+
+def print_recomputation(console: Console, plan: PlanView) -> None:
+    """One line for a plan with repeated steps: what they cost, and what they cost at least."""
+    found = recomputation(plan)
+    if found is None:
+        return
+    time, least = (100 * cost / max(found.step, 1) for cost in (found.extra, found.bound))
+    flops = 100 * found.extra_flops / max(found.step_flops, 1)
+    known = f"{least:.2f} % at least are proved" if found.bound else "no bound is proved"
+    proof = "proved to be the least for this order" if found.optimal else known
+    console.print(
+        f"recomputed: {len(found.repetitions):,} steps run again, +{time:.2f} % of the modelled time"
+        f" ({proof}), +{flops:.2f} % of the products",
+        highlight=False,
+    )
 
 
 def certificate_table(plan: PlanView) -> Table:

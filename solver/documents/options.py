@@ -74,6 +74,7 @@ class OptionFields(DocumentModel):
         _DEFAULT.sub_ranges,
         description="In place also what Slice, Split and Concat take from or put into others.",
     )
+    recompute: bool = Field(_DEFAULT.recompute, description="Steps run again where the capacity asks for it.")
 
 
 class OptionsDocument(OptionFields):

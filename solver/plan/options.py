@@ -20,7 +20,8 @@ class PlanOptions:
     time, on one concurrency level. `in_place` defines values in the bytes of others where that changes no
     result; with `sub_ranges` also in contiguous parts of others, and others as parts of them. `rewrite`
     replaces parts of the graph by equivalent ones where that does not raise the peak; results may round
-    differently.
+    differently. `recompute` runs steps again where the capacity asks for it, at the least
+    cost in time that was found; it changes no result.
     """
 
     target: str = "reference"
@@ -35,3 +36,4 @@ class PlanOptions:
     in_place: bool = False
     rewrite: bool = False
     sub_ranges: bool = False
+    recompute: bool = False

@@ -70,7 +70,13 @@ class Plan:
             scratch = dict.fromkeys(label[b.value] for b in step.bindings if b.access is Access.SCRATCH)
             found.append(
                 PlannedStep(
-                    program.step_labels[t], program.kernel(step), (*uses,), (*defs,), (*scratch,), step.level
+                    program.step_labels[t],
+                    program.kernel(step),
+                    (*uses,),
+                    (*defs,),
+                    (*scratch,),
+                    step.level,
+                    program.runs[t],
                 )
             )
         return tuple(found)
@@ -140,6 +146,7 @@ class Plan:
             self.deterministic,
             self.digest,
             self.replacements,
+            self.records,
         )
 
     @property

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
-from solver.program import Kind, Lifetime, Replacement, without
+from solver.program import Kind, Lifetime, Record, Replacement, without
 
 __all__ = ["AliasedValue", "Arena", "PlanTables", "PlanView", "PlannedBuffer", "PlannedStep"]
 
@@ -91,7 +91,8 @@ class PlannedBuffer:
 class PlannedStep:
     """One step of the execution order; values by label, scratch in neither list of the two.
 
-    What is updated stands in `uses` and in `defs`. Steps with the same `level` run at the same time.
+    What is updated stands in `uses` and in `defs`. Steps with the same `level` run at the same time. `again`
+    counts the runs of the same step before this one.
     """
 
     id: str
@@ -100,6 +101,7 @@ class PlannedStep:
     defs: tuple[str, ...]
     scratch: tuple[str, ...]
     level: int
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,8 @@ class PlanView(Protocol):
     @property
     def replacements(self) -> tuple[Replacement, ...]: ...
     @property
+    def records(self) -> tuple[Record, ...]: ...
+    @property
     def deterministic(self) -> bool: ...
     @property
     def digest(self) -> str: ...
@@ -163,6 +167,7 @@ class PlanTables:
     deterministic: bool
     digest: str = ""
     replacements: tuple[Replacement, ...] = ()
+    records: tuple[Record, ...] = ()
 
     @property
     def arena_bytes(self) -> int:

@@ -65,8 +65,11 @@ def _check_names(program: Program, touched: Sequence[int]) -> None:
     if declared and len(set(program.step_labels)) == len(program.steps):
         return
     steps: set[str] = set()
+    references: dict[int, str] = {}
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]
+        if step.reference is not None:  # the label of a repeated step says that it repeats one
+            label = references.setdefault(step.reference, label)
         if label in steps:
             raise DuplicateNameError(
                 f"Step {label} occurs twice.", remedy="Give each step a part of its own."

@@ -297,8 +297,24 @@ class Program:
 
     @cached_property
     def step_labels(self) -> tuple[str, ...]:
-        """``conv1:calc_gradient``, ``fc:calc_derivative.accumulate0``; of explicit steps the operation's."""
-        return tuple(self._label(step) for step in self.steps)
+        """``conv1:calc_gradient``, ``fc:calc_derivative.accumulate0``; of explicit steps the operation's.
+
+        A step that repeats one before it, by its reference, is ``conv1:forward.again1``.
+        """
+        return tuple(
+            f"{self._label(step)}.again{run}" if run else self._label(step)
+            for step, run in zip(self.steps, self.runs, strict=True)
+        )
+
+    @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """For each step how many before it have the same reference step: it repeats them. 0 for copies."""
+        count: dict[int | None, int] = {}
+        found = []
+        for step in self.steps:
+            found.append(0 if step.reference is None else count.get(step.reference, 0))
+            count[step.reference] = found[-1] + 1
+        return tuple(found)
 
     def _label(self, step: Step) -> str:
         name = self.operations[step.operation].operation.id
