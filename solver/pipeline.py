@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from solver import preparations
-from solver.documents import graph_digest, program_digest, reference_digest, with_digest
+from solver import documents, preparations
+from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
-from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
-from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome, Status, max_load
+from solver.layout import Buffer, Certificate, Deadline, Hole, LayoutProblem, Outcome, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
@@ -28,6 +28,9 @@ from solver.training import BlockProgram, explicit_program
 from solver.verify import prove
 from solver.version import producer
 
+if TYPE_CHECKING:
+    from solver.preparations.rewriting import Arithmetic
+
 __all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
@@ -35,10 +38,14 @@ PROGRAM = "program"
 
 _DEFAULTS = PlanOptions()
 
+#: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
+_ROUNDS = 3
+
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
 
 
+@collector_paused()
 def plan(
     graph: TrainableGraph, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -55,17 +62,17 @@ def plan(
         prepared = _prepared(graph, target, options, deadline)
     with watch("derive"):
         reference = target.reference(prepared, options)
-    made = _planned(graph.name, reference, target.passes(options), options, deadline, watch)
+    made = _planned(graph.name, reference, target.passes, options, deadline, watch)
     made = replace(
         made,
-        graph_digest=graph_digest(graph),
         replacements=prepared.replacements,
         records=(*prepared.records, *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
-    return _proved(reference, made, watch)
+    return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
 
 
+@collector_paused()
 def plan_program(
     program: BlockProgram, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -84,9 +91,10 @@ def plan_program(
     with watch("derive"):
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
-    made = _planned(program.name, reference, (Levels(options.parallelism),), options, deadline, watch)
-    made = replace(made, graph_digest=program_digest(program))
-    return _proved(reference, made, watch)
+    made = _planned(
+        program.name, reference, lambda given: (Levels(given.parallelism),), options, deadline, watch
+    )
+    return _proved(reference, made, lambda: documents.program_digest(program), watch)
 
 
 def _check_extent(program: Program) -> None:
@@ -110,21 +118,30 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
 def _planned(
     name: str,
     reference: Lowered,
-    passes: Sequence[Pass],
+    passes: Callable[[PlanOptions], Sequence[Pass]],
     options: PlanOptions,
     deadline: Deadline,
     watch: _Stopwatch,
 ) -> Plan:
-    with watch("passes"):
-        program, records = reference.program, []
-        for each in passes:
-            changed = each.run(program)
-            if changed is not program:
-                records.append(Record(each.name, each.facts(program, changed)))
-            program = changed
-        placed = regions(program, reference.holds)
-    with watch("layout"):
-        outcomes = _place(program, placed, reference.solvers, options, deadline)
+    """Passes, then layout; where recomputation may help, again with a smaller budget."""
+    budget, refused = options.capacity, None
+    for _ in range(_ROUNDS if options.recompute else 1):
+        with watch("passes"):
+            try:
+                applied = _applied(reference.program, passes(replace(options, capacity=budget)), deadline)
+            except CapacityError as error:
+                raise refused or error from None
+            placed = regions(applied.program, reference.holds)
+        with watch("layout"):
+            try:
+                outcomes = _place(applied.program, placed, reference.solvers, options, deadline)
+                break
+            except CapacityError as error:
+                refused = refused or error
+                budget = max(0, (budget or 0) - error.excess)
+    else:
+        raise refused or InternalError("Layout was never tried.")
+    program = applied.program
     offsets = [0] * len(program.values)
     for space, outcome in enumerate(outcomes):
         assert outcome.layout is not None
@@ -135,7 +152,7 @@ def _planned(
     return Plan(
         graph=name,
         graph_digest="",
-        reference_digest=reference_digest(reference.program),
+        reference_digest="",
         options=options,
         program=program,
         offsets=tuple(offsets),
@@ -143,20 +160,40 @@ def _planned(
         certificates=tuple(
             Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
         ),
-        deterministic=all(outcome.deterministic for outcome in outcomes),
+        deterministic=applied.complete and all(outcome.deterministic for outcome in outcomes),
         holds=reference.holds,
-        records=tuple(records),
+        records=applied.records,
         producer=producer(),
     )
 
 
-def _proved(reference: Lowered, made: Plan, watch: _Stopwatch) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """The program behind all passes, what they record, and whether none of them was cut by wall time."""
+
+    program: Program
+    records: tuple[Record, ...]
+    complete: bool
+
+
+def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:
+    records, complete = [], True
+    for each in passes:
+        made = each.apply(program, deadline)
+        if made.facts is not None:
+            records.append(Record(each.name, made.facts))
+        program, complete = made.program, complete and made.complete
+    return _Applied(program, tuple(records), complete)
+
+
+def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: _Stopwatch) -> Plan:
     with watch("prove"):
         violations = prove(reference.program, made, reference.holds)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
-        return with_digest(made)
+        ours = documents.reference_digest(reference.program)
+        return documents.with_digest(replace(made, graph_digest=graph_digest(), reference_digest=ours))
 
 
 # ------------------------------------------------------------------------------------------- options
@@ -190,6 +227,12 @@ def _checked(options: PlanOptions) -> Target:
             remedy="Leave it out.",
             path=("rewrite",),
         )
+    if options.recompute and not target.capabilities.recompute:
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once.",
+            remedy="Leave it out.",
+            path=("recompute",),
+        )
     preparations.chosen(options)
     target.passes(options)
     return target
@@ -202,7 +245,7 @@ def _check_of_program(options: PlanOptions) -> None:
             remedy=f"Choose {PROGRAM!r}, or leave it out.",
             path=("target",),
         )
-    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite"):
+    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite", "recompute"):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(
                 f"The option {name} is for graphs; a program says itself what it does.",
@@ -245,8 +288,14 @@ class _Planner:
     """What preparations ask: the footprint of what would be planned, under the same options."""
 
     def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
-        self.arithmetic = KernelArithmetic()
         self._target, self._options, self._deadline = target, options, deadline
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        # Most plans compute nothing, and the kernels of all operators take a while to load.
+        from solver.executor.arithmetic import KernelArithmetic
+
+        return KernelArithmetic()
 
     def stop(self) -> bool:
         return self._deadline.expired
@@ -255,7 +304,7 @@ class _Planner:
         lowered = self._target.reference(prepared, self._options)
         program = lowered.program
         for each in self._target.passes(self._options):
-            program = each.run(program)
+            program = program if each.searches else each.run(program)
         placed = regions(program, lowered.holds)
         curves = loads(program, found=placed)
         fullest = {level for curve in curves for level, load in enumerate(curve) if load == max(curve)}
@@ -270,7 +319,13 @@ class _Planner:
 def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
     return LayoutProblem(
         tuple(
-            Buffer(program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment)
+            Buffer(
+                program.values[r.members[0]].label,
+                r.size,
+                r.lifespan,
+                program.spaces[r.space].alignment,
+                holes=tuple(map(Hole, r.lent)) if r.lent else (),
+            )
             for r in placed
         ),
         capacity,
@@ -285,9 +340,13 @@ def _place(
     deadline: Deadline,
 ) -> list[Outcome]:
     """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
-    by_space = [[r for r in placed if r.space == space] for space in range(len(program.spaces))]
-    bounds = [max_load(_problem(program, inside, None)).bytes for inside in by_space]
+    by_space: list[list[Region]] = [[] for _ in program.spaces]
+    for region in placed:
+        by_space[region.space].append(region)
     left = options.capacity
+    bounds = [0] * len(by_space)
+    if left is not None:  # what the spaces behind the first need at least is left to them
+        bounds[1:] = [max_load(_problem(program, inside, None)).bytes for inside in by_space[1:]]
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
@@ -324,7 +383,12 @@ def _does_not_fit(
     fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
     found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
-    live = [b for b in problem.buffers if b.lifespan.start <= witness < b.lifespan.end]
+    live = [
+        b
+        for b in problem.buffers
+        if b.lifespan.start <= witness < b.lifespan.end
+        and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
+    ]
     return CapacityError(
         CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
         remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.cli.planning import certificate_table, print_levels, summary
+from service.cli.console import print_json, read_document
+from service.cli.planning import certificate_table, print_levels, print_recomputation, summary
+from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
-from solver.plan import Arena, PlanView, Recycling, recycling
+from solver.plan import Arena, PlanView, Recomputation, Recycling, recomputation, recycling
 from solver.plan.report import (
     ArenaReport,
     KindBytes,
@@ -27,7 +30,7 @@ from solver.plan.report import (
     sharing,
 )
 
-__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render"]
+__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render", "run"]
 
 #: One letter for each kind of operand in the map.
 LETTERS: Final = {
@@ -45,6 +48,15 @@ _MOST_NAMED: Final = 8
 _MOST_STEPS: Final = 40
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
+
+
+def run(path: Path, width: int | None, *, as_json: bool) -> None:
+    """Show the plan in a file, `width` columns wide or as wide as the terminal."""
+    made = documents.load_plan_tables(read_document(path))
+    if as_json:
+        print_json(facts(made))
+    else:
+        render(made, width)
 
 
 def facts(plan: PlanView) -> dict[str, Any]:
@@ -66,6 +78,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "target_note": _target_note(plan),
         "gradients": list(gradient_notes(plan)),
         "in_place": asdict(sharing(plan)),
+        "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
 
@@ -89,6 +102,7 @@ def render(plan: PlanView, width: int | None) -> None:
     found = report(plan)
     console.print(certificate_table(plan))
     print_levels(console, plan)
+    print_recomputation(console, plan)
     console.print(_kinds(plan, found))
     for arena, about in zip(plan.arenas, found.arenas, strict=True):
         if arena.size:
@@ -100,6 +114,9 @@ def render(plan: PlanView, width: int | None) -> None:
         console.print(foreign)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
+    again = recomputation(plan)
+    if again is not None:
+        console.print(_repetitions(again))
     if plan.replacements:
         console.print(_replacements(plan))
     digest = plan.digest if width >= 80 else f"{plan.digest[:16]}..."
@@ -131,6 +148,24 @@ def _in_place(plan: PlanView) -> Iterator[str]:
             f"In place: {found.values:,} values, {found.views:,} of them views, are defined in"
             f" the bytes of others, {found.size:,} bytes."
         )
+
+
+def _repetitions(found: Recomputation) -> Table:
+    """What is made again, when, and for which step."""
+    title = (
+        f"Made again: {found.peak_before:,} -> {found.peak_after:,} bytes live at once;"
+        f" no schedule takes less than {found.floor:,}"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("level", justify="right")
+    for heading in ("step", "values", "for"):
+        table.add_column(heading, overflow="fold")
+    for one in found.repetitions[:_MOST_STEPS]:
+        table.add_row(str(one.level), escape(one.step), _some(one.values), escape(one.reader or "-"))
+    rest = len(found.repetitions) - _MOST_STEPS
+    if rest > 0:
+        table.add_row("", f"{rest} more", "", "")
+    return table
 
 
 def _replacements(plan: PlanView) -> Table:

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline, placement
+from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError, DocumentError
 from solver.layout import LayoutProblem as Buffers
-from solver.layout import load_compiled
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
@@ -147,7 +147,9 @@ def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str) -> 
 
 def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
     """Time decides whether this plan is ever used, so it says that it is not deterministic."""
-    plain = dataclasses.replace(options, solver="greedy", deadline_seconds=None, capacity=None, rewrite=False)
+    plain = dataclasses.replace(
+        options, solver="greedy", deadline_seconds=None, capacity=None, rewrite=False, recompute=False
+    )
     plan = make(plain)
     if options.capacity is None or plan.arena_bytes <= options.capacity:
         asked = dataclasses.replace(options, target=plan.options.target)
@@ -258,6 +260,10 @@ def warm() -> Mapping[str, bool]:
     Says what there is: plans can do without either, but then take longer or are less tight.
     """
     found = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
+    # Documents and targets load one by one, when they are first asked for.
+    for name in documents.__all__:
+        getattr(documents, name)
+    list(pipeline.TARGETS.values())
     # What is loaded by now stays. To go through it again takes tens of milliseconds, in which no deadline
     # and no cancelling is noticed.
     gc.collect()

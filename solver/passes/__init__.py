@@ -10,14 +10,27 @@ from __future__ import annotations
 from dataclasses import fields
 
 from solver.passes.aliases import Aliases
-from solver.passes.base import Pass
+from solver.passes.base import Applied, Facts, Pass
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
+from solver.passes.recompute import Recompute
 
-__all__ = ["MAX_PARALLELISM", "PASSES", "UPDATE_MODES", "Aliases", "Levels", "Order", "Pass", "chosen"]
+__all__ = [
+    "MAX_PARALLELISM",
+    "PASSES",
+    "UPDATE_MODES",
+    "Aliases",
+    "Applied",
+    "Facts",
+    "Levels",
+    "Order",
+    "Pass",
+    "Recompute",
+    "chosen",
+]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.
-PASSES: tuple[type[Pass], ...] = (Order, Levels, Aliases)
+PASSES: tuple[type[Pass], ...] = (Order, Recompute, Levels, Aliases)
 
 
 def chosen(options: object) -> tuple[Pass, ...]:

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
+from solver.layout import Deadline
 from solver.program import Program
 
-__all__ = ["Pass"]
+__all__ = ["Applied", "Facts", "Pass"]
+
+Facts: TypeAlias = Mapping[str, int | str | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a pass made of a program, and what the plan records of it, None where nothing changed.
+
+    `complete` is false where wall time ended a search.
+    """
+
+    program: Program
+    facts: Facts | None = None
+    complete: bool = True
 
 
 class Pass(ABC):
@@ -20,11 +37,18 @@ class Pass(ABC):
     name: ClassVar[str]
     requires: ClassVar[frozenset[str]] = frozenset()
     keeps: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
+    #: Whether the pass takes so long that preparations, which try many programs, do without it.
+    searches: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, program: Program) -> Program:
         """The changed program; the very object that was given where nothing changes."""
 
-    def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
+    def facts(self, before: Program, after: Program) -> Facts:
         """What the pass did, for the plan's records."""
         return {}
+
+    def apply(self, program: Program, deadline: Deadline) -> Applied:
+        """Run, and say what changed. A pass that searches stops at the deadline with the best so far."""
+        changed = self.run(program)
+        return Applied(changed, None if changed is program else self.facts(program, changed))

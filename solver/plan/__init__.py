@@ -4,6 +4,7 @@ from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
+from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.recycle import RecycledStep, Recycling, recycling
 from solver.plan.validation import StepReport, ValidationReport
 from solver.plan.views import (
@@ -31,11 +32,14 @@ __all__ = [
     "PlanView",
     "PlannedBuffer",
     "PlannedStep",
+    "Recomputation",
     "RecycledStep",
     "Recycling",
+    "Repetition",
     "StepReport",
     "ValidationReport",
     "Violation",
     "level_report",
+    "recomputation",
     "recycling",
 ]

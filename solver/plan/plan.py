@@ -70,7 +70,13 @@ class Plan:
             scratch = dict.fromkeys(label[b.value] for b in step.bindings if b.access is Access.SCRATCH)
             found.append(
                 PlannedStep(
-                    program.step_labels[t], program.kernel(step), (*uses,), (*defs,), (*scratch,), step.level
+                    program.step_labels[t],
+                    program.kernel(step),
+                    (*uses,),
+                    (*defs,),
+                    (*scratch,),
+                    step.level,
+                    program.runs[t],
                 )
             )
         return tuple(found)
@@ -83,7 +89,7 @@ class Plan:
             held_lives(self.program, self.holds),
             _lifetimes(self.program),
         )
-        aliases = {alias.value: alias for alias in program.aliases}
+        aliases = {alias.value: alias for alias in reversed(program.aliases)}
         by_space: list[list[PlannedBuffer]] = [[] for _ in program.spaces]
         for region in self.regions:
             first = program.values[region.members[0]]
@@ -118,6 +124,7 @@ class Plan:
                     lifespan=region.lifespan,
                     offset=self.offsets[region.members[0]],
                     aliases=tuple(members) if len(members) > 1 else (),
+                    lent=region.lent,
                 )
             )
         return tuple(
@@ -139,6 +146,7 @@ class Plan:
             self.deterministic,
             self.digest,
             self.replacements,
+            self.records,
         )
 
     @property

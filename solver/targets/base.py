@@ -26,16 +26,24 @@ class TargetOptions(Protocol):
     def parallelism(self) -> int: ...
     @property
     def in_place(self) -> bool: ...
+    @property
+    def capacity(self) -> int | None: ...
+    @property
+    def recompute(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be asked of a target. `trains`: the executor of this project can run its plans."""
+    """What can be asked of a target. `trains`: the executor of this project can run its plans.
+
+    `recompute`: its steps may run several times.
+    """
 
     trains: bool = False
     in_place: bool = False
     parallelism: bool = False
     rewrite: bool = False
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ def test_stages() -> None:
         (PlanOptions(batch=4), ("batch",)),
         (PlanOptions(parallelism=0), ("parallelism",)),
         (PlanOptions(in_place=True), ("in_place",)),
+        (PlanOptions(recompute=True, capacity=2**20), ("recompute",)),
         (PlanOptions(rewrite=True), ("rewrite",)),
         (PlanOptions(update="end"), ("update",)),
         (PlanOptions(scratch_budget=1), ("scratch_budget",)),

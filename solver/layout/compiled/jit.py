@@ -2,7 +2,7 @@
 
 Compiled code is kept in ``__pycache__`` beside the sources, as bytecode is, or under ``NUMBA_CACHE_DIR``
 where that is set. A cache that cannot be written is still read, as in an image that is filled when it
-is built (`python -m solver.layout.compile`). What is kept holds for one state of all compiled sources:
+is built (`python -m solver.compile`). What is kept holds for one state of all compiled sources:
 numba by itself looks at the file of a function, not at what it calls.
 
 Import this module only where compiled code is about to run: it costs a seventh of a second.

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
-from solver.passes import PASSES, Aliases, Levels, Order, Pass, chosen
+from solver.passes import PASSES, Aliases, Levels, Order, Pass, Recompute, chosen
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Program, loads
@@ -27,8 +27,8 @@ def has(program: Program, name: str) -> bool:
 
 
 def test_the_passes_in_the_order_in_which_they_run() -> None:
-    assert (Order, Levels, Aliases) == PASSES
-    assert [kind.name for kind in PASSES] == ["order", "levels", "aliases"]
+    assert (Order, Recompute, Levels, Aliases) == PASSES
+    assert [kind.name for kind in PASSES] == ["order", "recompute", "levels", "aliases"]
 
 
 @pytest.mark.parametrize("kind", PASSES, ids=lambda kind: str(kind.name))
@@ -60,8 +60,15 @@ def test_each_pass_finds_what_it_requires_and_leaves_what_it_keeps(
 
 def test_passes_are_chosen_by_options_of_the_same_name() -> None:
     options = PlanOptions(update="end", parallelism=4, in_place=True)
-    assert chosen(options) == (Order("end"), Levels(4, "end"), Aliases(in_place=True))
-    assert chosen(PlanOptions()) == (Order(), Levels(), Aliases())
+    assert chosen(options) == (
+        Order("end"),
+        Recompute(in_place=True),
+        Levels(4, "end"),
+        Aliases(in_place=True),
+    )
+    assert chosen(PlanOptions()) == (Order(), Recompute(), Levels(), Aliases())
+    again = PlanOptions(recompute=True, capacity=4096)
+    assert chosen(again)[1] == Recompute(recompute=True, capacity=4096)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,7 @@ def test_passes_are_chosen_by_options_of_the_same_name() -> None:
         (PlanOptions(update="later"), ("update",)),
         (PlanOptions(parallelism=0), ("parallelism",)),
         (PlanOptions(parallelism=65), ("parallelism",)),
+        (PlanOptions(recompute=True), ("capacity",)),
     ],
 )
 def test_a_value_that_a_pass_does_not_take_is_named(options: PlanOptions, path: tuple[str, ...]) -> None:

@@ -1,0 +1,148 @@
+"""The pass `recompute`: what is dropped and made again, so that the program keeps a capacity.
+
+    conv1 ──► x ──► conv2 ──► ... ──► conv2's gradient reads x          x waits through the whole forward pass
+    conv1 ──► x ──► conv2 ──► ... conv1 ──► x@again1 ──► conv2's gradient     x waits no longer
+
+Which steps run again, and when, is searched for (`solver.schedules`): at the least cost by a roofline, with a
+proved bound on that cost beside it. A repeated step is the same kernel with the same attributes on the same
+contents, so it writes the same bits; the proof holds that against every plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from solver.errors import CapacityError, OptionsError
+from solver.layout import Deadline
+from solver.passes.aliases import define_in_place
+from solver.passes.base import Applied, Pass
+from solver.program import Program, loads
+from solver.schedules import (
+    PeakBound,
+    Schedule,
+    ScheduleProblem,
+    floor,
+    flops_of,
+    order_bound,
+    rerun,
+    roofline,
+    schedule_problem,
+)
+
+__all__ = ["Recompute"]
+
+#: Where values are defined in place, budgets are tried that are smaller by this part at least.
+_STEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Recompute(Pass):
+    """Whether steps may run again to keep `capacity` bytes.
+
+    Raises OptionsError where there is no capacity to keep; when run, CapacityError where no schedule keeps
+    it, or none was found.
+    """
+
+    name: ClassVar[str] = "recompute"
+    requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
+    searches: ClassVar[bool] = True
+
+    recompute: bool = False
+    capacity: int | None = None
+    in_place: bool = False
+
+    def __post_init__(self) -> None:
+        if self.recompute and self.capacity is None:
+            raise OptionsError(
+                "Nothing says how many bytes recomputation has to keep.",
+                remedy="Give a capacity.",
+                path=("capacity",),
+            )
+
+    def run(self, program: Program) -> Program:
+        return self.apply(program, Deadline()).program
+
+    def apply(self, program: Program, deadline: Deadline) -> Applied:
+        """Search until the deadline; the facts are the schedule's figures, in bytes and nanoseconds.
+
+        Where values will be defined in place, the peak is that with aliases, for several budgets in turn.
+        """
+        if not self.recompute or self.capacity is None:
+            return Applied(program)
+        given = self._peak(program)
+        if given <= self.capacity:
+            return Applied(program)
+        from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
+
+        problem = schedule_problem(program, roofline(program), in_place=self.in_place)
+        lowest = floor(problem)
+        if lowest.bytes > self.capacity:
+            raise _impossible(problem, lowest, self.capacity)
+        # What aliases save, recomputation need not: at first as much as they save in the program as it is.
+        budget = self.capacity + max(loads(program)[0]) - given
+        while True:
+            found = cheapest(problem, budget, deadline)
+            changed = rerun(program, found.sequence)
+            peak = self._peak(changed)
+            if peak <= self.capacity:
+                facts = {"floor": lowest.bytes, "peak_before": given, "peak_after": peak}
+                # The relaxation counts every value by itself, so it bounds nothing where some share bytes.
+                bound = 0 if self.in_place else found.bound
+                return Applied(changed, facts | _facts(program, problem, found, bound), found.complete)
+            if budget <= self.capacity:
+                raise _not_found(problem, lowest, self.capacity, peak, impossible=found.impossible)
+            budget = max(self.capacity, min(budget - (peak - self.capacity), budget - budget // _STEP))
+
+    def _peak(self, program: Program) -> int:
+        """The bytes that are live at once, with what will be defined in place."""
+        return max(loads(define_in_place(program) if self.in_place else program)[0])
+
+
+def _facts(
+    program: Program, problem: ScheduleProblem, found: Schedule, bound: int
+) -> dict[str, int | str | bool]:
+    flops = [flops_of(program, step) for step in program.steps]
+    return {
+        "order_bound": order_bound(problem).bytes,
+        "repeated_steps": len(found.sequence) - len(program.steps),
+        "step_nanoseconds": sum(problem.cost),
+        "extra_nanoseconds": found.extra,
+        "bound_nanoseconds": bound,
+        "step_flops": sum(flops),
+        "extra_flops": sum(flops[t] for t in found.sequence) - sum(flops),
+    }
+
+
+def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> CapacityError:
+    live = [(problem.values[v], problem.size[v]) for v in lowest.live]
+    live.sort(key=lambda item: (-item[1], item[0]))
+    scratch = problem.scratch[lowest.step]
+    return CapacityError(
+        f"No order of the steps and no recomputation takes less than {lowest.bytes:,} bytes; the capacity is"
+        f" {capacity:,}. Step {problem.steps[lowest.step]} needs them: {problem.fixed:,} for weights,"
+        f" optimizer variables and constants, {scratch:,} for scratch, and the rest for what it touches or"
+        " what waits for later steps and cannot be made again.",
+        remedy="Raise the capacity, reduce the batch or the scratch budget, or train fewer parameters.",
+        required=lowest.bytes,
+        available=capacity,
+        live_at_peak=live,
+        path=("capacity",),
+        proved=True,
+    )
+
+
+def _not_found(
+    problem: ScheduleProblem, lowest: PeakBound, capacity: int, peak: int, *, impossible: bool
+) -> CapacityError:
+    live = [(problem.values[v], problem.size[v]) for v in lowest.live]
+    known = " None that keeps the order of the steps exists." if impossible else ""
+    return CapacityError(
+        f"No schedule was found that keeps {capacity:,} bytes; the smallest takes {peak:,}.{known}"
+        f" {lowest.bytes:,} bytes at least are proved, at step {problem.steps[lowest.step]}.",
+        remedy=f"Raise the capacity to {peak:,}, reduce the batch, or train fewer parameters.",
+        required=peak,
+        available=capacity,
+        live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),
+        path=("capacity",),
+    )

@@ -1,0 +1,82 @@
+"""What a plan runs again, and what that costs, for people and scripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.plan.views import PlanView
+
+__all__ = ["Recomputation", "Repetition", "recomputation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """A step that runs again on `level` and defines `values` anew; `reader` is the first that reads one."""
+
+    step: str
+    level: int
+    values: tuple[str, ...]
+    reader: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """What repetitions cost, by the costs that the schedule was chosen with: nanoseconds, and products.
+
+    `bound` are nanoseconds that every schedule within the capacity costs at least which keeps the order of
+    first runs; it is as large as `extra` where the plan is proved to be the cheapest. No schedule of any
+    order takes less than `floor` bytes.
+    """
+
+    step: int
+    extra: int
+    bound: int
+    step_flops: int
+    extra_flops: int
+    floor: int
+    peak_before: int
+    peak_after: int
+    repetitions: tuple[Repetition, ...]
+
+    @property
+    def optimal(self) -> bool:
+        return self.extra <= self.bound
+
+
+def recomputation(plan: PlanView) -> Recomputation | None:
+    """What the plan's record says of recomputation, with the repeated steps; None without one. Linear."""
+    facts = next((record.facts for record in plan.records if record.name == "recompute"), None)
+    if facts is None:
+        return None
+
+    def figure(name: str) -> int:
+        return int(facts.get(name, 0))
+
+    return Recomputation(
+        step=figure("step_nanoseconds"),
+        extra=figure("extra_nanoseconds"),
+        bound=figure("bound_nanoseconds"),
+        step_flops=figure("step_flops"),
+        extra_flops=figure("extra_flops"),
+        floor=figure("floor"),
+        peak_before=figure("peak_before"),
+        peak_after=figure("peak_after"),
+        repetitions=_repetitions(plan),
+    )
+
+
+def _repetitions(plan: PlanView) -> tuple[Repetition, ...]:
+    reader: dict[str, str] = {}
+    for step in plan.steps:
+        for name in step.uses:
+            reader.setdefault(name, step.id)
+    return tuple(
+        Repetition(
+            step.id,
+            step.level,
+            step.defs,
+            next((reader[name] for name in step.defs if name in reader), None),
+        )
+        for step in plan.steps
+        if step.again
+    )

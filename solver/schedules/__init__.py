@@ -1,0 +1,34 @@
+"""Which steps run again, so that a program keeps a budget of bytes at the least cost, and how near that is.
+
+    costs        what a step costs: a roofline, or given seconds
+    problem      the arrays of a program: what steps read and write, what may run again
+    bounds       how small the peak can be in any order, without recomputation and with any
+    tables       numbers of gaps, from which sequences follow; the problem for compiled code
+    kernel       compiled: simulation, greedy repair, annealing; simulate: its door
+    moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
+    recompute    what is tried in which order
+    rerun        from a sequence to a program
+
+Programs come in and go out; nothing here knows a graph or a layout. The search itself, `cheapest`, loads
+NumPy, numba and OR-Tools, so it is imported from its module, where it is about to run.
+"""
+
+from solver.schedules.bounds import PeakBound, floor, order_bound
+from solver.schedules.costs import flops_of, given_costs, roofline
+from solver.schedules.problem import ScheduleProblem, schedule_problem
+from solver.schedules.rerun import rerun
+from solver.schedules.schedule import Schedule, ScheduleProof
+
+__all__ = [
+    "PeakBound",
+    "Schedule",
+    "ScheduleProblem",
+    "ScheduleProof",
+    "floor",
+    "flops_of",
+    "given_costs",
+    "order_bound",
+    "rerun",
+    "roofline",
+    "schedule_problem",
+]

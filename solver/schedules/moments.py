@@ -1,0 +1,227 @@
+"""The few-moment relaxation: what must be held, and made again, at a few steps of the given order.
+
+    given order    0 ............ t0 ......... t1 ...... t2 ............ n
+                                  |            |         |
+    held[v, i]     value v is in memory while step t_i runs
+    made[p, i]                     step p runs again in (t_i, t_i+1]
+
+    minimise the cost of all made[p, i], where
+      * a step in (t_i, t_i+1] finds each v that it reads, if v is older:   held[v, i] or made[maker of v, i]
+      * so does a step that runs again there:                made[p, i] -> held[u, i] or made[maker of u, i]
+      * what is held later comes from somewhere:           held[v, i+1] -> held[v, i] or made[maker of v, i]
+      * each moment keeps the budget: fixed + touched + scratch + what cannot be made again + all that is held
+
+Every schedule that keeps the order of first runs satisfies all rows, however often it recomputes, so the
+optimum is a lower bound on the cost of all of them. And its solution is nearly a schedule: what is not held
+at a moment is made again behind it. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
+each step; here are moments only where the memory is full, and all rows but one a moment are clauses.
+
+The only module of this package that imports OR-Tools; it does so when a model is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from solver.layout import Deadline
+from solver.layout.model.instance import Integers
+from solver.schedules.problem import ScheduleProblem
+from solver.schedules.tables import AGAIN
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Moments", "Relaxed", "fullest"]
+
+#: Seconds between two looks at the deadline while CP-SAT runs.
+_TICK = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """What CP-SAT found: a lower bound in nanoseconds, the values that are not held at each moment, and
+    whether wall time cut the search. `infeasible`: no schedule keeps the budget. `work` is the deterministic
+    time that it took.
+    """
+
+    bound: int
+    dropped: tuple[tuple[int, int], ...] | None
+    work: float = 0.0
+    infeasible: bool = False
+    cut: bool = False
+
+
+def fullest(load: Sequence[int], budget: int, most: int) -> tuple[int, ...]:
+    """The fullest step of each of `most` stretches of the steps over the budget, in order."""
+    over = [t for t, bytes_ in enumerate(load) if bytes_ > budget]
+    count = min(most, len(over))
+    parts = [over[i * len(over) // count : (i + 1) * len(over) // count] for i in range(count)]
+    return tuple(max(part, key=lambda t: load[t]) for part in parts)
+
+
+class Moments:
+    """The model of one problem, budget and set of moments.
+
+    `less` takes bytes off the budget of some moments: a help for a search whose plans go over it there. Such
+    a model is not a relaxation: what it says of costs is not a bound.
+    """
+
+    def __init__(
+        self,
+        problem: ScheduleProblem,
+        budget: int,
+        moments: Iterable[int],
+        less: Mapping[int, int] | None = None,
+    ) -> None:
+        from ortools.sat.python import cp_model
+
+        self.problem = problem
+        self.moments = tuple(sorted(moments))
+        self._model = cp_model.CpModel()
+        self._held: dict[tuple[int, int], cp_model.IntVar] = {}
+        self._made: dict[tuple[int, int], cp_model.IntVar] = {}
+        #: Values that are there at a moment whatever is decided.
+        self._sure: list[set[int]] = []
+        self.infeasible = False
+        self._first, self._last = _spans(problem)
+        unit = math.gcd(*problem.size) or 1
+        for i, t in enumerate(self.moments):
+            self._keep_budget(i, t, budget - (less or {}).get(t, 0), unit)
+        for i in range(len(self.moments)):
+            self._supply(i)
+        cost = problem.cost
+        self._model.minimize(sum(cost[p] * made for (p, _), made in self._made.items()))
+
+    def _keep_budget(self, i: int, t: int, room: int, unit: int) -> None:
+        """Variables of moment i, and the row of its bytes."""
+        problem = self.problem
+        sure = {*problem.reads[t], *problem.writes[t]}
+        room -= problem.fixed + problem.scratch[t]
+        free = []
+        for v, first in enumerate(self._first):
+            if v in sure:
+                continue
+            if first >= t:
+                continue
+            if problem.maker[v] < 0 and self._last[v] > t:
+                sure.add(v)
+            elif problem.maker[v] >= 0 or problem.given[v]:
+                self._held[v, i] = self._model.new_bool_var("")
+                free.append(v)
+        self._sure.append(sure)
+        room -= sum(problem.size[v] for v in sure)
+        if room < 0:
+            self.infeasible = True
+            return
+        self._model.add(sum(problem.size[v] // unit * self._held[v, i] for v in free) <= room // unit)
+        following = self.moments[i + 1] if i + 1 < len(self.moments) else len(problem.steps)
+        for p, until in enumerate(problem.until[: t + 1]):
+            if t < until and following > t:
+                self._made[p, i] = self._model.new_bool_var("")
+
+    def _supply(self, i: int) -> None:
+        """Between moment i and the next one every reader finds what it reads."""
+        problem, model, moment = self.problem, self._model, self.moments[i]
+        last = i + 1 == len(self.moments)
+        end = len(problem.steps) - 1 if last else self.moments[i + 1]
+
+        def sources(v: int) -> list[cp_model.IntVar] | None:
+            """What may have put a value there; None where it is there anyway."""
+            if v in self._sure[i] or self._first[v] > moment:
+                return None
+            found = (self._held.get((v, i)), self._made.get((problem.maker[v], i)))
+            return [variable for variable in found if variable is not None]
+
+        wanted = {v for q in range(moment + 1, end + 1) for v in problem.reads[q]}
+        for v in sorted(wanted):
+            found = sources(v)
+            if found is not None:
+                model.add_bool_or(found)
+        for (p, j), made in self._made.items():
+            if j == i:
+                for v in problem.reads[p]:
+                    found = sources(v)
+                    if found is not None:
+                        model.add_bool_or([*found, made.negated()])
+        if not last:
+            for v, first in enumerate(self._first):
+                later = self._held.get((v, i + 1))
+                found = sources(v) if later is not None and first <= moment else None
+                if later is not None and found is not None:
+                    model.add_bool_or([*found, later.negated()])
+
+    def solve(self, work: float, deadline: Deadline, seed: int = 0) -> Relaxed:
+        """`work` is CP-SAT's deterministic time. Stops when the deadline has passed, with what it has."""
+        from ortools.sat.python import cp_model
+
+        if self.infeasible:
+            return Relaxed(0, None, infeasible=True)
+        solver = cp_model.CpSolver()
+        solver.parameters.random_seed = seed
+        solver.parameters.num_workers = 1
+        solver.parameters.linearization_level = 2
+        solver.parameters.max_deterministic_time = work
+        answer: Future[Relaxed] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(self._answer(solver, deadline))
+            except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
+                answer.set_exception(error)
+
+        Thread(target=run).start()
+        while not answer.done():
+            if deadline.expired:
+                solver.stop_search()
+            wait((answer,), _TICK)
+        return answer.result()
+
+    def _answer(self, solver: cp_model.CpSolver, deadline: Deadline) -> Relaxed:
+        from ortools.sat.python import cp_model
+
+        status = solver.solve(self._model)
+        work = round(solver.response_proto.deterministic_time, 6)  # the last digits are noise
+        if status == cp_model.INFEASIBLE:
+            return Relaxed(0, None, work, infeasible=True)
+        cut = status != cp_model.OPTIMAL and deadline.expired
+        bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Relaxed(bound, None, work, cut=cut)
+        found = (place for place, held in self._held.items() if not solver.boolean_value(held))
+        return Relaxed(bound, tuple((v, self.moments[i]) for v, i in found), work, cut=cut)
+
+    def genes(self, relaxed: Relaxed, start: Integers) -> Integers:
+        """The numbers of gaps that a solution says: what is not held at a moment is made again behind it."""
+        genes = start.copy()
+        begin, at = {}, 0
+        for v, row in enumerate(self.problem.touches):
+            begin[v], at = at, at + len(row)
+        touches = self.problem.touches
+        for v, t in relaxed.dropped or ():
+            row = touches[v]
+            before = sum(touch < t for touch in row)
+            if self.problem.maker[v] >= 0 and 0 < before < len(row):
+                genes[begin[v] + before - 1] = AGAIN
+        return genes
+
+
+def _spans(problem: ScheduleProblem) -> tuple[list[int], list[int]]:
+    """For each value the step that defines it first, -1 if the caller does, and its last reader or n."""
+    steps = len(problem.steps)
+    first, last = [steps] * len(problem.values), [-1] * len(problem.values)
+    for t in range(steps):
+        for v in problem.writes[t]:
+            first[v] = min(first[v], t)
+        for v in (*problem.reads[t], *problem.writes[t]):
+            last[v] = t
+    for v in range(len(problem.values)):
+        if problem.given[v]:
+            first[v] = -1
+        if problem.kept[v]:
+            last[v] = steps
+    return first, last

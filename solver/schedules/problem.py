@@ -1,0 +1,175 @@
+"""A scheduling problem: what steps read and write, what that costs, and which steps may run again.
+
+    fixed      weights, optimizer variables, constants: there throughout, not decided about
+    given      written by the caller: there from the start, until its last reader
+    kept       an exit: there until the end
+    made       by a forward step that may run again: kept, or dropped and made again
+    the rest   derivatives, gradients, partials: made once, kept until their last reader
+
+Steps and values are numbers, positions in the tuples. Nothing here knows a graph or a layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solver.graph.ops import lookup
+from solver.program import (
+    ACCUMULATE,
+    CLIP,
+    COPY,
+    SEED,
+    UPDATE,
+    Access,
+    EntryKind,
+    Phase,
+    Program,
+    Step,
+)
+
+__all__ = ["ScheduleProblem", "schedule_problem"]
+
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleProblem:
+    """`steps` are labels in the given order. Sizes are bytes as reserved, costs are nanoseconds.
+
+    `reads[t]` and `writes[t]` are the values that step t reads and defines; what it updates in place stands
+    in `reads[t]` and in `updates[t]`. `scratch[t]` are bytes, `scratch_again[t]` those of a repetition,
+    which has in scratch what the first run updates for good. `until[t]` is the last step in front of which
+    a repetition of t finds what t itself found, -1 where t must not run again. `maker[v]` is the step that
+    can make value v again, -1 where there is none. `together[v]` is a number that values share which some
+    alias might put into the same bytes. `fixed` are bytes that are there throughout.
+    """
+
+    steps: tuple[str, ...]
+    reads: tuple[tuple[int, ...], ...]
+    writes: tuple[tuple[int, ...], ...]
+    updates: tuple[tuple[int, ...], ...]
+    scratch: tuple[int, ...]
+    scratch_again: tuple[int, ...]
+    cost: tuple[int, ...]
+    until: tuple[int, ...]
+    values: tuple[str, ...]
+    size: tuple[int, ...]
+    given: tuple[bool, ...]
+    kept: tuple[bool, ...]
+    maker: tuple[int, ...]
+    together: tuple[int, ...]
+    fixed: int
+
+    @property
+    def touches(self) -> tuple[tuple[int, ...], ...]:
+        """For each value the steps that read or define it, in order."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for t in range(len(self.steps)):
+            for v in dict.fromkeys((*self.reads[t], *self.writes[t])):
+                found[v].append(t)
+        return tuple(map(tuple, found))
+
+
+def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = False) -> ScheduleProblem:
+    """The problem of a sequential program without aliases, in one space. Linear in the bindings.
+
+    `cost` has the nanoseconds of each step. With `in_place` the values that operators promise to define in
+    the bytes of others count as sharing them where bounds are concerned.
+    """
+    persistent = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+    fed = {entry.value for entry in program.entry if entry.kind is EntryKind.FED}
+    exits = {exit_.value for exit_ in program.exit}
+    alignment = [space.alignment for space in program.spaces]
+    size = [-(-v.type.nbytes // alignment[v.space]) * alignment[v.space] for v in program.values]
+    definitions: dict[int, list[int]] = {}
+    number: dict[int, int] = {}
+    touched = set()
+    for t, step in enumerate(program.steps):
+        for binding in step.bindings:
+            value = binding.value
+            touched.add(value)
+            if binding.access.defines:
+                definitions.setdefault(value, []).append(t)
+            if value not in persistent and binding.access is not Access.SCRATCH:
+                number.setdefault(value, len(number))
+    reads, writes, updates, scratch, scratch_again, until = [], [], [], [], [], []
+    maker = [-1] * len(number)
+    for t, step in enumerate(program.steps):
+        read = dict.fromkeys(number[b.value] for b in step.bindings if b.access.reads and b.value in number)
+        wrote = [b.value for b in step.bindings if b.access is Access.WRITE and b.value in number]
+        reads.append(tuple(read))
+        writes.append(tuple(number[value] for value in wrote))
+        updates.append(
+            tuple(number[b.value] for b in step.bindings if b.access is Access.UPDATE and b.value in number)
+        )
+        scratch.append(sum(size[b.value] for b in step.bindings if b.access is Access.SCRATCH))
+        dropped = (size[b.value] for b in step.bindings if b.access is Access.UPDATE)
+        scratch_again.append(scratch[-1] + sum(dropped))
+        until.append(-1)
+        alone = all(len(definitions[value]) == 1 and value not in exits for value in wrote)
+        if alone and wrote and _repeatable(program, step, persistent):
+            read_only = [b.value for b in step.bindings if b.access is Access.READ]
+            changes = (c for value in read_only for c in definitions.get(value, ()) if c > t)
+            until[t] = min(changes, default=len(program.steps))
+            for value in wrote:
+                maker[number[value]] = t
+    return ScheduleProblem(
+        steps=program.step_labels,
+        reads=tuple(reads),
+        writes=tuple(writes),
+        updates=tuple(updates),
+        scratch=tuple(scratch),
+        scratch_again=tuple(scratch_again),
+        cost=tuple(cost),
+        until=tuple(until),
+        values=tuple(program.values[value].label for value in number),
+        size=tuple(size[value] for value in number),
+        given=tuple(value in fed for value in number),
+        kept=tuple(value in exits for value in number),
+        maker=tuple(maker),
+        together=_together(program, number) if in_place else tuple(range(len(number))),
+        fixed=sum(size[value] for value in persistent & touched),
+    )
+
+
+def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
+    """Whether a second run writes the same bits: a forward step whose results ignore what it updates.
+
+    What it updates, the running statistics of a normalisation, goes to scratch the second time. What it
+    updates beside these, or writes for the next iteration, a second run must not write again.
+    """
+    node = program.operations[step.operation]
+    if step.phase is not Phase.FORWARD or step.due or node.operation.type in _OWN:
+        return False
+    if any(b.access is Access.WRITE and b.value in persistent for b in step.bindings):
+        return False
+    updated = {b.slot for b in step.bindings if b.access is Access.UPDATE}
+    kind = lookup(node.operation.type)
+    return all(
+        b.value in persistent if b.access is Access.UPDATE else updated <= kind.ignores(node, True, b.slot)
+        for b in step.bindings
+        if updated and b.access.defines
+    )
+
+
+def _together(program: Program, number: dict[int, int]) -> tuple[int, ...]:
+    """For each value the least of those that promises of operators, one after the other, lead to."""
+    root = list(range(len(number)))
+
+    def find(v: int) -> int:
+        while root[v] != v:
+            root[v] = root[root[v]]
+            v = root[v]
+        return v
+
+    for step in program.steps:
+        node = program.operations[step.operation]
+        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+            continue
+        bound = {b.slot: number[b.value] for b in step.bindings if b.value in number}
+        for promise in lookup(node.operation.type).in_place(node):
+            if promise.source in bound and promise.target in bound:
+                a, b = find(bound[promise.source]), find(bound[promise.target])
+                root[max(a, b)] = min(a, b)
+    return tuple(find(v) for v in range(len(number)))

@@ -1,0 +1,148 @@
+"""What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
+
+    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► annealing
+                                            │
+                      stop as soon as the best plan costs what the bound says
+
+Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
+that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
+"""
+
+from __future__ import annotations
+
+from solver.layout import Deadline
+from solver.layout.model.instance import Integers
+from solver.schedules.moments import Moments
+from solver.schedules.problem import ScheduleProblem
+from solver.schedules.schedule import Schedule, ScheduleProof
+from solver.schedules.simulate import Simulator
+
+__all__ = ["cheapest"]
+
+#: Steps simulated by greedy repair from the given order, and from each solution of the relaxation: some
+#: seconds, and some tenths of one.
+_REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
+
+#: Simulations of each annealing at most, and steps simulated: about a second.
+_ANNEAL, _ANNEAL_STEPS = 100_000, 30_000_000
+
+#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
+_ROUNDS, _CP_SAT, _CP_SAT_ROUND = 32, 12.0, 4.0
+
+#: Share of the step's cost at which annealing begins, and what a budget's worth of bytes too many costs.
+_HOT, _WEIGHT = 1000, 20
+
+
+def cheapest(problem: ScheduleProblem, budget: int, deadline: Deadline | None = None) -> Schedule:
+    """The cheapest schedule that was found to keep `budget` bytes, with a bound; else that of the least peak.
+
+    The bound holds for all schedules that keep the order of first runs. Where even the relaxation shows that
+    none of them keeps the budget, `impossible` is set. Cost: some milliseconds for a program that fits,
+    seconds for some hundred steps.
+    """
+    return _Search(problem, budget, deadline or Deadline()).run()
+
+
+class _Search:
+    """One search; lives for one call of `cheapest`."""
+
+    def __init__(self, problem: ScheduleProblem, budget: int, deadline: Deadline) -> None:
+        self.problem, self.budget, self.deadline = problem, budget, deadline
+        self.simulator = Simulator(problem)
+        self.start = self.simulator.start()
+        self.total = sum(problem.cost)
+        #: The best numbers so far with peak and extra cost: the cheapest that fit, else the least peak.
+        self.best, self.peak, self.extra = self.start, self.simulator.run(self.start).peak, 0
+        self.given_peak = self.peak
+        self.bound = 0
+        self.impossible = self.cut = False
+
+    def done(self) -> bool:
+        """Whether nothing cheaper can be found."""
+        return self.impossible or (self.peak <= self.budget and self.extra <= self.bound)
+
+    def run(self) -> Schedule:
+        if self.peak <= self.budget:
+            return self._schedule(ScheduleProof.ORDER)
+        self._offer(self._repair(self.start, _REPAIR))
+        self._moments()
+        if not self.done():
+            self._anneal()
+        return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
+
+    def _schedule(self, proof: ScheduleProof | None) -> Schedule:
+        sequence = self.simulator.sequence(self.best)
+        late = self.deadline.expired and not self.done()
+        cut = self.cut or late
+        found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
+        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut)
+
+    def _offer(self, genes: Integers) -> None:
+        found = self.simulator.run(genes)
+        if found.peak < 0:
+            return
+        fits = found.peak <= self.budget
+        if self.peak <= self.budget:
+            better = fits and found.extra < self.extra
+        else:
+            better = fits or (found.peak, found.extra) < (self.peak, self.extra)
+        if better:
+            self.best, self.peak, self.extra = genes.copy(), found.peak, found.extra
+
+    def _repair(self, genes: Integers, work: int) -> Integers:
+        most = max(1, work // max(1, len(self.problem.steps)))
+        return self.simulator.repair(genes, self.budget, most, self.deadline)
+
+    def _moments(self) -> None:
+        """Solve for the fullest moment; then again with those at which the plan goes over the budget.
+
+        One more in each round: with few moments CP-SAT needs milliseconds, with a dozen equal ones seconds.
+        """
+        load = self.simulator.loads(self.start)
+        moments = {max(range(len(load)), key=load.__getitem__)}
+        less: dict[int, int] = {}
+        left = _CP_SAT
+        for _ in range(_ROUNDS):
+            model = Moments(self.problem, self.budget, moments)
+            relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
+            left -= relaxed.work
+            self.cut |= relaxed.cut
+            if relaxed.infeasible:
+                self.impossible = True
+                return
+            self.bound = max(self.bound, relaxed.bound)
+            if less and left > 0 and not self.done():
+                model = Moments(self.problem, self.budget, moments, less)
+                relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
+                left -= relaxed.work
+                self.cut |= relaxed.cut
+            if relaxed.dropped is None:
+                return
+            genes = model.genes(relaxed, self.start)
+            self._offer(genes)
+            if not self.done():
+                self._offer(self._repair(genes, _REPAIR_AGAIN))
+            missed = self.simulator.overloads(genes, self.budget)
+            if self.done() or not missed or left <= 0 or self.deadline.expired:
+                return
+            t = max(missed, key=lambda t: (missed[t], -t))
+            if t in moments:
+                less[t] = less.get(t, 0) + missed[t]
+            moments.add(t)
+
+    def _anneal(self) -> None:
+        most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))
+        for seed in range(3):
+            found = self.simulator.anneal(
+                self.best,
+                self.budget,
+                most,
+                seed=seed,
+                hot=self.total // _HOT,
+                weight=self.total // _WEIGHT,
+                deadline=self.deadline,
+            )
+            if found is not None:
+                self._offer(found)
+            if self.done() or self.deadline.expired:
+                return

@@ -1,0 +1,50 @@
+"""What a search for a schedule answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Schedule", "ScheduleProof"]
+
+
+class ScheduleProof(Enum):
+    """Why no schedule is cheaper than the bound says.
+
+    `ORDER`: nothing runs again. `RELAXATION`: the bound of the few-moment relaxation, for the given order of
+    first runs and any recomputation.
+    """
+
+    ORDER = "order"
+    RELAXATION = "relaxation"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The steps in the order in which they run, some of them several times.
+
+    `peak` is in bytes, as is `given_peak`, that of the order as it was given. `extra` and `bound` are
+    nanoseconds: what the repetitions cost, and what they cost at least in every schedule within `budget`
+    bytes that keeps the order of first runs. `proof` tells where the bound comes from, None for the bound 0
+    that needs none. `impossible`: no schedule that keeps the order of first runs keeps the budget, which the
+    relaxation shows. `complete` is false where wall time ended the search.
+    """
+
+    sequence: tuple[int, ...]
+    budget: int
+    peak: int
+    given_peak: int
+    extra: int
+    bound: int
+    proof: ScheduleProof | None
+    impossible: bool = False
+    complete: bool = True
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= self.budget
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no schedule within the budget is cheaper, for the given order of first runs."""
+        return self.fits and self.extra <= self.bound

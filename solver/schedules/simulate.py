@@ -1,0 +1,169 @@
+"""One door to the compiled part: sequences, repair and annealing for one problem, in memory that is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.layout import Deadline
+from solver.layout.model.instance import Integers
+from solver.schedules import kernel
+from solver.schedules.problem import ScheduleProblem
+from solver.schedules.tables import movable_gaps, nothing_again, tables, work_for
+
+__all__ = ["Run", "Simulator", "replay"]
+
+#: Simulations between two looks at the deadline: some ten milliseconds.
+_SLICE = 500
+
+#: Places in the table of logarithms that annealing throws its dice with.
+_DICE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the numbers of the gaps come to: peak in bytes, cost of the repetitions in nanoseconds.
+
+    A peak of -1: they give no legal sequence.
+    """
+
+    peak: int
+    extra: int
+    events: int
+
+
+class Simulator:
+    """Simulates one problem. Not for several threads: what a run leaves is read before the next one."""
+
+    def __init__(self, problem: ScheduleProblem) -> None:
+        self.problem = problem
+        self.simulations = 0
+        self._tables, self._work = tables(problem), work_for(problem)
+        self._gaps = movable_gaps(problem)
+        self._tried: Integers = np.zeros(max(1, len(self._work.first)), np.int64)
+        self._logarithms: Integers = np.array(
+            [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
+        )
+        self._undo: Integers = np.zeros(6, np.int64)
+
+    def start(self) -> Integers:
+        """The numbers of the given order, in which nothing runs again."""
+        return nothing_again(self.problem)
+
+    def run(self, genes: Integers, budget: int = 2**62) -> Run:
+        """Simulate. Tens of microseconds for some hundred steps."""
+        self.simulations += 1
+        peak = kernel.simulate(genes, budget, self._tables, self._work)
+        result = self._work.result
+        return Run(int(peak), int(result[kernel.EXTRA]), int(result[kernel.EVENTS]))
+
+    def sequence(self, genes: Integers) -> tuple[int, ...]:
+        """The steps in the order in which they run."""
+        found = self.run(genes)
+        return tuple(self._work.steps[: found.events].tolist())
+
+    def loads(self, genes: Integers) -> tuple[int, ...]:
+        """The bytes live at each event of the sequence."""
+        found = self.run(genes)
+        return tuple(self._work.load[: found.events].tolist())
+
+    def overloads(self, genes: Integers, budget: int) -> dict[int, int]:
+        """The steps of the given order that run, or are prepared, over the budget; with the most bytes."""
+        events = self.run(genes, budget).events
+        steps, load = self._work.steps[:events].tolist(), self._work.load[:events].tolist()
+        firsts = np.full(len(self.problem.steps), events, np.int64)
+        for e in range(events - 1, -1, -1):
+            firsts[steps[e]] = e
+        prepared = np.searchsorted(firsts, np.arange(events), side="left").tolist()
+        found: dict[int, int] = {}
+        for position, bytes_ in zip(prepared, load, strict=True):
+            if bytes_ > budget:
+                found[position] = max(found.get(position, 0), bytes_ - budget)
+        return found
+
+    def repair(self, genes: Integers, budget: int, most: int, deadline: Deadline) -> Integers:
+        """The numbers with the least peak that a greedy descent of at most `most` simulations comes by."""
+        genes, best, found = genes.copy(), genes.copy(), genes.copy()
+        least, left = -1, most
+        while left > 0 and not deadline.expired:
+            part = min(left, _SLICE)
+            done = kernel.repair(genes, budget, part, found, self._tried, self._tables, self._work)
+            self.simulations += done
+            left -= done
+            peak = self.run(found).peak
+            if peak >= 0 and (least < 0 or peak <= least):
+                least, best = peak, found.copy()
+            if done < part or 0 <= least <= budget:
+                break
+        return best
+
+    def anneal(
+        self, genes: Integers, budget: int, most: int, *, seed: int, hot: int, weight: int, deadline: Deadline
+    ) -> Integers | None:
+        """The cheapest numbers within the budget that a random walk of `most` simulations came by, if any."""
+        if not len(self._gaps):
+            return None
+        genes, best, least = genes.copy(), genes.copy(), -1
+        state: Integers = np.array([seed + 1], np.int64)
+        for begin in range(0, most, _SLICE):
+            if deadline.expired:
+                break
+            end = min(begin + _SLICE, most)
+            least = int(
+                kernel.anneal(
+                    genes,
+                    budget,
+                    begin,
+                    end,
+                    most,
+                    hot,
+                    weight,
+                    self._gaps,
+                    self._logarithms,
+                    state,
+                    best,
+                    least,
+                    self._undo,
+                    self._tables,
+                    self._work,
+                )
+            )
+            self.simulations += end - begin
+        return best if least >= 0 else None
+
+
+def replay(problem: ScheduleProblem, sequence: tuple[int, ...]) -> tuple[int, ...]:
+    """The load of each event of a sequence, in bytes: the plain twin of the compiled simulation.
+
+    A step defines new instances of what it writes each time that it runs; an instance lives from there to its
+    last reader. Raises KeyError for a step that reads what no step before it has written. O(events x live).
+    """
+    now: dict[int, list[int]] = {}
+    instances: list[tuple[int, list[int]]] = []
+
+    def begin(v: int, event: int) -> None:
+        now[v] = [event, event]
+        instances.append((v, now[v]))
+
+    for v, given in enumerate(problem.given):
+        if given:
+            begin(v, 0)
+    for event, t in enumerate(sequence):
+        for v in problem.reads[t]:
+            now[v][1] = event
+        for v in problem.writes[t]:
+            begin(v, event)
+    for v, kept in enumerate(problem.kept):
+        if kept:
+            now[v][1] = len(sequence) - 1
+    ran: set[int] = set()
+    loads = []
+    for t in sequence:
+        loads.append(problem.fixed + (problem.scratch_again[t] if t in ran else problem.scratch[t]))
+        ran.add(t)
+    for v, (first, last) in instances:
+        for event in range(first, last + 1):
+            loads[event] += problem.size[v]
+    return tuple(loads)

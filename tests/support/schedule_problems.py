@@ -1,0 +1,107 @@
+"""Small scheduling problems, and their exact optimum by a search that shares nothing with the solver.
+
+`layered` draws directed graphs in layers, in the spirit of Gagrani et al. 2022: each step defines one value
+and reads one to three of the layer before it, now and then one from further back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from solver.schedules import ScheduleProblem
+
+__all__ = ["exact", "layered", "problem"]
+
+
+def problem(
+    reads: Sequence[Sequence[int]],
+    size: Sequence[int],
+    cost: Sequence[int],
+    *,
+    kept: Sequence[int] = (),
+    again: Sequence[bool] | None = None,
+    fixed: int = 0,
+) -> ScheduleProblem:
+    """Step t defines value t and reads ``reads[t]``; all may run again unless `again` says otherwise."""
+    count = len(reads)
+    may = [True] * count if again is None else list(again)
+    ends = set(kept)
+    return ScheduleProblem(
+        steps=tuple(f"s{t}" for t in range(count)),
+        reads=tuple(map(tuple, reads)),
+        writes=tuple((t,) for t in range(count)),
+        updates=((),) * count,
+        scratch=(0,) * count,
+        scratch_again=(0,) * count,
+        cost=tuple(cost),
+        until=tuple(count if may[t] and t not in ends else -1 for t in range(count)),
+        values=tuple(f"v{t}" for t in range(count)),
+        size=tuple(size),
+        given=(False,) * count,
+        kept=tuple(t in ends for t in range(count)),
+        maker=tuple(t if may[t] and t not in ends else -1 for t in range(count)),
+        together=tuple(range(count)),
+        fixed=fixed,
+    )
+
+
+def layered(count: int, seed: int, *, width: float = 2.5, skip: float = 0.5) -> ScheduleProblem:
+    """`count` steps in layers of about `width`; the values of the last layer are kept."""
+    rng = random.Random(seed)
+    layers: list[list[int]] = []
+    made = 0
+    while made < count:
+        more = min(count - made, max(1, round(rng.gauss(width, width / 3))))
+        layers.append(list(range(made, made + more)))
+        made += more
+    reads: list[set[int]] = [set() for _ in range(count)]
+    for before, layer in pairwise(layers):
+        for t in layer:
+            reads[t].update(rng.sample(before, min(len(before), rng.randint(1, 3))))
+            if before[0] and rng.random() < skip:
+                reads[t].add(rng.randrange(before[0]))
+        for t in before:
+            if not any(t in reads[reader] for reader in layer):
+                reads[rng.choice(layer)].add(t)
+    size, cost = ([rng.randint(1, 100) for _ in range(count)] for _ in range(2))
+    return problem([sorted(found) for found in reads], size, cost, kept=layers[-1])
+
+
+def exact(given: ScheduleProblem, budget: int) -> int | None:
+    """The least extra cost of any schedule that keeps the order of first runs; None if there is none.
+
+    Dijkstra over (steps run for the first time, values in memory): any step that has run may run again, any
+    number of times, whenever what it reads is there. For problems of `problem` with some dozen steps.
+    """
+    count = len(given.steps)
+    need = [sum(1 << v for v in reads) for reads in given.reads]
+    kept = sum(1 << v for v in range(count) if given.kept[v])
+
+    def following(done: int, memory: int) -> Iterator[tuple[int, int, int]]:
+        for v in range(count):
+            if memory >> v & 1 and not kept >> v & 1:
+                yield 0, done, memory & ~(1 << v)
+        for t in range(min(done + 1, count)):
+            first = t == done
+            if need[t] & ~memory or memory >> t & 1 or not (first or given.maker[t] >= 0):
+                continue
+            after = memory | 1 << t
+            if given.fixed + sum(given.size[v] for v in range(count) if after >> v & 1) <= budget:
+                yield 0 if first else given.cost[t], done + first, after
+
+    best = {(0, 0): 0}
+    heap = [(0, 0, 0)]
+    while heap:
+        cost, done, memory = heapq.heappop(heap)
+        if best[done, memory] < cost:
+            continue
+        if done == count:
+            return cost
+        for more, then, left in following(done, memory):
+            if cost + more < best.get((then, left), cost + more + 1):
+                best[then, left] = cost + more
+                heapq.heappush(heap, (cost + more, then, left))
+    return None

@@ -1,0 +1,66 @@
+"""What a plan runs again, read from the plan alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from solver.documents import dump_plan, load_plan_tables
+from solver.pipeline import plan
+from solver.plan import Plan, PlanOptions, recomputation
+from solver.program import Record
+from tests.support.graphs import Sketch, chain
+
+
+@pytest.fixture(scope="module")
+def made() -> Plan:
+    """Four wide activations wait for the backward pass; the capacity has room for three."""
+    s = Sketch("tower")
+    h = s.input("x", 32, 16)
+    for k in range(4):
+        h = s.op(
+            "Gelu", [s.op("Gemm", [h, s.parameter(f"w{k}", 16, 16)], f"h{k}", f"fc{k}")], f"a{k}", f"g{k}"
+        )
+    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
+    graph = s.graph()
+    return plan(graph, PlanOptions(capacity=plan(graph).arena_bytes - 2048, recompute=True))
+
+
+def test_repetitions_name_what_they_define_and_who_reads_it(made: Plan) -> None:
+    found = recomputation(made)
+    assert found is not None
+    assert found.repetitions
+    for one in found.repetitions:
+        t = made.program.step_labels.index(one.step)
+        assert one.step.endswith(".again1")
+        assert one.level == made.program.steps[t].level
+        assert all(name.endswith("@again1") for name in one.values)
+        reader = made.program.step_labels.index(one.reader or "")
+        assert reader > t
+        assert set(one.values) & set(made.steps[reader].uses)
+
+
+def test_figures_are_those_of_the_record(made: Plan) -> None:
+    found = recomputation(made)
+    assert found is not None
+    facts = next(record.facts for record in made.records if record.name == "recompute")
+    assert (found.extra, found.bound) == (facts["extra_nanoseconds"], facts["bound_nanoseconds"])
+    assert found.optimal
+    assert found.floor <= found.peak_after <= made.options.capacity <= found.peak_before  # type: ignore[operator]  # it has one
+    assert found.step > found.extra > 0
+
+
+def test_tables_of_a_document_say_the_same(made: Plan) -> None:
+    assert recomputation(load_plan_tables(dump_plan(made))) == recomputation(made)
+
+
+def test_a_plan_without_recomputation_says_nothing() -> None:
+    assert recomputation(plan(chain())) is None
+
+
+def test_a_record_with_other_facts_has_zeros(made: Plan) -> None:
+    bare = recomputation(replace(made, records=(Record("recompute", {}),)))
+    assert bare is not None
+    assert (bare.extra, bare.floor) == (0, 0)
+    assert bare.repetitions

@@ -1,0 +1,98 @@
+"""What steps cost: the products of each operator, the bytes of the rest, and costs from a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import OptionsError
+from solver.program import Program
+from solver.schedules import flops_of, given_costs, roofline
+from solver.training import derive
+from tests.support.derived import at, step
+from tests.support.graphs import Sketch, chain, convolutional
+from tests.support.operator_graphs import convolved, recurrent
+from tests.support.sequence_graphs import GATES, classifier
+
+
+def flops(program: Program, label: str) -> int:
+    return flops_of(program, step(program, label))
+
+
+def test_a_product_counts_two_for_each_multiplication() -> None:
+    program = derive(chain((6, 5, 4), 3))
+    assert flops(program, "fc1:forward") == 2 * 3 * 6 * 5
+    assert flops(program, "fc2:forward") == 2 * 3 * 5 * 4
+    assert flops(program, "fc2:calc_gradient") == flops(program, "fc2:calc_derivative") == 2 * 3 * 5 * 4
+    assert flops(program, "mse:forward") == 0
+    assert flops(program, "w1:apply_gradient") == 0
+
+
+def test_products_of_matrices_and_transposed_operands() -> None:
+    s = Sketch()
+    h = s.op("MatMul", [s.input("x", 4, 6), s.parameter("w", 6, 8)], "h", "mm")
+    h = s.op("Gemm", [h, s.parameter("v", 3, 8)], "y", "fc", transB=1)
+    s.op("MeanSquaredError", [h, s.label("t", 4, 3)], "loss")
+    program = derive(s.graph())
+    assert flops(program, "mm:forward") == 2 * 4 * 6 * 8
+    assert flops(program, "fc:forward") == 2 * 4 * 8 * 3
+
+
+def test_convolutions_count_their_groups() -> None:
+    program = derive(convolutional())
+    for t, found in enumerate(program.steps):
+        node = program.operations[found.operation]
+        if node.operation.type == "Conv" and program.step_labels[t].endswith(":forward"):
+            weights = node.input(1)
+            each = weights.elements // weights.shape[0]  # multiplications for one element of the result
+            assert flops_of(program, found) == 2 * node.outputs[0].elements * each
+
+
+def test_every_operator_with_products_has_some() -> None:
+    for graph in (convolved(), recurrent(), *map(classifier, GATES)):
+        program = derive(graph)
+        kinds = {program.kernel(found) for found in program.steps if flops_of(program, found)}
+        expected = {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTMCell", "GRUCell", "RNNCell"}
+        assert kinds == expected & {program.kernel(found) for found in program.steps}
+
+
+def test_the_roofline_adds_products_bytes_and_the_step_itself() -> None:
+    program = derive(chain((6, 5, 4), 3))
+    cost = roofline(program)
+    # x [3, 6], w1 [6, 5], b1 [5], h1 [3, 5] in float32; 180 operations at 30 a nanosecond.
+    touched = 4 * (18 + 30 + 5 + 15)
+    assert cost[at(program, "fc1:forward")] == 2_000 + 180 // 30 + touched // 4
+    assert all(isinstance(each, int) for each in cost)
+
+
+def test_what_is_updated_is_read_and_written() -> None:
+    program = derive(chain((6, 4), 3))
+    read, written = 4 * 2 * 24, 4 * 24  # the weight and its gradient; the weight again
+    assert roofline(program)[at(program, "w1:apply_gradient")] == 2_000 + (read + written) // 4
+
+
+def test_costs_by_step_and_by_operation() -> None:
+    program = derive(chain((6, 4), 3))
+    seconds = {program.operations[s.operation].operation.id: 1e-6 for s in program.steps}
+    cost = given_costs(program, {**seconds, "fc1:forward": 5e-6})
+    assert cost[at(program, "fc1:forward")] == 5_000
+    assert cost[at(program, "fc1:calc_gradient")] == 1_000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fc1": None}, "neither the step 'fc1:forward' nor its operation 'fc1'"),
+        ({"fc1": -1.0}, "cost of 'fc1:forward' is -1.0 seconds"),
+        ({"fc1": float("nan")}, "cost of 'fc1:forward' is nan seconds"),
+        ({"fc1": float("inf")}, "cost of 'fc1:forward' is inf seconds"),
+    ],
+)
+def test_costs_that_are_missing_or_not_costs_are_named(change: dict[str, float | None], message: str) -> None:
+    program = derive(chain((6, 4), 3))
+    seconds = {program.operations[s.operation].operation.id: 1e-6 for s in program.steps}
+    both: dict[str, float | None] = {**seconds, **change}
+    given = {name: cost for name, cost in both.items() if cost is not None}
+    with pytest.raises(OptionsError, match=message) as caught:
+        given_costs(program, given)
+    assert caught.value.path == ("costs",)
+    assert caught.value.remedy
