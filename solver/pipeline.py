@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from solver import preparations
-from solver.documents import graph_digest, program_digest, reference_digest, with_digest
+from solver import documents, preparations
+from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
-from solver.executor.arithmetic import KernelArithmetic
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
-from solver.layout import Buffer, Certificate, Deadline, LayoutProblem, Outcome, Status, max_load
+from solver.layout import Buffer, Certificate, Deadline, Hole, LayoutProblem, Outcome, Status, max_load
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Pass
 from solver.plan import Plan, PlanOptions
@@ -27,6 +27,9 @@ from solver.targets.reference import ALIGNMENT
 from solver.training import BlockProgram, explicit_program
 from solver.verify import prove
 from solver.version import producer
+
+if TYPE_CHECKING:
+    from solver.preparations.rewriting import Arithmetic
 
 __all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
 
@@ -42,6 +45,7 @@ _ROUNDS = 3
 Observer = Callable[[str, float], None]
 
 
+@collector_paused()
 def plan(
     graph: TrainableGraph, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -61,14 +65,14 @@ def plan(
     made = _planned(graph.name, reference, target.passes, options, deadline, watch)
     made = replace(
         made,
-        graph_digest=graph_digest(graph),
         replacements=prepared.replacements,
         records=(*prepared.records, *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
-    return _proved(reference, made, watch)
+    return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
 
 
+@collector_paused()
 def plan_program(
     program: BlockProgram, options: PlanOptions | None = None, *, observe: Observer | None = None
 ) -> Plan:
@@ -90,8 +94,7 @@ def plan_program(
     made = _planned(
         program.name, reference, lambda given: (Levels(given.parallelism),), options, deadline, watch
     )
-    made = replace(made, graph_digest=program_digest(program))
-    return _proved(reference, made, watch)
+    return _proved(reference, made, lambda: documents.program_digest(program), watch)
 
 
 def _check_extent(program: Program) -> None:
@@ -149,7 +152,7 @@ def _planned(
     return Plan(
         graph=name,
         graph_digest="",
-        reference_digest=reference_digest(reference.program),
+        reference_digest="",
         options=options,
         program=program,
         offsets=tuple(offsets),
@@ -183,13 +186,14 @@ def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _A
     return _Applied(program, tuple(records), complete)
 
 
-def _proved(reference: Lowered, made: Plan, watch: _Stopwatch) -> Plan:
+def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: _Stopwatch) -> Plan:
     with watch("prove"):
         violations = prove(reference.program, made, reference.holds)
     if violations:
         raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
     with watch("digest"):
-        return with_digest(made)
+        ours = documents.reference_digest(reference.program)
+        return documents.with_digest(replace(made, graph_digest=graph_digest(), reference_digest=ours))
 
 
 # ------------------------------------------------------------------------------------------- options
@@ -284,8 +288,14 @@ class _Planner:
     """What preparations ask: the footprint of what would be planned, under the same options."""
 
     def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
-        self.arithmetic = KernelArithmetic()
         self._target, self._options, self._deadline = target, options, deadline
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        # Most plans compute nothing, and the kernels of all operators take a while to load.
+        from solver.executor.arithmetic import KernelArithmetic
+
+        return KernelArithmetic()
 
     def stop(self) -> bool:
         return self._deadline.expired
@@ -309,7 +319,13 @@ class _Planner:
 def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
     return LayoutProblem(
         tuple(
-            Buffer(program.values[r.members[0]].label, r.size, r.lifespan, program.spaces[r.space].alignment)
+            Buffer(
+                program.values[r.members[0]].label,
+                r.size,
+                r.lifespan,
+                program.spaces[r.space].alignment,
+                holes=tuple(map(Hole, r.lent)) if r.lent else (),
+            )
             for r in placed
         ),
         capacity,
@@ -324,9 +340,13 @@ def _place(
     deadline: Deadline,
 ) -> list[Outcome]:
     """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
-    by_space = [[r for r in placed if r.space == space] for space in range(len(program.spaces))]
-    bounds = [max_load(_problem(program, inside, None)).bytes for inside in by_space]
+    by_space: list[list[Region]] = [[] for _ in program.spaces]
+    for region in placed:
+        by_space[region.space].append(region)
     left = options.capacity
+    bounds = [0] * len(by_space)
+    if left is not None:  # what the spaces behind the first need at least is left to them
+        bounds[1:] = [max_load(_problem(program, inside, None)).bytes for inside in by_space[1:]]
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
@@ -363,7 +383,12 @@ def _does_not_fit(
     fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
     found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
-    live = [b for b in problem.buffers if b.lifespan.start <= witness < b.lifespan.end]
+    live = [
+        b
+        for b in problem.buffers
+        if b.lifespan.start <= witness < b.lifespan.end
+        and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
+    ]
     return CapacityError(
         CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
         remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",

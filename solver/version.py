@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 
 __all__ = ["producer", "version"]
 
 
+@cache
 def version() -> str:
-    """``0+unknown`` when the code runs without being installed."""
+    """``0+unknown`` when the code runs without being installed. Read from disk once a process."""
     try:
         return metadata.version("arenaplan")
     except metadata.PackageNotFoundError:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from service.cli.console import Exit, print_json, read_document, reporting, write_document
 from service.cli.fast_path import usual_size
-
-if TYPE_CHECKING:
-    from solver.plan import PlanOptions
 
 __all__ = ["app"]
 
@@ -132,6 +130,9 @@ def plan(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
     ] = False,
+    sub_ranges: Annotated[
+        bool, typer.Option("--sub-ranges", help="In place also what Slice, Split and Concat cut and join.")
+    ] = False,
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
@@ -151,26 +152,14 @@ def plan(
 ) -> None:
     """Plan the arena of a training graph, or of a program of explicit operations."""
     with reporting(as_json=as_json, document=str(model)):
-        from service.cli.planning import make_plan, print_summary
+        from service.cli import planning
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
-        given |= {"rewrite": rewrite, "recompute": recompute}
-        given |= {"parallelism": parallelism, "workers": workers}
-        made = make_plan(read_document(model), _options(given, scratch_budget), model)
-        from solver import documents
-
-        write_document(output, documents.dump_plan(made, indent=2) + b"\n")
-        print_summary(made, as_json=as_json, beside=str(output) == "-")
-
-
-def _options(given: dict[str, Any], scratch_budget: int | None) -> PlanOptions:
-    """Checked as in a document, so that every entry point has the same rules and messages."""
-    from solver import documents
-
-    if scratch_budget is not None:
-        given["scratch_budget"] = scratch_budget
-    return documents.load_options({name: value for name, value in given.items() if value is not None})
+        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "recompute": recompute}
+        given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
+        given = {name: value for name, value in given.items() if value is not None}
+        planning.run(model, given, output, as_json=as_json)
 
 
 @app.command(
@@ -187,6 +176,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
+    gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
 
@@ -265,13 +255,8 @@ def show(
     """Show a plan: bytes by kind, certificate, what lives at the peak, a map of the arena."""
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
-        from solver import documents
 
-        made = documents.load_plan_tables(read_document(plan))
-        if as_json:
-            print_json(tables.facts(made))
-        else:
-            tables.render(made, width)
+        tables.run(plan, width, as_json=as_json)
 
 
 @app.command(
@@ -369,6 +354,7 @@ def serve(
 ) -> None:
     """Serve the same over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
     given = {"host": host, "port": port, "workers": workers, "log_format": "json" if as_json else log_format}
+    gc.enable()
     with reporting(as_json=as_json):
         from service.cli import serving
 

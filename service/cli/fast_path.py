@@ -1,19 +1,19 @@
-"""A fast path for ``arenaplan solve`` as scripts call it, once a model.
+"""A fast path for ``arenaplan solve``, ``plan`` and ``show`` as scripts call them, once a model.
 
-Loading the parser of the whole command line takes as long as the search does. So the usual form is read
-here: one file, one output, and options whose values are plain numbers or sizes. Help, mistakes and all
+Loading the parser of the whole command line takes as long as their work does. So the usual form is read
+here: one file, one output, and options whose values are plain numbers, sizes or words. Help, mistakes and all
 else are left to `service.cli.commands`, which knows what to say about them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["FastSolve", "read_fast", "usual_size"]
+__all__ = ["FastPlan", "FastShow", "FastSolve", "read_fast", "usual_size"]
 
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 #: The usual units among those of `solver.documents.read_size`, which takes a quarter of a second to load.
@@ -22,15 +22,56 @@ _UNITS: Final[Mapping[str, int]] = {
     "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
 }  # fmt: skip
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+_WORD: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+
+#: Reads the value of an option; None for what needs a closer look.
+_Reader = Callable[[str], int | float | str | None]
+
+
+def usual_size(text: str) -> int | None:
+    """Bytes of a whole number with one of the usual units or none; None for what needs a closer look."""
+    found = _SIZE.fullmatch(text)
+    return int(found[1]) * _UNITS.get(found[2] or "", 1) if found else None
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _size(text: str) -> int | None:
+    size = usual_size(text)
+    return _whole(text) if size is None else size
+
+
+def _decimal(text: str) -> float | None:
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def _word(text: str) -> str | None:
+    return text if _WORD.fullmatch(text) else None
+
 
 #: Options of `solve` and the fields of `LayoutOptions` that they set.
-_NUMBERS: Final[Mapping[str, str]] = {
-    "--capacity": "capacity",
-    "--alignment": "alignment",
-    "--deadline": "deadline_seconds",
-    "--work": "work",
-    "--seed": "seed",
-    "--threads": "threads",
+_OF_SOLVE: Final[Mapping[str, tuple[str, _Reader]]] = {
+    "--capacity": ("capacity", _size),
+    "--alignment": ("alignment", _whole),
+    "--deadline": ("deadline_seconds", _decimal),
+    "--work": ("work", _whole),
+    "--seed": ("seed", _whole),
+    "--threads": ("threads", _whole),
+}
+
+#: Options of `plan` and the fields of an options document.
+_OF_PLAN: Final[Mapping[str, tuple[str, _Reader]]] = {
+    "--target": ("target", _word),
+    "--solver": ("solver", _word),
+    "--batch": ("batch", _whole),
+    "--alignment": ("alignment", _whole),
+    "--capacity": ("capacity", _size),
+    "--deadline": ("deadline_seconds", _decimal),
+    "--scratch-budget": ("scratch_budget", _size),
+    "--update": ("update", _word),
+    "--parallelism": ("parallelism", _whole),
 }
 
 
@@ -54,40 +95,77 @@ class FastSolve:
             layouts.run(self.problem, options, self.output, None, as_json=False)
 
 
-def read_fast(arguments: Sequence[str]) -> FastSolve | None:
+@dataclass(frozen=True, slots=True)
+class FastPlan:
+    """`given` are fields of an options document."""
+
+    model: Path
+    output: Path
+    given: Mapping[str, int | float | str | bool]
+
+    def run(self) -> None:
+        """Plan, write, and end as `service.cli.commands` does."""
+        from service.cli.console import reporting
+
+        with reporting(as_json=False, document=str(self.model)):
+            from service.cli import planning
+
+            planning.run(self.model, self.given, self.output, as_json=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FastShow:
+    """Tables and a map as wide as the terminal."""
+
+    plan: Path
+
+    def run(self) -> None:
+        """Show, and end as `service.cli.commands` does."""
+        from service.cli.console import reporting
+
+        with reporting(as_json=False, document=str(self.plan)):
+            from service.cli import show
+
+            show.run(self.plan, None, as_json=False)
+
+
+def read_fast(arguments: Sequence[str]) -> FastSolve | FastPlan | FastShow | None:
     """What the arguments ask for; None where they are more than the fast path reads."""
-    if not arguments or arguments[0] != "solve":
-        return None
+    match list(arguments):
+        case ["solve", *words]:
+            if found := _read(words, _OF_SOLVE, frozenset()):
+                return FastSolve(*found)
+        case ["plan", *words]:
+            if found := _read(words, _OF_PLAN, frozenset({"--in-place", "--rewrite"})):
+                return FastPlan(*found)
+        case ["show", plan] if _is_name(plan):
+            return FastShow(Path(plan))
+    return None
+
+
+def _read(
+    arguments: Sequence[str], options: Mapping[str, tuple[str, _Reader]], flags: frozenset[str]
+) -> tuple[Path, Path, dict[str, Any]] | None:
+    """One file, the output, and what the options set; each option once."""
     files: list[str] = []
     outputs: list[str] = []
-    numbers: dict[str, int | float] = {}
-    words = iter(arguments[1:])
+    given: dict[str, int | float | str | bool] = {}
+    words = iter(arguments)
     for word in words:
         if word in ("-o", "--output"):
             outputs.append(next(words, ""))
-        elif word in _NUMBERS:
-            number = _number(_NUMBERS[word], next(words, ""))
-            if number is None or _NUMBERS[word] in numbers:
+        elif word in options:
+            field, reader = options[word]
+            value = reader(next(words, ""))
+            if value is None or field in given:
                 return None
-            numbers[_NUMBERS[word]] = number
+            given[field] = value
+        elif word in flags:
+            given[word.removeprefix("--").replace("-", "_")] = True
         else:
             files.append(word)
     simple = len(files) == 1 and len(outputs) <= 1 and all(map(_is_name, [*files, *outputs]))
-    return FastSolve(Path(files[0]), Path(*outputs or "-"), numbers) if simple else None
-
-
-def _number(field: str, text: str) -> int | float | None:
-    if field == "deadline_seconds":
-        return float(text) if _DECIMAL.fullmatch(text) else None
-    if field == "capacity" and (size := usual_size(text)) is not None:
-        return size
-    return int(text) if _WHOLE.fullmatch(text) else None
-
-
-def usual_size(text: str) -> int | None:
-    """Bytes of a whole number with one of the usual units or none; None for what needs a closer look."""
-    found = _SIZE.fullmatch(text)
-    return int(found[1]) * _UNITS.get(found[2] or "", 1) if found else None
+    return (Path(files[0]), Path(*outputs or "-"), given) if simple else None
 
 
 def _is_name(text: str) -> bool:

@@ -23,16 +23,17 @@ def main() -> None:
 
 def _run() -> None:
     # A shell that asks for completions sets this variable; its questions are not for the fast path.
-    solve = None if "_ARENAPLAN_COMPLETE" in os.environ else read_fast(sys.argv[1:])
-    if solve is None:
+    fast = None if "_ARENAPLAN_COMPLETE" in os.environ else read_fast(sys.argv[1:])
+    # A process that lives for one answer: looking for garbage while it loads, and once more when it ends,
+    # takes a fifth of its time and finds nothing worth having. Commands that live longer enable it again.
+    gc.disable()
+    try:
+        if fast is not None:
+            fast.run()
+            return
         from service.cli.commands import app
 
         app(prog_name="arenaplan")
-        return
-    # A process that lives for one answer: looking for garbage while it loads, and once more when it ends,
-    # takes a fifth of its time and finds nothing worth having.
-    gc.disable()
-    try:
-        solve.run()
     finally:
         gc.freeze()
+        gc.enable()

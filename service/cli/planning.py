@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
-from service.cli.console import print_json
+from service.cli.console import print_json, read_document, write_document
 from service.cli.models import read_model
-from solver import pipeline
+from solver import documents, pipeline
 from solver.plan import Plan, PlanOptions, PlanView, level_report, recomputation
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "certificate_table",
@@ -22,12 +25,34 @@ __all__ = [
     "print_levels",
     "print_recomputation",
     "print_summary",
+    "run",
     "summary",
 ]
 
 
+def run(model: Path, given: Mapping[str, Any], output: Path, *, as_json: bool) -> None:
+    """Plan what `model` holds, write the plan, and print a summary.
+
+    `given` are fields of an options document, checked as in one, so that every entry point has the same rules
+    and messages.
+    """
+    document = read_document(model)
+    made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model)
+    write_document(output, documents.dump_plan(made, indent=2) + b"\n")
+    print_summary(made, as_json=as_json, beside=str(output) == "-")
+
+
+def _errors_may_be_seen() -> bool:
+    """Whether rich, which takes a while to load, could take standard error for a terminal."""
+    return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+
+
 def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
     """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
+    if not _errors_may_be_seen():
+        return _planner(document, options, path)[1]()
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not console.is_terminal:
         return _planner(document, options, path)[1]()
@@ -85,7 +110,9 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
     """`beside`: standard output holds the plan already, so the table goes to a terminal's standard error."""
     if as_json and not beside:
         print_json(summary(plan))
-    elif not as_json:
+    elif not as_json and (not beside or _errors_may_be_seen()):
+        from rich.console import Console
+
         console = Console(stderr=beside)
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
@@ -123,6 +150,8 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
 
 def certificate_table(plan: PlanView) -> Table:
     """One line an arena: size, bound, and why nothing smaller exists."""
+    from rich.table import Table
+
     table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
     for heading in ("arena", "bytes", "lower bound", "gap", "status", "proof", "solver"):
         table.add_column(heading, justify="right" if heading in ("bytes", "lower bound", "gap") else "left")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from service.cli.console import print_json, read_document
 from service.cli.planning import certificate_table, print_levels, print_recomputation, summary
+from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
 from solver.plan import Arena, PlanView, Recomputation, Recycling, recomputation, recycling
@@ -27,7 +30,7 @@ from solver.plan.report import (
     sharing,
 )
 
-__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render"]
+__all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render", "run"]
 
 #: One letter for each kind of operand in the map.
 LETTERS: Final = {
@@ -45,6 +48,15 @@ _MOST_NAMED: Final = 8
 _MOST_STEPS: Final = 40
 #: Lines of the map of a single arena; several share the screen.
 _MAP_LINES: Final = 20
+
+
+def run(path: Path, width: int | None, *, as_json: bool) -> None:
+    """Show the plan in a file, `width` columns wide or as wide as the terminal."""
+    made = documents.load_plan_tables(read_document(path))
+    if as_json:
+        print_json(facts(made))
+    else:
+        render(made, width)
 
 
 def facts(plan: PlanView) -> dict[str, Any]:

@@ -260,6 +260,10 @@ def warm() -> Mapping[str, bool]:
     Says what there is: plans can do without either, but then take longer or are less tight.
     """
     found = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
+    # Documents and targets load one by one, when they are first asked for.
+    for name in documents.__all__:
+        getattr(documents, name)
+    list(pipeline.TARGETS.values())
     # What is loaded by now stays. To go through it again takes tens of milliseconds, in which no deadline
     # and no cancelling is noticed.
     gc.collect()

@@ -6,25 +6,33 @@
 
 Models say what JSON may look like and stay in this package; the rest of the core knows its own
 types only. Every refusal is a DocumentError (or the core's own error) with the place and a remedy.
+
+Each kind of document is loaded when it is first asked for: a command reads one or two of them.
 """
 
-from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
-from solver.documents.digest import graph_digest, reference_digest
-from solver.documents.graph import GraphDocument, dump_graph, load_graph
-from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
-from solver.documents.layout_options import (
-    LayoutOptionsDocument,
-    dump_layout_options,
-    load_layout_options,
-)
-from solver.documents.options import OptionsDocument, dump_options, load_options
-from solver.documents.parse import canonical_json, parse_json
-from solver.documents.plan import PlanDocument, dump_plan, load_plan, load_plan_tables, with_digest
-from solver.documents.program import FORMAT as PROGRAM_FORMAT
-from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
-from solver.documents.report import ReportDocument, dump_report, load_report
-from solver.documents.schemas import SCHEMAS
-from solver.documents.sizes import Size, read_size
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
+    from solver.documents.digest import graph_digest, reference_digest
+    from solver.documents.graph import GraphDocument, dump_graph, load_graph
+    from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
+    from solver.documents.layout_options import (
+        LayoutOptionsDocument,
+        dump_layout_options,
+        load_layout_options,
+    )
+    from solver.documents.options import OptionsDocument, dump_options, load_options
+    from solver.documents.parse import canonical_json, parse_json
+    from solver.documents.plan import PlanDocument, dump_plan, load_plan, load_plan_tables, with_digest
+    from solver.documents.program import FORMAT as PROGRAM_FORMAT
+    from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
+    from solver.documents.report import ReportDocument, dump_report, load_report
+    from solver.documents.schemas import SCHEMAS
+    from solver.documents.sizes import Size, read_size
 
 __all__ = [
     "PROGRAM_FORMAT",
@@ -64,3 +72,28 @@ __all__ = [
     "reference_digest",
     "with_digest",
 ]
+
+#: What each module has.
+_WHERE = {
+    "buffers": "BuffersDocument dump_buffers load_buffers",
+    "digest": "graph_digest reference_digest",
+    "graph": "GraphDocument dump_graph load_graph",
+    "layout": "LayoutDocument dump_layout layout_with_digest load_layout",
+    "layout_options": "LayoutOptionsDocument dump_layout_options load_layout_options",
+    "options": "OptionsDocument dump_options load_options",
+    "parse": "canonical_json parse_json",
+    "plan": "PlanDocument dump_plan load_plan load_plan_tables with_digest",
+    "program": "ProgramDocument dump_program load_program program_digest",
+    "report": "ReportDocument dump_report load_report",
+    "schemas": "SCHEMAS",
+    "sizes": "Size read_size",
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, own = ("program", "FORMAT") if name == "PROGRAM_FORMAT" else (_MODULE_OF[name], name)
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), own)
+    return found

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from solver.collector import collector_paused
 from solver.documents.fields import (
     FIXED_LIST,
     MAX_INTEGER,
@@ -47,6 +48,9 @@ __all__ = ["FORMAT", "GraphDocument", "dump_graph", "graph_to_dict", "load_graph
 FORMAT = "arenaplan.graph"
 
 _Path = tuple[str | int, ...]
+
+_ROLES = {role.value: role for role in Role}
+_DTYPES = {dtype.value: dtype for dtype in DType}
 
 
 class OperandDocument(DocumentModel):
@@ -144,6 +148,7 @@ class GraphDocument(DocumentModel):
     outputs: Annotated[tuple[Name, ...], *FIXED_LIST] = ()
 
 
+@collector_paused()
 def load_graph(
     data: bytes | Mapping[str, Any], *, batch: int | None = None, max_operations: int = MAX_OPERATIONS
 ) -> TrainableGraph:
@@ -184,7 +189,7 @@ def _batch(document: GraphDocument, override: int | None) -> int | None:
 
 
 def _declared(operand: OperandDocument, batch: int | None, path: _Path) -> DeclaredOperand:
-    role = Role(operand.role)
+    role = _ROLES[operand.role]
     if operand.trainable is not None and role is not Role.PARAMETER:
         raise DocumentError(
             f"Operand {operand.name!r} ({role.value}) says whether it is trainable; only parameters are.",
@@ -192,7 +197,7 @@ def _declared(operand: OperandDocument, batch: int | None, path: _Path) -> Decla
             path=(*path, "trainable"),
         )
     shape = None if operand.shape is None else with_batch(operand.shape, batch, (*path, "shape"))
-    dtype = None if operand.dtype is None else DType(operand.dtype)
+    dtype = None if operand.dtype is None else _DTYPES[operand.dtype]
     _check_dimensions(operand.name, shape or (), (*path, "shape"))
     initializer = _initializer(operand, role, shape, dtype, (*path, "initializer"))
     return DeclaredOperand(

@@ -70,6 +70,10 @@ class OptionFields(DocumentModel):
     )
     in_place: bool = Field(_DEFAULT.in_place, description="Operands in the memory of others, where safe.")
     rewrite: bool = Field(_DEFAULT.rewrite, description="Equivalent operations where that lowers the peak.")
+    sub_ranges: bool = Field(
+        _DEFAULT.sub_ranges,
+        description="In place also what Slice, Split and Concat take from or put into others.",
+    )
     recompute: bool = Field(_DEFAULT.recompute, description="Steps run again where the capacity asks for it.")
 
 

@@ -58,7 +58,7 @@ def to_bytes(value: Mapping[str, Any], *, indent: int | None = None) -> bytes:
     return text.encode()
 
 
-def canonical_json(value: Mapping[str, Any]) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """The one text of a value: sorted keys, no spaces, UTF-8. Digests are taken over it."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode()

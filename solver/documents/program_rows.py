@@ -150,13 +150,16 @@ class LabelOfPlan(NamedTuple):
 
 
 class AliasOfPlan(NamedTuple):
-    """`value` lies in the bytes of `source`, `offset` bytes behind its beginning, from `step` on."""
+    """`value` lies in the bytes of `source`, `offset` bytes behind its beginning, from `step` on.
+
+    A view of several values has a row for each; where it begins in front of one, the offset is negative.
+    """
 
     value: ValueNumber
     source: ValueNumber
     step: _StepNumber
     view: bool
-    offset: Natural
+    offset: Int64
 
 
 class StepOfPlan(NamedTuple):

@@ -10,9 +10,9 @@ equal programs have equal tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from solver.documents.program_rows import ProgramTables
 from solver.documents.rows import REMEDY, check_positions
@@ -36,8 +36,6 @@ from solver.program import (
 
 __all__ = ["program_tables", "to_program"]
 
-K = TypeVar("K", bound=Hashable)
-
 _Table = list[tuple[Any, ...]]
 
 #: What the steps of one form have in common.
@@ -48,34 +46,42 @@ _SLOT: Callable[[Binding], tuple[str, Access]] = attrgetter("slot", "access")
 _VALUE: Callable[[Binding], int] = attrgetter("value")
 
 
-class _Numbers(Generic[K]):
-    """Numbers things by first use. Hashing types and words is slow, and most are the same object again."""
+class _Numbers:
+    """Numbers types by first use. Hashing them is slow, and most are the same object again."""
 
     def __init__(self) -> None:
-        self.found: dict[K, int] = {}
+        self.found: dict[TensorType, int] = {}
         self._by_id: dict[int, int] = {}
 
-    def __getitem__(self, key: K) -> int:
-        number = self._by_id.get(id(key))
+    def of(self, type_: TensorType) -> int:
+        """The number of a type, which has to live as long as this."""
+        number = self._by_id.get(id(type_))
         if number is None:
-            number = self._by_id[id(key)] = self.found.setdefault(key, len(self.found))
+            number = self._by_id[id(type_)] = self.found.setdefault(type_, len(self.found))
         return number
 
 
 def program_tables(program: Program) -> dict[str, Any]:
     """The tables in a fixed order, without the places of values and the sizes of spaces. Linear."""
-    types: _Numbers[TensorType] = _Numbers()
-    kinds: _Numbers[Kind] = _Numbers()
+    types = _Numbers()
+    kinds: dict[Kind, int] = {}
     kernels: dict[str, int] = {}
     kernel_rows: _Table = []
     operations: _Table = []
+    alike: dict[tuple[object, ...], int] = {}
     for node in program.operations:
-        row = _kernel(node)
-        kernel = kernels.setdefault(json.dumps(row), len(kernels))
-        if kernel == len(kernel_rows):
-            kernel_rows.append(row)
-        inputs = [None if type_ is None else types[type_] for type_ in node.inputs]
-        outputs = [types[type_] for type_ in node.outputs]
+        # Updates of all weights share their attributes, which are then not written to be compared.
+        same = (node.operation.type, id(node.attributes), node.constants, node.scratch_budget)
+        kernel = None if node.floats else alike.get(same)
+        if kernel is None:
+            row = _kernel(node)
+            kernel = kernels.setdefault(json.dumps(row), len(kernels))
+            if kernel == len(kernel_rows):
+                kernel_rows.append(row)
+            if not node.floats:
+                alike[same] = kernel
+        inputs = [None if type_ is None else types.of(type_) for type_ in node.inputs]
+        outputs = [types.of(type_) for type_ in node.outputs]
         operations.append((node.operation.id, kernel, inputs, outputs))
     forms: dict[_Form, int] = {}
     steps: _Table = []
@@ -85,22 +91,22 @@ def program_tables(program: Program) -> dict[str, Any]:
         values = list(map(_VALUE, step.bindings))
         steps.append((step.operation, form, step.reference, step.level, step.until, values))
     origins: dict[str, int] = {}
-    value_rows: _Table = [
-        (
-            value.label[len(value.origin) :] if value.label.startswith(value.origin) else "",
-            types[value.type],
-            kinds[value.kind],
-            origins.setdefault(value.origin, len(origins)),
-            value.space,
-        )
-        for value in program.values
-    ]
+    value_rows: _Table = []
+    labels: _Table = []
+    for i, value in enumerate(program.values):
+        label, origin = value.label, value.origin
+        suffix = label[len(origin) :]
+        if not label.startswith(origin):
+            suffix = ""
+            labels.append((i, label))
+        type_, kind = types.of(value.type), kinds.setdefault(value.kind, len(kinds))
+        value_rows.append((suffix, type_, kind, origins.setdefault(origin, len(origins)), value.space))
     return {
         "name": program.name,
         "period": program.period,
         "spaces": [(space.name, space.alignment, space.addressable) for space in program.spaces],
         "types": [(type_.shape, type_.dtype.value) for type_ in types.found],
-        "kinds": [kind.value for kind in kinds.found],
+        "kinds": [kind.value for kind in kinds],
         "origins": list(origins),
         "kernels": kernel_rows,
         "operations": operations,
@@ -109,14 +115,10 @@ def program_tables(program: Program) -> dict[str, Any]:
             for phase, part, due, slots in forms
         ],
         "values": value_rows,
-        "labels": [
-            (i, value.label)
-            for i, value in enumerate(program.values)
-            if not value.label.startswith(value.origin)
-        ],
+        "labels": labels,
         "aliases": [(a.value, a.source, a.step, a.view, a.offset) for a in program.aliases],
         "steps": steps,
-        "entry": [(entry.value, entry.kind.value, entry.reference) for entry in program.entry],
+        "entry": [(entry.value, entry.kind.word, entry.reference) for entry in program.entry],
         "exit": [(exit_.value, exit_.reference) for exit_ in program.exit],
         "initial": [
             (value, i.scheme, float(i.value), float(i.scale), i.seed, i.source, i.sha256)
@@ -221,17 +223,22 @@ def _check_program(program: Program) -> None:
             )
         before = step.level
     sources: set[int] = set()
-    placed: set[int] = set()
+    placed: dict[int, list[Alias]] = {}
     for i, alias in enumerate(program.aliases):
         sources.add(alias.source)
         bound = {binding.value for binding in program.steps[alias.step].bindings}
         spaces = {program.values[alias.value].space, program.values[alias.source].space}
-        if alias.value in sources | placed or not {alias.value, alias.source} <= bound or len(spaces) > 1:
+        others = placed.setdefault(alias.value, [])
+        unordered = alias.value in sources or any(
+            other.step != alias.step or other.source == alias.source or not (other.view and alias.view)
+            for other in others
+        )
+        if unordered or not {alias.value, alias.source} <= bound or len(spaces) > 1:
             raise PlanError(
                 f"aliases[{i}] lays {program.values[alias.value].label!r} into"
                 f" {program.values[alias.source].label!r}; one step must bind both, in one space, and aliases"
-                " stand in order of definition.",
+                " stand in order of definition, several of one value for views only.",
                 remedy=REMEDY,
                 path=("aliases", i),
             )
-        placed.add(alias.value)
+        others.append(alias)

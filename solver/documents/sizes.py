@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import cache
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, ByteSize, TypeAdapter, WithJsonSchema
@@ -18,13 +19,17 @@ __all__ = ["Size", "read_size"]
 _WRITTEN: Final = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*((?:[kKmMgGtTpPeE][iI]?)?[bB]|[kKmMgGtTpPeE]?)\s*$"
 _WORDS: Final = "bytes, or a number with kB, MB, GB, KiB, MiB or GiB"
 
-_UNIT: Final = TypeAdapter(ByteSize)
+
+@cache
+def _unit() -> TypeAdapter[ByteSize]:
+    """Made when the first size is read as text: it takes ten milliseconds."""
+    return TypeAdapter(ByteSize)
 
 
 def read_size(text: str) -> int:
     """The bytes that `text` means, whole ones, below 2**63. Raises ValueError, which says what to give."""
     found = re.match(_WRITTEN, text, re.ASCII)
-    size = Fraction(found[1]) * int(_UNIT.validate_python(f"1{found[2]}")) if found else None
+    size = Fraction(found[1]) * int(_unit().validate_python(f"1{found[2]}")) if found else None
     if size is None or size.denominator != 1 or size > MAX_INTEGER:
         raise ValueError(f"give {_WORDS}")
     return int(size)

@@ -35,6 +35,7 @@ from solver.program import (
     Program,
     Step,
     alias_sets,
+    lent,
     lives,
 )
 
@@ -128,7 +129,10 @@ class Runner:
                 self._views[entry.value][...] = initial_value(operand)
 
     def _expiring(self) -> dict[int, list[Array]]:
-        """Memory to poison after each level: where the life of the last value in a region ends."""
+        """Memory to poison after each level: where the life of the last value in a region ends.
+
+        What is lent until a copy restores it is poisoned where that begins.
+        """
         kept = {entry.value for entry in self.program.entry if entry.kind is not EntryKind.FED}
         kept |= {exit_.value for exit_ in self.program.exit}
         sets, spans = alias_sets(self.program), lives(self.program)
@@ -140,6 +144,9 @@ class Runner:
                 continue
             end = max(spans[member].end for member in members) - 1
             found.setdefault(end, []).extend(self._memory.raw(member) for member in members)
+        for value, times in lent(self.program).items():
+            for levels in times:
+                found.setdefault(levels.start - 1, []).append(self._memory.raw(value))
         return found
 
     def _prepare(self, step: Step) -> Prepared:

@@ -20,9 +20,10 @@ from solver.errors import (
     UseBeforeDefError,
 )
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
-from solver.graph.nodes import output_types
+from solver.graph.nodes import node_with_types
 from solver.graph.objective import check_outputs, with_training
 from solver.graph.ops import SEQUENCES
+from solver.graph.ops.base import Node
 from solver.graph.order import topological_order
 from solver.graph.states import check_states
 from solver.graph.types import (
@@ -59,7 +60,7 @@ def build_graph(
 ) -> TrainableGraph:
     """Verify and type a graph together with how it is trained: `forward_graph`, then `with_training`."""
     declared = tuple(operands)
-    graph = forward_graph(name, declared, operations, outputs=outputs, max_operations=max_operations)
+    graph, nodes = _verified(name, declared, operations, outputs, max_operations)
     return with_training(
         graph,
         loss=loss,
@@ -69,6 +70,7 @@ def build_graph(
         rules=training,
         max_operations=max_operations,
         paths={operand.id: operand.path for operand in declared},
+        nodes=nodes,
     )
 
 
@@ -87,6 +89,17 @@ def forward_graph(
     GraphError whose `path` leads to the culprit, as ``("operations", 3, "inputs", 0)``. Cost: linear in
     operands and operations.
     """
+    return _verified(name, operands, operations, outputs, max_operations)[0]
+
+
+def _verified(
+    name: str,
+    operands: Iterable[DeclaredOperand],
+    operations: Sequence[Operation],
+    outputs: Sequence[str],
+    max_operations: int,
+) -> tuple[Graph, Mapping[str, Node]]:
+    """The graph, and the nodes of its operations, without their outputs."""
     check_characters("graph", name, ("name",))
     _check_count(operations, max_operations)
     declared = _by_name(operands)
@@ -94,13 +107,13 @@ def forward_graph(
     defined_by = _definitions(declared, operations)
     _check_references(declared, defined_by, operations)
     order = topological_order(operations, defined_by)
-    typed = _infer(declared, operations, order)
+    typed, nodes = _infer(declared, operations, order)
     _check_shape_pairs(declared, typed)
-    check_states(operations, typed)
+    check_states(operations, typed, nodes)
     check_outputs(outputs, typed)
     if any(operation.type in SEQUENCES for operation in operations):
         unrolled(operations, order, typed, max_operations)  # what the cells raise is raised here
-    return Graph(name, typed, tuple(operations[i] for i in order), tuple(outputs))
+    return Graph(name, typed, tuple(operations[i] for i in order), tuple(outputs)), nodes
 
 
 def _check_count(operations: Sequence[Operation], limit: int) -> None:
@@ -233,13 +246,14 @@ def _check_given(
 
 def _infer(
     declared: Mapping[str, DeclaredOperand], operations: Sequence[Operation], order: Sequence[int]
-) -> dict[str, Operand]:
-    """Types of all operands, in order of definition."""
+) -> tuple[dict[str, Operand], dict[str, Node]]:
+    """Types of all operands, in order of definition; and the nodes of all operations."""
     typed = {d.id: _declared_operand(d) for d in declared.values() if d.role is not Role.INTERMEDIATE}
+    nodes: dict[str, Node] = {}
     for i in order:
         operation = operations[i]
         try:
-            types = output_types(operation, typed)
+            nodes[operation.id], types = node_with_types(operation, typed)
         except GraphError as error:
             error.path = ("operations", i, *error.path)
             raise
@@ -248,7 +262,7 @@ def _infer(
                 continue
             _check_bytes(output, type_, ("operations", i, "outputs", k))
             typed[output] = Operand(output, type_, Role.INTERMEDIATE)
-    return typed
+    return typed, nodes
 
 
 def _declared_operand(declared: DeclaredOperand) -> Operand:

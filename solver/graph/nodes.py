@@ -8,10 +8,10 @@ import numpy as np
 
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.ops import signature
-from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node, Signature
+from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET, Node
 from solver.graph.types import Initializer, Operand, Operation, Role, TensorType, TrainableGraph
 
-__all__ = ["graph_nodes", "output_types", "resolve"]
+__all__ = ["graph_nodes", "node_with_types", "output_types", "resolve"]
 
 
 def resolve(
@@ -34,24 +34,30 @@ def resolve(
             remedy='Name the operands in the operator\'s order; an optional one that is left out is "".',
             path=("inputs",),
         )
+    inputs: list[TensorType | None] = []
+    constants: list[tuple[int, ...] | None] = []
+    floats: dict[int, tuple[float, ...]] = {}
+    for k, name in enumerate(operation.inputs):
+        if not name:
+            inputs.append(None)
+            constants.append(None)
+            continue
+        operand, must = operands[name], k in kind.constant_inputs
+        inputs.append(operand.type)
+        # Most inputs are neither.
+        given = must or operand.role is Role.CONSTANT
+        constants.append(_constant(operation, k, operand, must=must) if given else None)
+        if must and operand.dtype.is_floating:
+            floats[k] = _floats(operand)
     return Node(
         operation=operation,
-        inputs=tuple(operands[name].type if name else None for name in operation.inputs),
-        outputs=tuple(operands[name].type for name in operation.outputs if name in operands),
-        constants=tuple(
-            _constant(operation, k, operands[name], must=k in kind.constant_inputs) if name else None
-            for k, name in enumerate(operation.inputs)
-        ),
+        inputs=tuple(inputs),
+        outputs=tuple([operands[name].type for name in operation.outputs if name in operands]),
+        constants=tuple(constants),
         attributes=kind.normalise(operation),
         scratch_budget=scratch_budget,
-        floats={k: _floats(operands[operation.inputs[k]]) for k in _floating(operation, operands, kind)},
+        floats=floats,
     )
-
-
-def _floating(operation: Operation, operands: Mapping[str, Operand], kind: Signature) -> list[int]:
-    """Inputs that are constant by rule and floating."""
-    names = enumerate(operation.inputs)
-    return [k for k, name in names if name and k in kind.constant_inputs and operands[name].dtype.is_floating]
 
 
 def _floats(operand: Operand) -> tuple[float, ...]:
@@ -61,6 +67,16 @@ def _floats(operand: Operand) -> tuple[float, ...]:
 
 def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple[TensorType, ...]:
     """Types of what an operation defines, one for each name in its outputs.
+
+    Raises what `node_with_types` raises.
+    """
+    return node_with_types(operation, operands)[1]
+
+
+def node_with_types(
+    operation: Operation, operands: Mapping[str, Operand]
+) -> tuple[Node, tuple[TensorType, ...]]:
+    """The node of an operation, without its outputs, and their types.
 
     Raises what `resolve` raises, ShapeMismatchError where types or the number of outputs do not fit, and
     GraphError where a constant holds what the operator cannot take.
@@ -76,14 +92,18 @@ def output_types(operation: Operation, operands: Mapping[str, Operand]) -> tuple
             path=("outputs",),
         )
     types = kind.infer(node)
-    filled = ((k, _filled(operands[name])) for k, name in enumerate(operation.inputs) if name)
-    kind.check_filled(node, {k: value for k, value in filled if value is not None})
-    return types
+    filled = {
+        k: value
+        for k, name in enumerate(operation.inputs)
+        if name and operands[name].role is Role.CONSTANT and (value := _filled(operands[name])) is not None
+    }
+    kind.check_filled(node, filled)
+    return node, types
 
 
 def _filled(operand: Operand) -> int | None:
-    """What every element of an integer constant is by a named scheme."""
-    if operand.role is not Role.CONSTANT or operand.dtype.is_floating:
+    """What every element of a constant is by a named scheme, if they are integers."""
+    if operand.dtype.is_floating:
         return None
     match operand.initializer:
         case Initializer(kind="zeros"):

@@ -8,6 +8,7 @@ from solver.errors import DanglingOperandError, DuplicateNameError, LossError, T
 from solver.graph.declared import Trainable
 from solver.graph.nodes import resolve
 from solver.graph.ops import signature
+from solver.graph.ops.base import Node
 from solver.graph.order import depends_on
 from solver.graph.rules import check_rules
 from solver.graph.types import (
@@ -37,17 +38,20 @@ def with_training(
     rules: TrainingRules | None = None,
     max_operations: int,
     paths: Mapping[str, _Path] | None = None,
+    nodes: Mapping[str, Node] | None = None,
 ) -> TrainableGraph:
     """A forward graph with its training spec; sequences are unrolled, at most to `max_operations`.
 
     `frozen` are parameters that "all" and a count leave out. `paths` lead to operands in a document.
+    `nodes` are those of the operations, where they are known; their outputs may be missing.
     Raises LossError, TrainableError, DuplicateNameError, or AttributeRuleError for the rules. Linear.
     """
     defined_by = {name: i for i, operation in enumerate(graph.operations) for name in operation.outputs}
     scalar = _loss(loss, graph.operands, defined_by)
     chosen = _trainable_set(trainable, frozenset(frozen), graph)
     _check_trainable(chosen, scalar, graph, defined_by, paths or {})
-    _check_derivatives(chosen, scalar, graph, defined_by, paths or {})
+    nodes = nodes or {operation.id: resolve(operation, graph.operands) for operation in graph.operations}
+    _check_derivatives(chosen, scalar, graph, defined_by, paths or {}, nodes)
     order = range(len(graph.operations))
     operations, operands = unrolled(graph.operations, order, graph.operands, max_operations)
     rules = rules or TrainingRules()
@@ -157,13 +161,18 @@ def _check_trainable(
 
 
 def _check_derivatives(
-    chosen: Sequence[str], loss: str, graph: Graph, defined_by: Mapping[str, int], paths: Mapping[str, _Path]
+    chosen: Sequence[str],
+    loss: str,
+    graph: Graph,
+    defined_by: Mapping[str, int],
+    paths: Mapping[str, _Path],
+    nodes: Mapping[str, Node],
 ) -> None:
     """Every trainable reaches the loss by inputs that have derivatives."""
 
     def differentiable(operation: Operation) -> list[str]:
-        node = resolve(operation, graph.operands)
-        return [operation.inputs[i] for i in signature(operation.type).differentiable(node)]
+        positions = signature(operation.type).differentiable(nodes[operation.id])
+        return [operation.inputs[i] for i in positions]
 
     reached = depends_on(loss, graph.operations, defined_by, differentiable)
     for name in chosen:

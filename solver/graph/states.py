@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from solver.errors import StateError
-from solver.graph.nodes import resolve
 from solver.graph.ops import signature
+from solver.graph.ops.base import Node
 from solver.graph.types import Operand, Operation, Role
 
 __all__ = ["check_states"]
 
 
-def check_states(operations: Sequence[Operation], typed: Mapping[str, Operand]) -> None:
+def check_states(
+    operations: Sequence[Operation], typed: Mapping[str, Operand], nodes: Mapping[str, Node]
+) -> None:
     """What an operation updates is a state, and no other input of any operation names it.
 
     Another reader would see the old or the new value, as the execution order has it. States that no
@@ -21,7 +23,7 @@ def check_states(operations: Sequence[Operation], typed: Mapping[str, Operand]) 
     """
     readers = Counter(name for operation in operations for name in operation.inputs if name)
     for i, operation in enumerate(operations):
-        for k in sorted(signature(operation.type).updates(resolve(operation, typed))):
+        for k in sorted(signature(operation.type).updates(nodes[operation.id])):
             name, path = operation.inputs[k], ("operations", i, "inputs", k)
             update = f"Operation {operation.id!r} ({operation.type}) updates {name!r} in place"
             if typed[name].role is not Role.STATE:

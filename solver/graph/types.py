@@ -52,6 +52,9 @@ class DType(Enum):
         self.itemsize = self.numpy.itemsize
         self.is_floating = word.startswith("float")
 
+    # By identity, as members are compared: types are hashed often.
+    __hash__ = object.__hash__
+
 
 class Role(Enum):
     """What an operand is to the graph.
@@ -72,19 +75,21 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and element type. Shape () is a scalar; every dimension is positive."""
+    """Shape and element type. Shape () is a scalar; every dimension is positive.
+
+    `elements` and the exact size in bytes, `nbytes`, follow from these. They are asked often, so they are
+    worked out once.
+    """
 
     shape: tuple[int, ...]
     dtype: DType
+    elements: int = field(init=False, repr=False, compare=False)
+    nbytes: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Exact size in bytes."""
-        return self.elements * self.dtype.itemsize
+    def __post_init__(self) -> None:
+        elements = math.prod(self.shape)
+        object.__setattr__(self, "elements", elements)
+        object.__setattr__(self, "nbytes", elements * self.dtype.itemsize)
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
@@ -130,6 +135,9 @@ def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(dict(mapping))
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One use of an operator. An optional input that is left out is the empty string, as in ONNX.
@@ -144,7 +152,7 @@ class Operation:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", _frozen(self.attributes))
+        object.__setattr__(self, "attributes", _frozen(self.attributes) if self.attributes else _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,13 @@ Two things may happen to a region when a step defines a value in it:
 * the step leaves it as it is, a view: only where neither value is overwritten while the other is still
   read, as an accumulation would do.
 
+With `sub_ranges` the same holds for what is cut out of a value (Slice, Split) or put together from several
+(Concat), where that is contiguous: one region then begins inside another, or several become one. Bytes may
+have to stay longer for it, so it is done only where the footprint of the whole program says that it helps.
+
+    Slice:  x ───────────────►          Concat:  x ─────►             one region as long as the result,
+               y ──►                                     y ─────►     from the first part on
+                                             z ─────►
 Inputs, labels, parameters, states, constants, results and the loss are never overwritten. Which
 kernels can do it at all, their operators say (`OperationType.in_place`).
 """
@@ -17,12 +24,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
+from solver.errors import OptionsError
 from solver.graph.ops import lookup
-from solver.graph.ops.base import InPlace
+from solver.graph.ops.base import InPlace, Part
 from solver.passes.base import Pass
 from solver.program import (
     ACCUMULATE,
@@ -32,6 +41,7 @@ from solver.program import (
     UPDATE,
     Access,
     Alias,
+    Binding,
     EntryKind,
     Footprint,
     Phase,
@@ -52,23 +62,35 @@ Allowed = Callable[[Program, Step, InPlace], bool]
 
 @dataclass(frozen=True, slots=True)
 class Aliases(Pass):
-    """Whether values may be defined in the bytes of others."""
+    """Whether values may be defined in the bytes of others, and whether in parts of them, too.
+
+    Raises OptionsError for `sub_ranges` without `in_place`.
+    """
 
     name: ClassVar[str] = "aliases"
     requires: ClassVar[frozenset[str]] = frozenset({"own memory"})
     keeps: ClassVar[frozenset[str]] = frozenset({"sequential"})
 
     in_place: bool = False
+    sub_ranges: bool = False
+
+    def __post_init__(self) -> None:
+        if self.sub_ranges and not self.in_place:
+            raise OptionsError(
+                "The option sub_ranges is about what is defined in place.",
+                remedy="Give in_place as well.",
+                path=("sub_ranges",),
+            )
 
     def run(self, program: Program) -> Program:
-        return define_in_place(program) if self.in_place else program
+        return define_in_place(program, sub_ranges=self.sub_ranges) if self.in_place else program
 
     def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
         views = sum(alias.view for alias in after.aliases)
         footprint = Footprint(before)
         peak = footprint.peak
         for alias in after.aliases:
-            footprint.share(alias.value, alias.source)
+            footprint.share(alias.value, alias.source, alias.offset)
         return {
             "views": views,
             "overwritten": len(after.aliases) - views,
@@ -77,12 +99,34 @@ class Aliases(Pass):
         }
 
 
-def define_in_place(program: Program, allowed: Allowed | None = None) -> Program:
+def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ranges: bool = False) -> Program:
     """The same steps, with an alias for everything that can be done in place. Linear in the bindings.
 
-    Decided step by step, in the execution order; what the steps of a level touch lives at the same time.
+    Decided step by step, in the execution order; what the steps of a level touch lives at the same time. With
+    `sub_ranges` O(log n) for each part, n being the levels; the peak is never above the one without.
     """
-    return replace(program, aliases=tuple(_Walk(program, allowed or _all).run()))
+    whole = replace(program, aliases=_Walk(program, allowed or _all).run())
+    if not sub_ranges:
+        return whole
+    footprint = Footprint(program)
+    parts = replace(program, aliases=_Walk(program, allowed or _all, footprint).run())
+    better = (footprint.peak, footprint.area) < _room(whole)
+    return parts if better else whole
+
+
+def _room(program: Program) -> tuple[int, int]:
+    footprint = Footprint(program)
+    return footprint.peak, footprint.area
+
+
+def _apart(footprint: Footprint, sources: Sequence[int], offsets: Sequence[int]) -> bool:
+    """Whether the regions of the sources share no bytes where each source is at its place, -offset."""
+    places = []
+    for source, offset in zip(sources, offsets, strict=True):
+        region = footprint.region(source)
+        start = -offset - region.offsets[region.members.index(source)]
+        places.append((start, start + region.nbytes))
+    return all(a[1] <= b[0] for a, b in pairwise(sorted(places)))
 
 
 def _all(program: Program, step: Step, promise: InPlace) -> bool:
@@ -93,21 +137,27 @@ def _all(program: Program, step: Step, promise: InPlace) -> bool:
 class _Region:
     """The values whose contents some bytes hold, until when they must stay, and when they are overwritten.
 
-    `until` is the level of the last touch of any of them; `redefined` that of the next update.
+    `until` is the level of the last touch of any of them; `redefined` that of the next update. A region that
+    has become part of another one is known by that one, `into`.
     """
 
     holds: set[int]
     until: int
     redefined: int
+    into: _Region | None = None
 
 
 class _Walk:
-    """Goes through the steps once; lives for one call of `define_in_place`."""
+    """Goes through the steps once; lives for one call of `define_in_place`.
 
-    def __init__(self, program: Program, allowed: Allowed) -> None:
+    With a footprint of the program parts are shared, too; it is kept up to date.
+    """
+
+    def __init__(self, program: Program, allowed: Allowed, footprint: Footprint | None = None) -> None:
         self.program = program
         self.allowed = allowed
-        self.aliases: dict[int, Alias] = {}
+        self.footprint = footprint
+        self.aliases: dict[int, list[Alias]] = {}
         self.regions: dict[int, _Region] = {}
         self.given = {entry.value for entry in program.entry}
         self.kept = self.given | {exit_.value for exit_ in program.exit}
@@ -122,14 +172,16 @@ class _Walk:
                 if binding.access is Access.UPDATE:
                     self.redefinitions[binding.value].append(step.level)
 
-    def run(self) -> Iterable[Alias]:
+    def run(self) -> tuple[Alias, ...]:
         for t, step in enumerate(self.program.steps):
             for promise in self._promises(step):
                 self._keep(promise, t, step)
+            if self.footprint is not None:
+                self._keep_parts(self.footprint, t, step)
             for binding in step.bindings:
                 if binding.access is Access.UPDATE:
                     self._hold(self._region(binding.value), binding.value, step.level)
-        return self.aliases.values()
+        return tuple(alias for aliases in self.aliases.values() for alias in aliases)
 
     def _promises(self, step: Step) -> Iterable[InPlace]:
         node = self.program.operations[step.operation]
@@ -144,9 +196,7 @@ class _Walk:
         source, target = by_slot.get(promise.source), by_slot.get(promise.target)
         if source is None or source.access is not Access.READ:
             return
-        if target is None or target.access is not Access.WRITE:
-            return
-        if not self._fits(source.value, target.value, promise, step):
+        if target is None or not self._fits(source.value, target, promise, step):
             return
         region = self._region(source.value)
         if source.value not in region.holds:
@@ -160,15 +210,75 @@ class _Walk:
         else:
             return
         self.regions[target.value] = region
-        self.aliases[target.value] = Alias(target.value, source.value, t, promise.view)
+        self.aliases[target.value] = [Alias(target.value, source.value, t, promise.view)]
+        if self.footprint is not None:
+            self.footprint.share(target.value, source.value)
 
-    def _fits(self, source: int, target: int, promise: InPlace, step: Step) -> bool:
-        ours, theirs = self.program.values[target].type, self.program.values[source].type
+    def _keep_parts(self, footprint: Footprint, t: int, step: Step) -> None:
+        """Let what a step puts together lie where its parts are, if they can stay and that takes less."""
+        node = self.program.operations[step.operation]
+        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+            return
+        by_slot = {binding.slot: binding for binding in step.bindings}
+        parts: dict[str, list[Part]] = defaultdict(list)
+        for part in lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD):
+            parts[part.target].append(part)
+        for slot, of in parts.items():
+            target = by_slot.get(slot)
+            sources = [by_slot[part.source].value for part in of if part.source in by_slot]
+            if target is None or len(sources) < len(of) or not self._may_define(target, step):
+                continue
+            alignment = self.program.spaces[self.program.values[target.value].space].alignment
+            offsets = [part.start - part.target_start for part in of]
+            regions = [self._region(source) for source in sources]
+            if (
+                any(offset % alignment for offset in offsets)
+                or len(set(map(id, regions))) < len(of)
+                or not all(source in region.holds for source, region in zip(sources, regions, strict=True))
+                or not all(self._may_view(region, target.value) for region in regions)
+                or not _apart(footprint, sources, offsets)
+            ):
+                continue
+            before = footprint.peak, footprint.area
+            undo = [
+                footprint.share(target.value, source, offset)
+                for source, offset in zip(sources, offsets, strict=True)
+            ]
+            if (footprint.peak, footprint.area) >= before:
+                for edit in reversed(undo):
+                    footprint.restore(edit)
+                continue
+            self._join(target.value, regions, step.level)
+            self.aliases[target.value] = [
+                Alias(target.value, source, t, view=True, offset=offset)
+                for source, offset in zip(sources, offsets, strict=True)
+            ]
+
+    def _join(self, target: int, regions: Sequence[_Region], level: int) -> None:
+        """Make one region of several, with a view of all of them."""
+        joined = _Region(
+            {target}.union(*(region.holds for region in regions)),
+            max([self._until(target), *(region.until for region in regions)]),
+            min([self._redefined(target, level), *(region.redefined for region in regions)]),
+        )
+        for region in regions:
+            region.into = joined
+        self.regions[target] = joined
+
+    def _may_define(self, target: Binding, step: Step) -> bool:
+        """Whether the value of a binding may be defined in the bytes of others."""
+        return (
+            target.access is Access.WRITE
+            and target.value not in self.aliases
+            and all(b.value != target.value or b.access is Access.WRITE for b in step.bindings)
+            and target.value not in self.carried
+        )
+
+    def _fits(self, source: int, target: Binding, promise: InPlace, step: Step) -> bool:
+        ours, theirs = self.program.values[target.value].type, self.program.values[source].type
         writes = sum(binding.access.defines for binding in step.bindings)
         return (
-            target not in self.aliases
-            and all(b.value != target or b.access is Access.WRITE for b in step.bindings)
-            and target not in self.carried
+            self._may_define(target, step)
             and ours.elements == theirs.elements
             and ours.dtype is theirs.dtype
             and not (promise.alone and writes > 1)
@@ -182,7 +292,7 @@ class _Walk:
         if region.until > level:
             return False
         touched = [binding.value for step in self.levels[level] for binding in step.bindings]
-        return sum(self.regions.get(value) is region for value in touched) == 1
+        return sum(value in self.regions and self._region(value) is region for value in touched) == 1
 
     # ------------------------------------------------------------------------------------ regions
 
@@ -190,6 +300,8 @@ class _Walk:
         """The region of a value; at first it is alone in its own."""
         if value not in self.regions:
             self.regions[value] = _Region({value}, self._until(value), self._redefined(value, -1))
+        while (into := self.regions[value].into) is not None:
+            self.regions[value] = into
         return self.regions[value]
 
     def _hold(self, region: _Region, value: int, level: int) -> None:

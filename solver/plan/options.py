@@ -18,8 +18,9 @@ class PlanOptions:
     ``immediate`` (apply each gradient as soon as that is legal) or ``end``. `batch` is the value of
     the symbolic batch that the graph was read with. With a `parallelism` of k up to k steps run at the same
     time, on one concurrency level. `in_place` defines values in the bytes of others where that changes no
-    result. `rewrite` replaces parts of the graph by equivalent ones where that does not raise the peak;
-    results may round differently. `recompute` runs steps again where the capacity asks for it, at the least
+    result; with `sub_ranges` also in contiguous parts of others, and others as parts of them. `rewrite`
+    replaces parts of the graph by equivalent ones where that does not raise the peak; results may round
+    differently. `recompute` runs steps again where the capacity asks for it, at the least
     cost in time that was found; it changes no result.
     """
 
@@ -34,4 +35,5 @@ class PlanOptions:
     parallelism: int = 1
     in_place: bool = False
     rewrite: bool = False
+    sub_ranges: bool = False
     recompute: bool = False

@@ -89,7 +89,7 @@ class Plan:
             held_lives(self.program, self.holds),
             _lifetimes(self.program),
         )
-        aliases = {alias.value: alias for alias in program.aliases}
+        aliases = {alias.value: alias for alias in reversed(program.aliases)}
         by_space: list[list[PlannedBuffer]] = [[] for _ in program.spaces]
         for region in self.regions:
             first = program.values[region.members[0]]
@@ -124,6 +124,7 @@ class Plan:
                     lifespan=region.lifespan,
                     offset=self.offsets[region.members[0]],
                     aliases=tuple(members) if len(members) > 1 else (),
+                    lent=region.lent,
                 )
             )
         return tuple(

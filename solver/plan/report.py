@@ -115,8 +115,9 @@ def live_curve(buffers: Iterable[PlannedBuffer], steps: int) -> tuple[int, ...]:
     """Bytes live at each of `steps` steps."""
     change = [0] * (steps + 1)
     for buffer in buffers:
-        change[min(buffer.lifespan.start, steps)] += buffer.size
-        change[min(buffer.lifespan.end, steps)] -= buffer.size
+        for span in buffer.spans:
+            change[min(span.start, steps)] += buffer.size
+            change[min(span.end, steps)] -= buffer.size
     return tuple(accumulate(change))[:steps]
 
 
@@ -130,7 +131,11 @@ def _arena(arena: Arena, plan: PlanView) -> ArenaReport:
     curve = live_curve(arena.buffers, plan.duration)
     peak = max(curve, default=0)
     step = curve.index(peak) if peak else None
-    live = [b for b in arena.buffers if step is not None and b.lifespan.start <= step < b.lifespan.end]
+    live = [
+        buffer
+        for buffer in arena.buffers
+        if step is not None and any(span.start <= step < span.end for span in buffer.spans)
+    ]
     return ArenaReport(
         name=arena.name,
         size=arena.size,
@@ -150,7 +155,7 @@ def memory_map(arena: Arena, steps: int, *, columns: int, rows: int) -> MemoryMa
         return MemoryMap(arena.size, steps, ())
     areas: list[list[dict[Kind, int]]] = [[{} for _ in range(columns)] for _ in range(rows)]
     for buffer in arena.buffers:
-        across = tuple(_shares(buffer.lifespan.start, buffer.lifespan.end, steps, columns))
+        across = [share for span in buffer.spans for share in _shares(span.start, span.end, steps, columns)]
         for y, height in _shares(buffer.offset, buffer.end, arena.size, rows):
             for x, width in across:
                 cell = areas[y][x]

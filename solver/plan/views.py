@@ -12,7 +12,7 @@ from typing import Protocol
 
 from solver.layout import Certificate, Lifespan
 from solver.plan.options import PlanOptions
-from solver.program import Kind, Lifetime, Record, Replacement
+from solver.program import Kind, Lifetime, Record, Replacement, without
 
 __all__ = ["AliasedValue", "Arena", "PlanTables", "PlanView", "PlannedBuffer", "PlannedStep"]
 
@@ -42,7 +42,8 @@ class PlannedBuffer:
     """`nbytes` are needed, `size` are reserved (rounded up to the alignment).
 
     The lifespan counts steps, or concurrency levels where steps run at the same time. A buffer that holds
-    several values has the name, kind and shape of the first one, and its `aliases` are all of them.
+    several values has the name, kind and shape of the first one, and its `aliases` are all of them. During
+    `lent`, parts of the lifespan in order of time, others may have its bytes: a copy brings it back then.
     """
 
     id: str
@@ -56,6 +57,12 @@ class PlannedBuffer:
     lifespan: Lifespan
     offset: int
     aliases: tuple[AliasedValue, ...] = ()
+    lent: tuple[Lifespan, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Lifespan, ...]:
+        """When its bytes are held, as intervals in order of time."""
+        return without(self.lifespan, self.lent)
 
     @property
     def values(self) -> tuple[AliasedValue, ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from solver.graph import TrainableGraph
 from solver.graph.ops.base import DEFAULT_SCRATCH_BUDGET
-from solver.preparations.rewriting import Arithmetic
 from solver.program import Record, Replacement
+
+if TYPE_CHECKING:
+    from solver.preparations.rewriting import Arithmetic
 
 __all__ = ["Planner", "Preparation", "Prepared"]
 

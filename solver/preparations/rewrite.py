@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from solver.graph import TrainableGraph
 from solver.preparations.base import Planner, Preparation, Prepared
-from solver.preparations.rewriting import Footprint, rewrite
 from solver.program import Record
 
 __all__ = ["Rewrite"]
@@ -24,6 +23,8 @@ class Rewrite(Preparation):
     def run(self, prepared: Prepared, planner: Planner) -> Prepared:
         if not self.rewrite:
             return prepared
+        # Rules and their engine are loaded for the plans that ask for them.
+        from solver.preparations.rewriting import Footprint, rewrite
 
         def cost(candidate: TrainableGraph) -> Footprint:
             return Footprint(*planner.footprint(replace(prepared, graph=candidate)))

@@ -27,7 +27,7 @@ from solver.program.ir import (
     Value,
     anonymous,
 )
-from solver.program.lives import Region, alias_sets, held_lives, lives, regions
+from solver.program.lives import Region, alias_sets, held_lives, lent, lives, regions, without
 from solver.program.records import Record, Replacement
 
 __all__ = [
@@ -63,8 +63,10 @@ __all__ = [
     "conflict_sets",
     "dependencies",
     "held_lives",
+    "lent",
     "lives",
     "loads",
     "regions",
     "use_def_chains",
+    "without",
 ]

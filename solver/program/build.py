@@ -97,6 +97,9 @@ class Builder:
 
 def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """One binding for each slot; where one reads and one writes the same value, the two are an update."""
+    bindings = tuple(bindings)
+    if len({binding.slot for binding in bindings}) == len(bindings):
+        return bindings
     found: dict[tuple[int, str], Binding] = {}
     for binding in bindings:
         key = (binding.value, binding.slot)
@@ -109,4 +112,7 @@ def _joined(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
 
 
 def _renumbered(step: Step, number: Mapping[int, int]) -> Step:
-    return replace(step, bindings=tuple(Binding(b.slot, number[b.value], b.access) for b in step.bindings))
+    bindings = tuple([Binding(b.slot, number[b.value], b.access) for b in step.bindings])
+    return Step(
+        step.operation, step.phase, bindings, step.reference, step.level, step.until, step.part, step.due
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from solver.errors import (
     DanglingOperandError,
     DuplicateDefError,
@@ -25,39 +28,50 @@ def check_program(program: Program) -> None:
     one that updates it. Since each read follows a definition in the order given, the dependencies are
     acyclic. Raises the GraphError that names step and value.
     """
-    _check_names(program)
+    touched = [binding.value for step in program.steps for binding in step.bindings]
+    _check_names(program, touched)
     defined = {entry.value for entry in program.entry}
-    explicit = {t for t, step in enumerate(program.steps) if step.phase is Phase.EXPLICIT}
     for t, step in enumerate(program.steps):
+        results, again = [], []
         for binding in step.bindings:
-            if binding.access.reads and binding.value not in defined:
+            access = binding.access
+            if access.defines:
+                results.append(binding.value)
+                if access is Access.WRITE and binding.value in defined:
+                    again.append(binding.value)
+            if access.reads and binding.value not in defined:
                 raise UseBeforeDefError(
                     f"Step {program.step_labels[t]} uses {program.values[binding.value].label!r} before any"
                     " step defines it.",
                     remedy="Move the step behind the definition.",
                 )
-        for binding in step.bindings:
-            if binding.access is Access.WRITE and binding.value in defined and t not in explicit:
-                raise DuplicateDefError(
-                    f"Step {program.step_labels[t]} defines {program.values[binding.value].label!r} again"
-                    " without reading it.",
-                    remedy="Define a partial and accumulate it.",
-                )
-        defined.update(b.value for b in step.bindings if b.access.defines)
-    _check_scratch(program)
+        if again and step.phase is not Phase.EXPLICIT:
+            raise DuplicateDefError(
+                f"Step {program.step_labels[t]} defines {program.values[again[0]].label!r} again"
+                " without reading it.",
+                remedy="Define a partial and accumulate it.",
+            )
+        defined.update(results)
+    _check_scratch(program, touched)
     _check_gradients(program)
     _check_states(program)
 
 
-def _check_names(program: Program) -> None:
+def _check_names(program: Program, touched: Sequence[int]) -> None:
     if len(program.by_label) < len(program.values):
         twice = next(v.label for i, v in enumerate(program.values) if program.by_label[v.label] != i)
         raise DuplicateNameError(f"There are two values {twice!r}.", remedy="Labels are unique.")
+    declared = min(touched, default=0) >= 0 and max(touched, default=-1) < len(program.values)
+    # The label of a repeated step says that it repeats one: its number is looked at, too.
+    kernels = [step.reference for step in program.steps if step.reference is not None]
+    unique = len(set(program.step_labels)) == len(program.steps) and len(set(kernels)) == len(kernels)
+    if declared and unique:
+        return
     steps: set[str] = set()
     references: dict[int, str] = {}
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]
-        if step.reference is not None:  # the label of a repeated step says that it repeats one
+        if step.reference is not None:
             label = references.setdefault(step.reference, label)
         if label in steps:
             raise DuplicateNameError(
@@ -72,19 +86,22 @@ def _check_names(program: Program) -> None:
                 )
 
 
-def _check_scratch(program: Program) -> None:
+def _check_scratch(program: Program, touched: Sequence[int]) -> None:
     owner: dict[int, int] = {}
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
             if binding.access is Access.SCRATCH:
                 owner.setdefault(binding.value, t)
-    if not owner:
+    times = Counter(touched)  # nearly always once each: then nothing has to be looked for
+    if all(times[value] == 1 for value in owner):
         return
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
-            first = owner.get(binding.value, t)
+            first = owner.get(binding.value)
+            if first is None:
+                continue
             twice = sum(other.value == binding.value for other in step.bindings) > 1
-            if binding.value in owner and (first != t or binding.access is not Access.SCRATCH or twice):
+            if first != t or binding.access is not Access.SCRATCH or twice:
                 raise GraphError(
                     f"Scratch {program.values[binding.value].label!r} of step {program.step_labels[first]} is"
                     f" touched again by {program.step_labels[t]}.",

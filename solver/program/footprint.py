@@ -26,8 +26,9 @@ def loads(
     """
     change = [[0] * (program.duration + 1) for _ in program.spaces]
     for region in regions(program, holds) if found is None else found:
-        change[region.space][region.lifespan.start] += region.size
-        change[region.space][region.lifespan.end] -= region.size
+        for span in region.spans:
+            change[region.space][span.start] += region.size
+            change[region.space][span.end] -= region.size
     return tuple(tuple(accumulate(row))[:-1] for row in change)
 
 
@@ -49,9 +50,15 @@ class Footprint:
         self._alignments = [space.alignment for space in program.spaces]
         self._regions: dict[int, Region] = {}
         self._root: dict[int, int] = {}
+        self._area = 0
         for region in regions(program, holds):
             self._put(region)
             self._root.update(dict.fromkeys(region.members, region.members[0]))
+
+    @property
+    def area(self) -> int:
+        """Bytes times the levels on which they are held, added up."""
+        return self._area
 
     @property
     def peak(self) -> int:
@@ -63,24 +70,30 @@ class Footprint:
         return self._regions[self._root[value]]
 
     def lengthen(self, value: int, span: Lifespan) -> tuple[Region, ...]:
-        """Keep the region of a value on the levels of `span` too. Returns what `restore` takes."""
+        """Keep the region of a value on the levels of `span` too, and on all between.
+
+        Returns what `restore` takes.
+        """
         before = self.region(value)
         both = Lifespan(min(before.lifespan.start, span.start), max(before.lifespan.end, span.end))
-        return self._swap((before,), replace(before, lifespan=both))
+        return self._swap((before,), replace(before, lifespan=both, lent=()))
 
-    def share(self, value: int, source: int) -> tuple[Region, ...]:
-        """Let the region of `value` lie in the bytes of that of `source`, from where `source` begins.
+    def share(self, value: int, source: int, offset: int = 0) -> tuple[Region, ...]:
+        """Let `value` begin `offset` bytes behind `source`, with all that lies in the regions of both.
 
-        Returns what `restore` takes. Both must lie in one space.
+        Returns what `restore` takes. Both must lie in one space, in different regions.
         """
         inner, outer = self.region(value), self.region(source)
-        offset = outer.offsets[outer.members.index(source)]
+        start = outer.offsets[outer.members.index(source)] + offset
+        start -= inner.offsets[inner.members.index(value)]
+        if start < 0:
+            inner, outer, start = outer, inner, -start
         members = (*outer.members, *inner.members)
-        offsets = (*outer.offsets, *(offset + other for other in inner.offsets))
+        offsets = (*outer.offsets, *(start + other for other in inner.offsets))
         span = Lifespan(
             min(inner.lifespan.start, outer.lifespan.start), max(inner.lifespan.end, outer.lifespan.end)
         )
-        nbytes = max(outer.nbytes, offset + inner.nbytes)
+        nbytes = max(outer.nbytes, start + inner.nbytes)
         alignment = self._alignments[outer.space]
         size = -(-nbytes // alignment) * alignment
         return self._swap((outer, inner), Region(members, offsets, outer.space, nbytes, size, span))
@@ -101,11 +114,15 @@ class Footprint:
 
     def _put(self, region: Region) -> None:
         self._regions[region.members[0]] = region
-        self._curves[region.space].add(region.lifespan, region.size)
+        for span in region.spans:
+            self._curves[region.space].add(span, region.size)
+            self._area += region.size * (span.end - span.start)
 
     def _take(self, region: Region) -> None:
         del self._regions[region.members[0]]
-        self._curves[region.space].add(region.lifespan, -region.size)
+        for span in region.spans:
+            self._curves[region.space].add(span, -region.size)
+            self._area -= region.size * (span.end - span.start)
 
 
 class _Curve:

@@ -14,10 +14,11 @@ are computed from these (`solver.program.lives`) and stand nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeVar
 
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation, TensorType
@@ -45,11 +46,25 @@ __all__ = [
     "anonymous",
 ]
 
+T = TypeVar("T")
+
 #: Kernels of steps that stem from no operation of a graph.
 SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm", "Update", "Copy"
 
 
-class Phase(Enum):
+class _Word(Enum):
+    """A member is a word of documents, and is asked for it so often that it is an attribute."""
+
+    #: The value of the member.
+    word: str
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    __hash__ = object.__hash__
+
+
+class Phase(_Word):
     """The part of a training iteration that a step belongs to, in nntrainer's words.
 
     `FORWARD` calls the forward kernel of an operation, the others its backward kernel. `EXPLICIT` steps
@@ -63,7 +78,7 @@ class Phase(Enum):
     EXPLICIT = "explicit"
 
 
-class Kind(Enum):
+class Kind(_Word):
     """What a value is for. Reports group by it."""
 
     INPUT = "input"
@@ -102,7 +117,7 @@ class Lifetime(Enum):
         return self in (Lifetime.EPOCH, Lifetime.MAX)
 
 
-class Access(Enum):
+class Access(_Word):
     """What a step does to the bytes of a value.
 
     `READ` leaves them; `WRITE` defines every byte without looking; `UPDATE` reads and writes the same
@@ -121,12 +136,13 @@ class Access(Enum):
     defines: bool
 
     def __init__(self, word: str) -> None:
+        super().__init__(word)
         self.reads = word in ("read", "update")
         self.writes = word != "read"
         self.defines = word in ("write", "update")
 
 
-class EntryKind(Enum):
+class EntryKind(_Word):
     """What holds a value when an iteration begins.
 
     `FED`: the caller writes it before each iteration. `CONSTANT`: it never changes. `CARRIED`: the
@@ -261,6 +277,13 @@ class Program:
     aliases: tuple[Alias, ...] = ()
     period: int = 1
     initial: Mapping[int, Initial] = field(default_factory=dict)
+    _known: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, work_out: Callable[[Program], T]) -> T:
+        """What follows from the program alone, worked out when it is first asked for under this name."""
+        if name not in self._known:
+            self._known[name] = work_out(self)
+        return self._known[name]  # type: ignore[return-value]  # one name for one function
 
     @property
     def duration(self) -> int:
@@ -297,7 +320,7 @@ class Program:
         name = self.operations[step.operation].operation.id
         if step.phase is Phase.EXPLICIT:
             return name
-        return f"{name}:{step.phase.value}.{step.part}" if step.part else f"{name}:{step.phase.value}"
+        return f"{name}:{step.phase.word}.{step.part}" if step.part else f"{name}:{step.phase.word}"
 
     def kernel(self, step: Step) -> str:
         """The name of the kernel that a step calls: an operator, or one of the program's own."""
@@ -315,12 +338,23 @@ class Program:
         Aliases keep the steps that they belong to. Whether the order is a legal one is not checked.
         """
         position = {old: new for new, old in enumerate(order)}
-        when = range(len(order)) if levels is None else levels
-        steps = tuple(
-            replace(self.steps[old], level=level, until=level) for old, level in zip(order, when, strict=True)
-        )
+        steps = []
+        for old, level in zip(order, range(len(order)) if levels is None else levels, strict=True):
+            step = self.steps[old]
+            if step.level != level or step.until != level:
+                step = Step(
+                    step.operation,
+                    step.phase,
+                    step.bindings,
+                    step.reference,
+                    level,
+                    level,
+                    step.part,
+                    step.due,
+                )
+            steps.append(step)
         aliases = tuple(replace(alias, step=position[alias.step]) for alias in self.aliases)
-        return replace(self, steps=steps, aliases=aliases)
+        return replace(self, steps=tuple(steps), aliases=aliases)
 
 
 def anonymous(node: Node) -> Node:
@@ -328,4 +362,12 @@ def anonymous(node: Node) -> Node:
     given = node.operation
     inputs = tuple(f"x{i}" if name else "" for i, name in enumerate(given.inputs))
     outputs = tuple(f"y{k}" for k in range(len(given.outputs)))
-    return replace(node, operation=Operation(given.id, given.type, inputs, outputs))
+    return Node(
+        Operation(given.id, given.type, inputs, outputs),
+        node.inputs,
+        node.outputs,
+        node.constants,
+        node.attributes,
+        node.scratch_budget,
+        node.floats,
+    )

@@ -6,8 +6,11 @@
     scratch                 [--)                its one level
     result                      [----------     first write to the end: it is in `exit`
     weight      [---------------------------    constant and carried values: the whole iteration
+    paged out   [----)         [------------    ... but for the levels before a copy brings it back
 
-A life is computed, never believed; a target may lengthen it.
+A life is computed, never believed; a target may lengthen it. It is one interval, with one exception: a value
+that is there at the start and at the end of the iteration, and that a copy restores in between, lends its
+bytes from its last touch to the copy.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from solver.layout import Lifespan
-from solver.program.ir import EntryKind, Program
+from solver.program.ir import COPY, Access, EntryKind, Program
 
-__all__ = ["Region", "alias_sets", "held_lives", "lives", "regions"]
+__all__ = ["Region", "alias_sets", "held_lives", "lent", "lives", "regions", "without"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Region:
 
     `members` are numbers of values, the first one in front; member k begins `offsets[k]` bytes behind the
     region's beginning. `nbytes` are needed; `size` is that rounded up to the alignment of the space.
+    During `lent`, parts of the lifespan in order of time, other regions may have the bytes.
     """
 
     members: tuple[int, ...]
@@ -35,6 +39,21 @@ class Region:
     nbytes: int
     size: int
     lifespan: Lifespan
+    lent: tuple[Lifespan, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Lifespan, ...]:
+        """When the bytes are held, as intervals in order of time."""
+        return without(self.lifespan, self.lent) if self.lent else (self.lifespan,)
+
+
+def without(whole: Lifespan, gone: tuple[Lifespan, ...]) -> tuple[Lifespan, ...]:
+    """What is left of an interval: `gone` are parts of its inside, apart and in order of time."""
+    if not gone:
+        return (whole,)
+    starts = (whole.start, *(span.end for span in gone))
+    ends = (*(span.start for span in gone), whole.end)
+    return tuple(Lifespan(start, end) for start, end in zip(starts, ends, strict=True))
 
 
 def lives(program: Program) -> dict[int, Lifespan]:
@@ -45,11 +64,13 @@ def lives(program: Program) -> dict[int, Lifespan]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step in program.steps:
+        level, until = step.level, step.until
         for binding in step.bindings:
             value = binding.value
-            first.setdefault(value, step.level)
-            if last.get(value, -1) < step.until:
-                last[value] = step.until
+            if value not in first:
+                first[value], last[value] = level, until
+            elif last[value] < until:
+                last[value] = until
     end = program.duration
     for entry in program.entry:
         if entry.value in first:
@@ -62,15 +83,71 @@ def lives(program: Program) -> dict[int, Lifespan]:
     return {value: Lifespan(first[value], last[value] + 1) for value in sorted(first)}
 
 
+def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
+    """By value the levels on which its bytes are lent: from its last touch to the copy that restores it.
+
+    Only constant and carried values lend theirs, and only those that share them with no alias. What a target
+    holds lends nothing, which is for `regions` to see to. Linear.
+    """
+    copies = [
+        step
+        for step in program.steps
+        if step.reference is None and program.operations[step.operation].operation.type == COPY
+    ]
+    if not copies:
+        return {}
+    shared = {value for alias in program.aliases for value in (alias.value, alias.source)}
+    staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED} - shared
+    restored = {
+        binding.value
+        for step in copies
+        for binding in step.bindings
+        if binding.access is Access.WRITE and binding.value in staying
+    }
+    found: dict[int, list[Lifespan]] = {}
+    # Behind level 0, where it is there already: the caller has fed others before that level.
+    held = dict.fromkeys(restored, 1)
+    for step in program.steps:
+        for binding in step.bindings:
+            value = binding.value
+            if value not in held:
+                continue
+            if binding.access is Access.WRITE and step.reference is None and held[value] < step.level:
+                found.setdefault(value, []).append(Lifespan(held[value], step.level))
+            held[value] = max(held[value], step.until + 1)
+    return {value: tuple(spans) for value, spans in found.items()}
+
+
 def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
-    """By the first value of each alias set: its members with offsets in bytes, in order of definition."""
+    """By the first value of each alias set: its members with offsets in bytes, in order of definition.
+
+    The first value begins where the set begins; a view of several values brings their sets together.
+    """
     place: dict[int, tuple[int, int]] = {}
     found: dict[int, list[tuple[int, int]]] = {}
     for alias in sorted(program.aliases, key=lambda alias: alias.step):
         root, offset = place.get(alias.source, (alias.source, 0))
-        place[alias.value] = (root, offset + alias.offset)
-        found.setdefault(root, [(root, 0)]).append((alias.value, offset + alias.offset))
-    return found
+        at, members = offset + alias.offset, found.setdefault(root, [(root, 0)])
+        joined = [(alias.value, at)]
+        if alias.value in place:
+            other, inside = place[alias.value]
+            if other == root:
+                continue
+            joined = [(member, at - inside + shift) for member, shift in found.pop(other)]
+        members += joined
+        place.update((member, (root, shift)) for member, shift in joined)
+        place[root] = (root, 0)
+    if all(shift >= 0 for members in found.values() for _, shift in members):
+        return found
+    return dict(_from_the_front(members) for members in found.values())
+
+
+def _from_the_front(members: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    """The value that lies in front, and the members with it as the first, counted from there."""
+    low = min(shift for _, shift in members)
+    front = next(member for member, shift in members if shift == low)
+    moved = [(member, shift - low) for member, shift in members if member != front]
+    return front, [(front, 0), *moved]
 
 
 def regions(program: Program, holds: Mapping[int, Lifespan] | None = None) -> tuple[Region, ...]:
@@ -78,7 +155,13 @@ def regions(program: Program, holds: Mapping[int, Lifespan] | None = None) -> tu
 
     `holds` are lives that a target makes longer than the program needs.
     """
-    return tuple(_regions(program, held_lives(program, holds or {})))
+    if not holds:
+        return program.once("regions", _regions_without_holds)
+    return tuple(_regions(program, held_lives(program, holds), holds))
+
+
+def _regions_without_holds(program: Program) -> tuple[Region, ...]:
+    return tuple(_regions(program, lives(program), {}))
 
 
 def held_lives(program: Program, holds: Mapping[int, Lifespan]) -> dict[int, Lifespan]:
@@ -92,8 +175,10 @@ def held_lives(program: Program, holds: Mapping[int, Lifespan]) -> dict[int, Lif
     return dict(sorted(spans.items()))
 
 
-def _regions(program: Program, spans: Mapping[int, Lifespan]) -> Iterator[Region]:
-    sets = alias_sets(program)
+def _regions(
+    program: Program, spans: Mapping[int, Lifespan], holds: Mapping[int, Lifespan]
+) -> Iterator[Region]:
+    sets, lending = alias_sets(program), lent(program)
     inner = {value for members in sets.values() for value, _ in members[1:]}
     alignments = [space.alignment for space in program.spaces]
     for value, span in spans.items():
@@ -103,7 +188,8 @@ def _regions(program: Program, spans: Mapping[int, Lifespan]) -> Iterator[Region
         alignment, nbytes = alignments[found.space], found.type.nbytes
         if value not in sets:
             size = -(-nbytes // alignment) * alignment
-            yield Region((value,), (0,), found.space, nbytes, size, span)
+            gone = () if value in holds else lending.get(value, ())
+            yield Region((value,), (0,), found.space, nbytes, size, span, gone)
             continue
         members = sets[value]
         of = [spans[member] for member, _ in members]

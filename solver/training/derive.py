@@ -14,10 +14,12 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import cache
+from types import MappingProxyType
 
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
-from solver.graph.ops.base import Node, OperationType, ScratchRequest
+from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
 from solver.graph.types import DType, Operand, Operation, Role, TensorType, TrainableGraph
 from solver.program import (
     ACCUMULATE,
@@ -75,9 +77,13 @@ class _Derivation:
         self.outputs = frozenset((graph.loss, *graph.outputs))
         self.builder = Builder(graph.name, [_SPACE])
         self.operations = {name: self.builder.operation(anonymous(node)) for name, node in nodes.items()}
-        self.varying = _varying(graph, nodes)
+        self.answers = _answers(nodes)
+        self.varying = _varying(graph, self.answers)
         #: Derivatives that already have a def.
         self.defined: set[str] = set()
+        #: Numbers of operands and of their derivatives, by name.
+        self.numbers: dict[str, int] = {}
+        self.derivatives: dict[str, int] = {}
 
     def run(self) -> Program:
         for operation in self.graph.operations:
@@ -88,9 +94,7 @@ class _Derivation:
             self._seed()
             for operation in reversed(self.graph.operations):
                 self._backward(operation)
-            joint = self._clip() if self.graph.training.joins_gradients else ()
-            for weight in self.graph.trainable:
-                self._update(weight, joint)
+            self._updates(self._clip() if self.graph.training.joins_gradients else ())
         self._drop_unread()
         self._mark_constants()
         return self.builder.finish(period=self.graph.training.accumulate)
@@ -98,23 +102,21 @@ class _Derivation:
     # ------------------------------------------------------------------------- forward
 
     def _forward(self, operation: Operation) -> None:
-        node, kind = self.nodes[operation.id], lookup(operation.type)
+        said = self.answers[operation.id]
         saved = [
             Binding(request.name, self._saved(operation, request), Access.WRITE)
-            for request in kind.saved(node)
+            for request in said.saved.values()
         ]
-        updated = kind.updates(node)
         given = [
-            Binding(f"x{i}", value, Access.UPDATE if i in updated else Access.READ)
-            for i, value in self._values(operation.inputs, _read_positions(operation, kind))
+            Binding(_slot("x", i), value, Access.UPDATE if i in said.updates else Access.READ)
+            for i, value in self._values(operation.inputs, said.read)
         ]
         results = [
-            Binding(f"y{k}", value, Access.WRITE)
+            Binding(_slot("y", k), value, Access.WRITE)
             for k, value in self._values(operation.outputs, range(len(operation.outputs)))
         ]
-        scratch = self._scratch(operation.id, Phase.FORWARD, kind.forward_scratch(node))
-        bindings = (*given, *results, *saved, *scratch)
-        self.builder.step(self.operations[operation.id], Phase.FORWARD, bindings)
+        scratch = self._scratch(operation.id, Phase.FORWARD, said.forward_scratch)
+        self.builder.step(self.operations[operation.id], Phase.FORWARD, (*given, *results, *saved, *scratch))
 
     def _drop_unread(self) -> None:
         """What no backward step came to read is not saved, where the forward kernel does without it."""
@@ -162,8 +164,7 @@ class _Derivation:
     def _backward(self, operation: Operation) -> None:
         if not any(output in self.defined for output in operation.outputs):
             return
-        node, kind = self.nodes[operation.id], lookup(operation.type)
-        wanted = {i for i in kind.differentiable(node) if operation.inputs[i] in self.varying}
+        wanted = {i for i in self.answers[operation.id].differentiable if operation.inputs[i] in self.varying}
         trained = frozenset(i for i in wanted if operation.inputs[i] in self.trainable)
         self._backward_step(operation, Phase.CALC_GRADIENT, trained)
         self._backward_step(operation, Phase.CALC_DERIVATIVE, frozenset(wanted - trained))
@@ -171,23 +172,23 @@ class _Derivation:
     def _backward_step(self, operation: Operation, phase: Phase, wanted: frozenset[int]) -> None:
         if not wanted:
             return
-        needs = lookup(operation.type).backward(self.nodes[operation.id], wanted)
+        said = self.answers[operation.id]
+        needs = said.backward(wanted)
         bindings = [
-            Binding(f"{slot}{i}", value, Access.READ)
+            Binding(_slot(slot, i), value, Access.READ)
             for slot, names, positions in (
                 ("x", operation.inputs, needs.inputs),
                 ("y", operation.outputs, needs.outputs),
             )
             for i, value in self._values(names, sorted(positions))
         ]
-        for name in sorted(needs.saved):
-            request = next(
-                r for r in lookup(operation.type).saved(self.nodes[operation.id]) if r.name == name
-            )
-            bindings.append(Binding(name, self._saved(operation, request), Access.READ))
+        bindings += [
+            Binding(name, self._saved(operation, said.saved[name]), Access.READ)
+            for name in sorted(needs.saved)
+        ]
         if needs.reads_output_derivatives:
             bindings += [
-                Binding(f"dy{k}", self._derivative(output), Access.READ)
+                Binding(_slot("dy", k), self._derivative(output), Access.READ)
                 for k, output in enumerate(operation.outputs)
                 if output in self.defined
             ]
@@ -203,10 +204,10 @@ class _Derivation:
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
-            return Binding(f"dx{position}", self._derivative(name), Access.WRITE)
+            return Binding(_slot("dx", position), self._derivative(name), Access.WRITE)
         partial = self._derivative(name, partial=f"{operation.id}.{position}")
         partials.append((position, partial))
-        return Binding(f"dx{position}", partial, Access.WRITE)
+        return Binding(_slot("dx", position), partial, Access.WRITE)
 
     def _accumulate(self, operation: Operation, phase: Phase, position: int, partial: int) -> None:
         name = operation.inputs[position]
@@ -231,7 +232,7 @@ class _Derivation:
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
-        bindings = [Binding(f"dx{i}", self._derivative(w), Access.READ) for i, w in enumerate(weights)]
+        bindings = [Binding(_slot("dx", i), self._derivative(w), Access.READ) for i, w in enumerate(weights)]
         if rules.skip_non_finite:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
             joint.append(("updates", counter))
@@ -259,36 +260,33 @@ class _Derivation:
         )
         return tuple(joint)
 
-    def _update(self, weight: str, joint: tuple[tuple[str, int], ...]) -> None:
-        """The optimizer's step of one weight; a gradient that carries over is cleared by it."""
-        type_, rules, spec = self.graph.operands[weight].type, self.graph.training, self.graph.optimizer
-        states = [(name, self._optimizer_variable(weight, name, type_)) for name in state_names(spec)]
-        clears = rules.accumulate > 1
+    def _updates(self, joint: tuple[tuple[str, int], ...]) -> None:
+        """The optimizer's step of each weight; a gradient that carries over is cleared by it."""
+        rules, spec = self.graph.training, self.graph.optimizer
+        names, clears = state_names(spec), rules.accumulate > 1
         scaled = bool(joint) or rules.divisor != 1
-        node = _own_node(
-            weight,
-            UPDATE,
-            (type_,),
-            (),
-            {
-                "optimizer": spec.type,
-                **optimizer_rules(spec),
-                **asdict(rules),
-            },
-        )
-        value, gradient = self._value(weight), self._derivative(weight)
-        self.builder.step(
-            self.builder.operation(node),
-            Phase.APPLY_GRADIENT,
-            (
-                Binding("x0", value, Access.UPDATE),
-                Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
-                *(Binding(name, state, Access.UPDATE) for name, state in states),
-                *(Binding(name, found, Access.READ) for name, found in joint),
-                *self._scratch(weight, Phase.APPLY_GRADIENT, optimizer_scratch(spec, type_, scaled=scaled)),
-            ),
-            due=clears,
-        )
+        # One mapping for all: what every update has in common is written and compared once.
+        attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **asdict(rules)})
+        both = [Binding(name, found, Access.READ) for name, found in joint]
+        blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
+        for weight in self.graph.trainable:
+            type_ = self.graph.operands[weight].type
+            states = [(name, self._optimizer_variable(weight, name, type_)) for name in names]
+            value, gradient = self._value(weight), self._derivative(weight)
+            if type_ not in blocks:
+                blocks[type_] = optimizer_scratch(spec, type_, scaled=scaled)
+            self.builder.step(
+                self.builder.operation(_own_node(weight, UPDATE, (type_,), (), attributes)),
+                Phase.APPLY_GRADIENT,
+                (
+                    Binding("x0", value, Access.UPDATE),
+                    Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
+                    *[Binding(name, state, Access.UPDATE) for name, state in states],
+                    *both,
+                    *self._scratch(weight, Phase.APPLY_GRADIENT, blocks[type_]),
+                ),
+                due=clears,
+            )
 
     # ------------------------------------------------------------------------ values
 
@@ -297,9 +295,12 @@ class _Derivation:
         return [(i, self._value(names[i])) for i in positions if names[i]]
 
     def _value(self, name: str) -> int:
+        known = self.numbers.get(name)
+        if known is not None:
+            return known
         operand = self.graph.operands[name]
         kind = Kind.LOSS if name == self.graph.loss else _KIND_OF_ROLE[operand.role]
-        number = self.builder.value(name, operand.type, kind, name)
+        number = self.numbers[name] = self.builder.value(name, operand.type, kind, name)
         if operand.role in _FED:
             self.builder.entries[number] = EntryKind.FED
         elif operand.role is not Role.INTERMEDIATE:
@@ -310,11 +311,14 @@ class _Derivation:
         return number
 
     def _derivative(self, name: str, partial: str = "") -> int:
-        kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
-        label = f"{name}@grad"
+        type_ = self.graph.operands[name].type
         if partial:
-            kind, label = Kind.PARTIAL, f"{name}@{partial}@grad"
-        return self.builder.value(label, self.graph.operands[name].type, kind, name)
+            return self.builder.value(f"{name}@{partial}@grad", type_, Kind.PARTIAL, name)
+        known = self.derivatives.get(name)
+        if known is None:
+            kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
+            known = self.derivatives[name] = self.builder.value(f"{name}@grad", type_, kind, name)
+        return known
 
     def _optimizer_variable(self, weight: str, name: str, type_: TensorType) -> int:
         number = self.builder.value(f"{weight}@{name}", type_, Kind.OPTIMIZER_VARIABLE, weight)
@@ -330,12 +334,18 @@ class _Derivation:
             Binding(
                 request.name,
                 self.builder.value(
-                    f"{origin}@{phase.value}.{request.name}", request.type, Kind.SCRATCH, origin
+                    f"{origin}@{phase.word}.{request.name}", request.type, Kind.SCRATCH, origin
                 ),
                 Access.SCRATCH,
             )
             for request in requests
         ]
+
+
+@cache
+def _slot(kind: str, position: int) -> str:
+    """``x0``, ``dy1``: one object for each, so that steps are compared and numbered fast."""
+    return f"{kind}{position}"
 
 
 def _own_node(
@@ -346,8 +356,9 @@ def _own_node(
     attributes: Mapping[str, object],
 ) -> Node:
     """The node of a kernel that no operator of a graph has; its attributes say all that it computes."""
-    names = tuple(f"x{i}" for i in range(len(inputs))), tuple(f"y{k}" for k in range(len(outputs)))
-    return Node(Operation(operation, kernel, *names), inputs, outputs, (), attributes)
+    read = tuple([_slot("x", i) for i in range(len(inputs))])
+    written = tuple([_slot("y", k) for k in range(len(outputs))])
+    return Node(Operation(operation, kernel, read, written), inputs, outputs, (), attributes)
 
 
 def _initial(operand: Operand) -> Initial:
@@ -361,16 +372,53 @@ def _initial(operand: Operand) -> Initial:
     return Initial(given.kind, given.value, given.scale, given.seed)
 
 
-def _read_positions(operation: Operation, kind: OperationType) -> list[int]:
-    """Constant inputs by rule (shapes, axes, pads) are known when planning: no kernel reads them."""
-    return [i for i in range(len(operation.inputs)) if i not in kind.constant_inputs]
+class _Answers:
+    """What an operator says of nodes that differ in names alone, which no kernel needs: asked once."""
+
+    def __init__(self, node: Node) -> None:
+        kind = lookup(node.operation.type)
+        self.differentiable = kind.differentiable(node)
+        self.saved = {request.name: request for request in kind.saved(node)}
+        self.updates = kind.updates(node)
+        self.forward_scratch = kind.forward_scratch(node)
+        #: Constant inputs by rule (shapes, axes, pads) are known when planning: no kernel reads them.
+        self.read = [i for i in range(len(node.inputs)) if i not in kind.constant_inputs]
+        self._kind, self._node = kind, node
+        self._backward: dict[frozenset[int], BackwardNeeds] = {}
+
+    def backward(self, wanted: frozenset[int]) -> BackwardNeeds:
+        needs = self._backward.get(wanted)
+        if needs is None:
+            needs = self._backward[wanted] = self._kind.backward(self._node, wanted)
+        return needs
 
 
-def _varying(graph: TrainableGraph, nodes: Mapping[str, Node]) -> set[str]:
+def _answers(nodes: Mapping[str, Node]) -> dict[str, _Answers]:
+    """By operation. Deep networks repeat their blocks: most operations are like one before."""
+    found: dict[str, _Answers] = {}
+    forms: dict[tuple[object, ...], _Answers] = {}
+    for name, node in nodes.items():
+        form = (
+            node.operation.type,
+            node.inputs,
+            node.outputs,
+            tuple(map(bool, node.operation.outputs)),
+            node.constants,
+            tuple(node.attributes.items()),
+            node.scratch_budget,
+            tuple(node.floats.items()),
+        )
+        said = forms.get(form)
+        if said is None:
+            said = forms[form] = _Answers(node)
+        found[name] = said
+    return found
+
+
+def _varying(graph: TrainableGraph, answers: Mapping[str, _Answers]) -> set[str]:
     """Operands whose value depends, differentiably, on a trainable parameter."""
     varying = set(graph.trainable)
     for operation in graph.operations:
-        positions = lookup(operation.type).differentiable(nodes[operation.id])
-        if any(operation.inputs[i] in varying for i in positions):
+        if any(operation.inputs[i] in varying for i in answers[operation.id].differentiable):
             varying.update(operation.outputs)
     return varying

@@ -76,8 +76,8 @@ def _overlaps(plan: Plan, placed: Sequence[Region]) -> Iterator[Violation]:
     As long as the live buffers, sorted by offset, are disjoint, a new one can only meet the two
     between which it falls. Comparing neighbours of the sorted list alone would be unsound.
     """
-    events = [(r.lifespan.start, 1, i) for i, r in enumerate(placed)]
-    events += [(r.lifespan.end, 0, i) for i, r in enumerate(placed)]
+    events = [(span.start, 1, i) for i, r in enumerate(placed) for span in r.spans]
+    events += [(span.end, 0, i) for i, r in enumerate(placed) for span in r.spans]
     live: list[tuple[int, int, int]] = []
     for _, starts, i in sorted(events):
         offset = plan.offsets[placed[i].members[0]]

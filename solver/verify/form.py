@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -57,9 +58,17 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
     if found:
         yield Violation("form", (), found)
         return
-    if len({alias.value for alias in program.aliases}) < len(program.aliases):
-        yield Violation("form", (), "A value is defined in the bytes of two others.")
     at = {alias.value: alias.step for alias in program.aliases}
+    if len(at) < len(program.aliases):
+        pairs = Counter((alias.value, alias.source) for alias in program.aliases)
+        times = Counter(alias.value for alias in program.aliases)
+        if max(pairs.values()) > 1 or any(
+            times[alias.value] > 1 and not (alias.view and alias.step == at[alias.value])
+            for alias in program.aliases
+        ):
+            yield Violation(
+                "form", (), "A value is defined in the bytes of two others, and is not a view of both."
+            )
     for alias in program.aliases:
         if alias.value == alias.source or at.get(alias.source, -1) >= alias.step:
             label = program.values[alias.value].label
@@ -96,20 +105,23 @@ def _check_places(reference: Program, plan: Plan) -> Iterator[Violation]:
                 "place", (), f"The alignment {space.alignment} of {space.name!r} is not a power of two."
             )
             return
-    nbytes = {id(value.type): value.type.nbytes for value in program.values}
+    alignments = [space.alignment for space in program.spaces]
     for value, offset in zip(program.values, plan.offsets, strict=True):
-        space, size = program.spaces[value.space], plan.sizes[value.space]
-        if offset % space.alignment:
+        alignment, size = alignments[value.space], plan.sizes[value.space]
+        if not offset % alignment and 0 <= offset <= size - value.type.nbytes:
+            continue
+        space = program.spaces[value.space]
+        if offset % alignment:
             yield Violation(
                 "place",
                 (value.label,),
                 f"{value.label!r} at offset {offset} is not aligned to {space.alignment}.",
             )
-        elif offset < 0 or offset + nbytes[id(value.type)] > size:
+        else:
             yield Violation(
                 "place",
                 (value.label,),
-                f"{value.label!r} takes [{offset}, {offset + nbytes[id(value.type)]}) of {space.name!r},"
+                f"{value.label!r} takes [{offset}, {offset + value.type.nbytes}) of {space.name!r},"
                 f" which has {size:,} bytes.",
             )
     if all(space.addressable for space in program.spaces):
@@ -139,7 +151,9 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
     ranges, entered = [], set()
     for entry in program.entry:
         value, wanted = program.values[entry.value], reference.values[entry.reference]
-        if kinds.get(entry.reference) is not entry.kind or value.type != wanted.type:
+        if kinds.get(entry.reference) is not entry.kind or (
+            value.type is not wanted.type and value.type != wanted.type
+        ):
             yield Violation(
                 "entry",
                 (value.label,),
@@ -147,9 +161,10 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
             )
         ranges.append((value.space, plan.offsets[entry.value], entry.value))
         entered.add(entry.reference)
-        if entry.kind is not EntryKind.FED and _initial(program, entry.value) != _initial(
-            reference, entry.reference
-        ):
+        if entry.kind is EntryKind.FED:
+            continue
+        ours, theirs = _initial(program, entry.value), _initial(reference, entry.reference)
+        if ours is not theirs and ours != theirs:
             yield Violation(
                 "initial", (value.label,), f"{value.label!r} begins with other values than the reference."
             )

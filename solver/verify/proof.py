@@ -14,11 +14,12 @@ register allocation and spilling*, CC 2010; the checker of Cranelift's regalloc2
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from solver.graph.ops import lookup
-from solver.graph.ops.base import InPlace
+from solver.graph.ops.base import InPlace, OperationType, Part
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
@@ -100,13 +101,10 @@ class _Line:
         base = [0]
         for size in plan.sizes:
             base.append(base[-1] + max(size, 0) + _RESIDUE)
-        nbytes = {id(value.type): value.type.nbytes for value in program.values}
         self.low = [
             base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
         ]
-        self.high = [
-            low + nbytes[id(value.type)] for low, value in zip(self.low, program.values, strict=True)
-        ]
+        self.high = [low + value.type.nbytes for low, value in zip(self.low, program.values, strict=True)]
 
 
 def _name(plan: Plan, t: int) -> str:
@@ -180,47 +178,99 @@ def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step)
 
 
 class _Fact(NamedTuple):
-    """What one slot of a step gets: a copy of the contents of `copied`, or a term of those in `needs`.
+    """What one slot of a step gets: a copy of `copied`, pieces of `pieces`, or a term of those in `needs`.
 
-    Slots are positions in the bindings of the step.
+    Slots are positions in the bindings of the step; what is `computed` is a term. A piece is the position of
+    a slot with the first and last byte of it, exclusive, and the bytes that it has.
     """
 
     position: int
     copied: int | None
     needs: tuple[int, ...]
+    pieces: tuple[tuple[int, int, int, int], ...] = ()
+    computed: bool = True
 
 
 def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
     """What the operators say about each result of each step."""
     found: list[tuple[_Fact, ...]] = []
+    # Where an operator says nothing, its steps are alike if their bindings have the same access.
+    plain: dict[str, bool] = dict.fromkeys(_OWN, True)
+    alike: dict[tuple[Access, ...], tuple[_Fact, ...]] = {}
     for step in reference.steps:
+        bindings = step.bindings
         node = reference.operations[step.operation]
-        reads = tuple([i for i, b in enumerate(step.bindings) if b.access.reads])
-        results = [i for i, b in enumerate(step.bindings) if b.access.defines]
-        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
-            found.append(tuple([_Fact(i, None, reads) for i in results]))
+        type_ = node.operation.type
+        if step.phase is not Phase.EXPLICIT and type_ not in plain:
+            plain[type_] = _says_nothing(type_)
+        if step.phase is Phase.EXPLICIT or plain[type_]:
+            accesses = tuple([b.access for b in bindings])
+            if accesses not in alike:
+                reads = tuple([i for i, access in enumerate(accesses) if access.reads])
+                alike[accesses] = tuple(
+                    [_Fact(i, None, reads) for i, access in enumerate(accesses) if access.defines]
+                )
+            found.append(alike[accesses])
             continue
-        kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
+        kind, forward = lookup(type_), step.phase is Phase.FORWARD
+        promises, parts = kind.copies(node, forward), kind.parts(node, forward)
         copies: dict[str, int | None] = {}
-        for promise in kind.copies(node, forward):
-            copies[promise.target] = next(
-                (i for i, b in enumerate(step.bindings) if b.slot == promise.source), None
-            )
+        if promises:
+            slots = {b.slot: i for i, b in enumerate(bindings) if b.access.reads}
+            copies = {promise.target: slots.get(promise.source) for promise in promises}
+        pieces = _pieces(reference, step, parts) if parts else {}
+        reads = tuple([i for i, b in enumerate(bindings) if b.access.reads])
         facts = []
-        for i in results:
-            slot = step.bindings[i].slot
+        for i, binding in enumerate(bindings):
+            if not binding.access.defines:
+                continue
+            slot, needs = binding.slot, reads
+            if slot in pieces:
+                needs = tuple([piece[0] for piece in pieces[slot]])
+                facts.append(_Fact(i, None, needs, pieces[slot], computed=False))
+                continue
             ignored = kind.ignores(node, forward, slot)
-            needs = reads
             if ignored:
-                needs = tuple([r for r in reads if step.bindings[r].slot not in ignored])
-            facts.append(_Fact(i, copies.get(slot), needs))
+                needs = tuple([r for r in reads if bindings[r].slot not in ignored])
+            source = copies.get(slot) if copies else None
+            facts.append(_Fact(i, source, needs, (), source is None))
         found.append(tuple(facts))
     return found
 
 
+def _says_nothing(type_: str) -> bool:
+    """Whether an operator promises no copy and no parts, and depends on all that it reads."""
+    kind = type(lookup(type_))
+    return (
+        kind.copies is OperationType.copies
+        and kind.in_place is OperationType.in_place
+        and kind.parts is OperationType.parts
+        and kind.ignores is OperationType.ignores
+    )
+
+
+def _pieces(
+    reference: Program, step: Step, parts: Sequence[Part]
+) -> dict[str, tuple[tuple[int, int, int, int], ...]]:
+    """By slot, what it is put together from, in order; without the slots whose sources are not all there."""
+    reads = {b.slot: i for i, b in enumerate(step.bindings) if b.access is Access.READ}
+    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    for part in sorted(parts, key=lambda part: part.target_start):
+        i = reads.get(part.source)
+        if i is not None:
+            size = reference.values[step.bindings[i].value].type.nbytes
+            found.setdefault(part.target, []).append((i, part.start, part.start + part.nbytes, size))
+    sources = Counter(part.target for part in parts)
+    return {slot: tuple(pieces) for slot, pieces in found.items() if len(pieces) == sources[slot]}
+
+
 def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
-    """Every alias stands in a step that binds both values, by a promise of the operator, at its address."""
+    """Every alias stands in a step that binds both values, by a promise of the operator, at its address.
+
+    What is put together from parts is a view of all of them or of none.
+    """
     program = plan.program
+    several: dict[int, list[Alias]] = {}
     for alias in program.aliases:
         value, source = program.values[alias.value], program.values[alias.source]
         names = (value.label, source.label)
@@ -234,13 +284,55 @@ def _check_aliases(reference: Program, plan: Plan) -> Iterator[Violation]:
             )
         elif value.space != source.space:
             yield Violation("alias", names, f"{value.label!r} and {source.label!r} lie in different spaces.")
-        elif not any(_promised(reference, program, step, alias)):
+        elif not any(_promised(reference, program, step, alias)) and not _is_part(program, step, alias):
             how = "is a view of" if alias.view else "may overwrite"
             yield Violation(
                 "alias",
                 names,
                 f"{_name(plan, alias.step)} does not promise that {value.label!r} {how} {source.label!r}.",
             )
+        else:
+            several.setdefault(alias.value, []).append(alias)
+    for value_, aliases in several.items():
+        missed = _missed(program, program.steps[aliases[0].step], aliases)
+        if missed:
+            label = program.values[value_].label
+            yield Violation(
+                "alias",
+                (label,),
+                f"{_name(plan, aliases[0].step)} puts {label!r} together from slots that it is not a view of:"
+                f" {missed}.",
+            )
+
+
+def _is_part(program: Program, step: Step, alias: Alias) -> bool:
+    """Whether the operator puts the value together from its source, among others, at this distance."""
+    return alias.view and any(_is_of(part, step, alias) for part in _parts(program, step))
+
+
+def _parts(program: Program, step: Step) -> tuple[Part, ...]:
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        return ()
+    return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
+
+
+def _is_of(part: Part, step: Step, alias: Alias) -> bool:
+    ends = {(b.slot, b.value, b.access) for b in step.bindings}
+    return (
+        alias.offset == part.start - part.target_start
+        and (part.source, alias.source, Access.READ) in ends
+        and (part.target, alias.value, Access.WRITE) in ends
+    )
+
+
+def _missed(program: Program, step: Step, aliases: Sequence[Alias]) -> list[str]:
+    """The slots whose parts the target of these aliases is not a view of; none where it is whole anyway."""
+    slots = {b.slot for b in step.bindings if b.value == aliases[0].value and b.access is Access.WRITE}
+    parts = [part for part in _parts(program, step) if part.target in slots]
+    if any(not alias.view for alias in aliases):
+        return []
+    return [part.source for part in parts if not any(_is_of(part, step, alias) for alias in aliases)]
 
 
 def _promised(reference: Program, program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
@@ -280,14 +372,14 @@ def _check_overlaps(plan: Plan, line: _Line) -> Iterator[Violation]:
             views.setdefault(alias.step, set()).add(alias.value)
     low, high = line.low, line.high
     for t, step in enumerate(program.steps):
-        rows = sorted((low[b.value], high[b.value], i) for i, b in enumerate(step.bindings))
         top = -1
-        for first, last, _ in rows:
-            if first < top:
+        for value in sorted([b.value for b in step.bindings], key=low.__getitem__):
+            if low[value] < top:
                 break
-            top = max(top, last)
+            top = high[value]
         else:
             continue
+        rows = sorted((low[b.value], high[b.value], i) for i, b in enumerate(step.bindings))
         left = [b.access is Access.READ or b.value in views.get(t, ()) for b in step.bindings]
         for k, (_, last, i) in enumerate(rows):
             for other, _, j in rows[k + 1 :]:
@@ -409,10 +501,12 @@ def _check_contents(
 ) -> Iterator[Violation]:
     """Run both on terms, with the due steps or without, and compare what they leave."""
     terms = Terms()
-    wanted, reads = _run_reference(reference, terms, facts, due=due)
+    wanted, ran = _run_reference(reference, terms, facts, due=due)
     program, low, high = plan.program, line.low, line.high
-    memory = Bytes()
-    for entry in program.entry:
+    terms.close()
+    # What is there at the start lies apart, which the form says: in order of address, it is written behind.
+    memory = Bytes(terms)
+    for entry in sorted(program.entry, key=lambda entry: low[entry.value]):
         memory.write(low[entry.value], high[entry.value], terms.number(("entry", entry.reference)))
     pending: list[tuple[int, int, int, int]] = []
     for t, step in enumerate(program.steps):
@@ -426,7 +520,7 @@ def _check_contents(
         if step.reference is None:
             source, target = bindings
             number = memory.read(low[source.value], high[source.value])
-            if number == UNDEFINED:
+            if not terms.is_value(number):
                 yield _undefined(plan, t, source)
                 return
             if step.until > step.level:
@@ -436,53 +530,94 @@ def _check_contents(
                 memory.write(low[target.value], high[target.value], number)
             continue
         found = [memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings]
-        results = []
-        for fact in facts[step.reference]:
-            if bindings[fact.position].access is Access.SCRATCH:
-                continue
-            needed = tuple([found[i] for i in fact.needs])
-            if UNDEFINED in needed:
-                yield _undefined(plan, t, bindings[fact.needs[needed.index(UNDEFINED)]])
+        reads, results = ran[step.reference]
+        if found != reads:
+            torn = _torn(terms, bindings, facts[step.reference], found)
+            if torn is not None:
+                yield _undefined(plan, t, torn)
                 return
-            if fact.copied is not None:
-                number = found[fact.copied]
-            else:
-                number = terms.number((step.reference, fact.position, needed))
-            results.append((bindings[fact.position].value, number))
-        if not facts[step.reference] and found != reads[step.reference]:
-            yield Violation(
-                "value", (), f"{_name(plan, t)} does not find what it reads in the reference program."
-            )
-            return
+            if not results:
+                yield Violation(
+                    "value", (), f"{_name(plan, t)} does not find what it reads in the reference program."
+                )
+                return
+            results = [
+                (fact, _again(terms, step.reference, fact, number, reads, found)) for fact, number in results
+            ]
         for binding in bindings:
             if binding.access is Access.SCRATCH:
                 memory.write(low[binding.value], high[binding.value], UNDEFINED)
-        for value, number in results:
-            memory.write(low[value], high[value], number)
+        for fact, number in results:
+            binding = bindings[fact.position]
+            if binding.access is not Access.SCRATCH:
+                put = memory.write if fact.computed else memory.view
+                put(low[binding.value], high[binding.value], number)
     for _, start, end, number in pending:
         memory.write(start, end, number)
     yield from _check_end(reference, plan, terms, wanted, memory, line)
 
 
+class _Ran(NamedTuple):
+    """What a reference step finds in its slots, UNDEFINED where it does not look, and what it leaves."""
+
+    reads: list[int]
+    results: list[tuple[_Fact, int]]
+
+
 def _run_reference(
     reference: Program, terms: Terms, facts: Sequence[tuple[_Fact, ...]], *, due: bool
-) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """What each value of the reference holds at the end; and what steps without results read."""
+) -> tuple[dict[int, int], dict[int, _Ran]]:
+    """What each value of the reference holds at the end, and what each step finds and leaves.
+
+    Every step runs once, so each of its results is a term like no other.
+    """
     now = {entry.value: terms.number(("entry", entry.reference)) for entry in reference.entry}
-    reads: dict[int, list[int]] = {}
+    ran: dict[int, _Ran] = {}
     for t, step in enumerate(reference.steps):
         if step.due and not due:
             continue
-        found = [now.get(b.value, UNDEFINED) if b.access.reads else UNDEFINED for b in step.bindings]
-        if not facts[t]:
-            reads[t] = found
+        bindings = step.bindings
+        found = [now[b.value] if b.access.reads else UNDEFINED for b in bindings]
+        results = []
         for fact in facts[t]:
-            value = step.bindings[fact.position].value
-            if fact.copied is not None:
-                now[value] = found[fact.copied]
-            else:
-                now[value] = terms.number((t, fact.position, tuple([found[i] for i in fact.needs])))
-    return now, reads
+            number = terms.new() if fact.computed else _copied(terms, fact, found)
+            results.append((fact, number))
+            now[bindings[fact.position].value] = number
+        ran[t] = _Ran(found, results)
+    return now, ran
+
+
+def _copied(terms: Terms, fact: _Fact, found: Sequence[int]) -> int:
+    """What a slot gets that is a copy, or is put together from copies."""
+    if fact.copied is not None:
+        return found[fact.copied]
+    return terms.joined([(found[i], start, stop, size) for i, start, stop, size in fact.pieces])
+
+
+def _again(
+    terms: Terms, step: int, fact: _Fact, number: int, reads: Sequence[int], found: Sequence[int]
+) -> int:
+    """What a slot gets where a step does not find all that it reads in the reference.
+
+    It is the reference's `number` if the slot depends on nothing that is different.
+    """
+    if not fact.computed:
+        return _copied(terms, fact, found)
+    if all(found[i] == reads[i] for i in fact.needs):
+        return number
+    return terms.number((step, fact.position, tuple([found[i] for i in fact.needs])))
+
+
+def _torn(
+    terms: Terms, bindings: Sequence[Binding], facts: Sequence[_Fact], found: Sequence[int]
+) -> Binding | None:
+    """The first slot that a result depends on and that does not hold a whole value."""
+    for fact in facts:
+        if bindings[fact.position].access is not Access.SCRATCH:
+            for i in fact.needs:
+                if not terms.is_value(found[i]):
+                    return bindings[i]
+    return None
 
 
 def _undefined(plan: Plan, t: int, binding: Binding) -> Violation:

@@ -75,6 +75,8 @@ def test_the_plans_have_what_may_go_wrong() -> None:
     steps = [(program, step) for program in programs for step in program.steps]
     assert any(alias.view for program in programs for alias in program.aliases)
     assert any(not alias.view for program in programs for alias in program.aliases)
+    assert sum(alias.offset < 0 for program in programs for alias in program.aliases) > 10
+    assert sum(alias.offset > 0 for program in programs for alias in program.aliases) > 10
     assert any(step.until > step.level for _, step in steps)
     assert any(step.due for _, step in steps)
     assert any(step.phase is Phase.EXPLICIT for _, step in steps)
@@ -154,7 +156,7 @@ def test_oracle_and_proof_agree_on_random_graphs(
 @pytest.mark.parametrize("kind", EDITS)
 def test_every_kind_of_edit_is_judged_alike(kind: str) -> None:
     judged = 0
-    for seed in range(12):
+    for seed in range(500):
         rng = random.Random(f"{kind} {seed}")
         case = CASES[rng.choice([*CASES])]
         plan = EDITS[kind](case.plan, rng)
@@ -162,7 +164,9 @@ def test_every_kind_of_edit_is_judged_alike(kind: str) -> None:
             ours, theirs = verdicts(oracle(case.name), case.reference, plan)
             assert bool(ours) == bool(theirs), (case.name, seed, ours, theirs)
             judged += 1
-    assert judged >= 4
+        if judged == 12:
+            break
+    assert judged == 12
 
 
 # ----------------------------------------------------------------------------------- named mistakes

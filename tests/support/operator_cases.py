@@ -292,12 +292,19 @@ def _chosen() -> Iterator[Case]:
 def _sliced() -> Iterator[Case]:
     yield _case("Concat", (2, 3), (2, 1), (2, 2), axis=1)
     yield _case("Concat", (2, 3), axis=0)
+    yield _case("Concat", (2, 3), (1, 3), (4, 3), axis=0)
+    yield _case("Concat", (1, 2, 3), (1, 1, 3), axis=-2)
     yield Case("Split", (_uniform((2, 7)),), {"axis": 1, "num_outputs": 3}, outputs=3)
     yield Case("Split", (_uniform((6, 2)), np.array([1, 5])), outputs=2)
+    yield Case("Split", (_uniform((1, 5)), np.array([2, 1, 2])), {"axis": 1}, outputs=3)
     yield _case(
         "Slice", (5, 6), more=(np.array([4, 1]), np.array([-6, 5]), np.array([0, 1]), np.array([-2, 3]))
     )
     yield _case("Slice", (5, 6), more=(np.array([1]), np.array([4])))
+    yield _case("Slice", (4, 5, 3), more=(np.array([2, 1]), np.array([3, 4])))
+    yield _case("Slice", (4, 5, 3), more=(np.array([2, 1, -2]), np.array([3, 2, 3])))
+    yield _case("Slice", (4, 5, 3), more=(np.array([1, 1]), np.array([2, 4]), np.array([1, 0])))
+    yield _case("Slice", (6,), more=(np.array([4]), np.array([0]), np.array([0]), np.array([-1])))
 
 
 def _reduced() -> Iterator[Case]:

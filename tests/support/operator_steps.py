@@ -72,12 +72,13 @@ class OperatorStep:
         scratch: int = 0xFF,
         changed: Mapping[str, Array] | None = None,
         shared: Mapping[str, str] | None = None,
+        laid: Mapping[str, int] | None = None,
     ) -> dict[str, bytes]:
         """What the step leaves in each slot that it writes, run once in memory of its own.
 
         Every byte of results is `written` before, every byte of scratch `scratch`. `changed` replaces what
-        slots hold, `shared` puts a slot into the memory of a read one. Raises where the step writes to a slot
-        that it only reads.
+        slots hold, `shared` puts a slot into the memory of a read one, `laid` has the first byte of slots
+        that lie in one block together. Raises where the step writes to a slot that it only reads.
         """
         shared, given = shared or {}, {**self.reads, **(changed or {})}
         arrays = {slot: placed(value) for slot, value in given.items() if slot not in shared}
@@ -87,8 +88,14 @@ class OperatorStep:
         for slot, source in shared.items():
             shape = self.writes[slot].shape if slot in self.writes else given[slot].shape
             arrays[slot] = arrays[source].reshape(shape)
+        block = placed(np.full(sum(array.nbytes for array in arrays.values()), written, np.uint8))
+        for slot, at in sorted((laid or {}).items(), key=lambda item: item[0] in self.reads):
+            place = block[at : at + arrays[slot].nbytes].view(arrays[slot].dtype).reshape(arrays[slot].shape)
+            if slot in self.reads:
+                place[...] = arrays[slot]
+            arrays[slot] = place
         work = {name: _filled(type_, scratch) for name, type_ in self.scratch.items()}
-        overwritten = {*self.writes, *shared, *shared.values()}
+        overwritten = {*self.writes, *shared, *shared.values(), *(laid or {})}
         for slot in given.keys() - overwritten:
             arrays[slot].flags.writeable = False
         kernels = kernels_for(self.kind.name)
@@ -96,6 +103,8 @@ class OperatorStep:
         with np.errstate(all="ignore"):
             prepare(self._call(arrays, work))()
         for slot in given.keys() - overwritten:
+            assert arrays[slot].tobytes() == given[slot].tobytes(), f"the step changed {slot}"
+        for slot in given.keys() & (laid or {}).keys():
             assert arrays[slot].tobytes() == given[slot].tobytes(), f"the step changed {slot}"
         return {slot: arrays[slot].tobytes() for slot in self.writes}
 

@@ -217,6 +217,35 @@ def _alias_promised(plan: Plan, rng: random.Random) -> Plan | None:
     return _with(plan, aliases=(*program.aliases, alias))
 
 
+def _parts_promised(plan: Plan, rng: random.Random) -> Plan | None:
+    """A value where its parts lie, or where the first of them lies, as an operator allows it."""
+    program = plan.program
+    found: list[tuple[int, list[tuple[int, int, int]]]] = []
+    for t, step in enumerate(program.steps):
+        node = program.operations[step.operation]
+        if step.phase is Phase.EXPLICIT or node.operation.type not in OPERATOR_NAMES:
+            continue
+        by_slot = {b.slot: b.value for b in step.bindings}
+        parts = lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
+        for slot in sorted({part.target for part in parts} & by_slot.keys()):
+            of = [part for part in parts if part.target == slot and part.source in by_slot]
+            lying = [(by_slot[part.source], part.start - part.target_start, t) for part in of]
+            found += [(by_slot[slot], lying)] * bool(lying)
+    if not found:
+        return None
+    target, sources = rng.choice(found)
+    if rng.random() < 0.2:
+        sources = rng.sample(sources, rng.randrange(1, len(sources) + 1))
+    aliases = tuple(Alias(target, source, t, True, offset) for source, offset, t in sources)
+    at = plan.offsets[sources[0][0]] + sources[0][1]
+    offsets = _put(plan.offsets, target, at)
+    if rng.random() < 0.7:
+        for source, offset, _ in sources:
+            offsets = _put(offsets, source, at - offset)
+    kept = tuple(alias for alias in program.aliases if alias.value != target)
+    return _with(replace(plan, offsets=offsets), aliases=(*kept, *aliases))
+
+
 def _alias_changed(plan: Plan, rng: random.Random) -> Plan | None:
     aliases = plan.program.aliases
     if not aliases:
@@ -529,6 +558,7 @@ EDITS: Mapping[str, Edit] = {
     "space": _space,
     "alias added": _alias_added,
     "alias promised": _alias_promised,
+    "parts promised": _parts_promised,
     "alias changed": _alias_changed,
     "step moved": _step_moved,
     "step dropped": _step_dropped,

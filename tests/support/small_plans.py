@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from solver.graph import DType, Initializer, Operation, TensorType, TrainableGraph, TrainingRules
+from solver.graph.ops import OPERATOR_NAMES, lookup
 from solver.graph.ops.base import Node
 from solver.layout import Certificate, Proof, Status
 from solver.passes import Aliases, Levels, Order
@@ -20,6 +22,7 @@ from solver.plan import Plan, PlanOptions
 from solver.program import (
     COPY,
     Access,
+    Alias,
     Binding,
     EntryKind,
     Phase,
@@ -32,8 +35,21 @@ from solver.program import (
 from solver.training import Block, BlockOperation, BlockProgram, build_program, derive, explicit_program
 from tests.support.graphs import Sketch, chain, residual
 from tests.support.sequence_graphs import GATES
+from tests.support.term_oracle import TermOracle
 
-__all__ = ["Case", "cases", "mirrored", "paged", "placed", "prepared", "repeated", "resident"]
+__all__ = [
+    "Case",
+    "cases",
+    "lending",
+    "longest_rest",
+    "mirrored",
+    "paged",
+    "placed",
+    "prepared",
+    "repeated",
+    "resident",
+    "with_parts",
+]
 
 #: Small, so that tensors of 8 and 16 bytes meet in part and not only as a whole.
 _ALIGNMENT = 8
@@ -77,6 +93,38 @@ def _sums(**hyper: Any) -> TrainableGraph:
     return s.graph(outputs=("c",), **hyper)
 
 
+def _pieces(**hyper: Any) -> TrainableGraph:
+    """Cut out, taken apart and put together along the first axis, with views of views."""
+    s = Sketch("pieces")
+    x = s.input("x", 4, 2)
+    a = s.op("Gemm", [x, s.parameter("w1", 2, 2)], "a", "fc1")
+    b = s.op("Slice", [a, s.integers("from", 1), s.integers("to", 3)], "b", "cut")
+    s.operations.append(Operation("split", "Split", ("a",), ("c", "d"), {"axis": 0}))
+    e = s.op("Tanh", ["d"], "e", "tanh")
+    f = s.op("Concat", [b, "c", e], "f", "join", axis=0)
+    g = s.op("Slice", [f, s.integers("g from", 1), s.integers("g to", 6)], "g", "inner")
+    h = s.op("Gemm", [g, s.parameter("w2", 2, 2)], "h", "fc2")
+    i = s.op("Gemm", [x, s.parameter("w3", 2, 2)], "i", "fc3")
+    j = s.op("Concat", [h, i], "j", "outer", axis=0)
+    s.op("MeanSquaredError", [j, s.label("t", 9, 2)], "loss", "mse")
+    return s.graph(**hyper)
+
+
+def _joined(**hyper: Any) -> TrainableGraph:
+    """Two branches that are put together, and taken apart again."""
+    s = Sketch("joined")
+    x = s.input("x", 2, 2)
+    a = s.op("Gemm", [x, s.parameter("w1", 2, 2)], "a", "fc1")
+    b = s.op("Gemm", [x, s.parameter("w2", 2, 2)], "b", "fc2")
+    c = s.op("Concat", [a, b], "c", "join", axis=0)
+    d = s.op("Tanh", [c], "d", "tanh")
+    s.operations.append(Operation("split", "Split", (d,), ("e", "f"), {"axis": 0}))
+    g = s.op("Gemm", ["e", s.parameter("w3", 2, 2)], "g", "fc3")
+    h = s.op("Add", [g, "f"], "h", "sum")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 2)], "loss", "mse")
+    return s.graph(**hyper)
+
+
 def _normalised(mode: int, **hyper: Any) -> TrainableGraph:
     s = Sketch("normalised")
     ones = Initializer("ones")
@@ -116,12 +164,17 @@ def _recurrent(type_: str, **hyper: Any) -> TrainableGraph:
 
 
 def prepared(
-    reference: Program, *, update: str = "immediate", parallelism: int = 1, in_place: bool = False
+    reference: Program,
+    *,
+    update: str = "immediate",
+    parallelism: int = 1,
+    in_place: bool = False,
+    sub_ranges: bool = False,
 ) -> Program:
     """The reference program behind the passes."""
     program = Order(update=update).run(reference)
     program = Levels(parallelism=parallelism, update=update).run(program)
-    return Aliases(in_place=in_place).run(program)
+    return Aliases(in_place=in_place, sub_ranges=sub_ranges).run(program)
 
 
 def _sequential(program: Program, steps: Sequence[Step], **changes: Any) -> Program:
@@ -211,6 +264,24 @@ def resident(program: Program, value: int) -> Program:
     return _sequential(program, steps, entry=entry, exit=exits, initial=initial)
 
 
+def lending(program: Program, value: int, out: int, back: int, ahead: int = 0) -> Program:
+    """A carried value leaves behind step `out` and comes back into its own bytes in front of step `back`.
+
+    No step between the two touches it; both copies take `ahead` levels more than one.
+    """
+    program, there, operation = _slow(program, value)
+    steps = [*program.steps[: out + 1], _copy(operation, value, there, ahead)]
+    steps += program.steps[out + 1 : back - ahead]
+    steps += [_copy(operation, there, value, ahead), *program.steps[back - ahead :]]
+    return _sequential(program, steps)
+
+
+def longest_rest(program: Program, value: int) -> tuple[int, int]:
+    """The two steps, one behind the other among those that touch a value, that are furthest apart."""
+    touched = [t for t, step in enumerate(program.steps) if any(b.value == value for b in step.bindings)]
+    return max(pairwise(touched), key=lambda pair: pair[1] - pair[0])
+
+
 def mirrored(program: Program, value: int) -> Program:
     """A carried value is in two spaces at the start, and at the end, when it has gone out again."""
     program, there, operation = _slow(program, value)
@@ -226,6 +297,26 @@ def mirrored(program: Program, value: int) -> Program:
         exit=(*program.exit, *exits),
         initial=initial,
     )
+
+
+def with_parts(reference: Program, program: Program) -> Program:
+    """The program with every view of parts that leaves the plan right, by the word of the oracle."""
+    judge = TermOracle(reference)
+    for t, step in enumerate(program.steps):
+        node, slots = program.operations[step.operation], {b.slot: b.value for b in step.bindings}
+        if step.phase is Phase.EXPLICIT or node.operation.type not in OPERATOR_NAMES:
+            continue
+        parts = lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
+        for target in sorted({part.target for part in parts} & slots.keys()):
+            of = [part for part in parts if part.target == target and part.source in slots]
+            aliases = (
+                Alias(slots[target], slots[part.source], t, view=True, offset=part.start - part.target_start)
+                for part in of
+            )
+            more = replace(program, aliases=(*program.aliases, *aliases))
+            if judge.judge(placed(more)) is None:
+                program = more
+    return program
 
 
 # ------------------------------------------------------------------------------------------- layouts
@@ -266,8 +357,7 @@ def _first_fit(inside: Sequence[Region]) -> list[int]:
         taken = sorted(
             (places[j], places[j] + inside[j].size)
             for j in places
-            if inside[j].lifespan.start < region.lifespan.end
-            and region.lifespan.start < inside[j].lifespan.end
+            if any(a.overlaps(b) for a in inside[j].spans for b in region.spans)
         )
         for start, end in taken:
             if at + region.size <= start:
@@ -279,7 +369,8 @@ def _first_fit(inside: Sequence[Region]) -> list[int]:
 
 def _certificate(inside: Sequence[Region], size: int) -> Certificate:
     end = max((region.lifespan.end for region in inside), default=1)
-    loads = [sum(r.size for r in inside if r.lifespan.start <= t < r.lifespan.end) for t in range(end)]
+    held = [(span, region.size) for region in inside for span in region.spans]
+    loads = [sum(size for span, size in held if span.start <= t < span.end) for t in range(end)]
     bound = max(loads)
     if bound == size:
         return Certificate(Status.OPTIMAL, Proof.MAX_LOAD, bound, loads.index(bound), "first-fit")
@@ -308,6 +399,8 @@ _GRAPHS: Mapping[str, Callable[[], TrainableGraph]] = {
     "batch normalised": lambda: _normalised(1),
     "frozen norm": lambda: _normalised(0, optimizer="Adam"),
     "normalised in micro-batches": lambda: _normalised(1, training=_MICRO),
+    "pieces": _pieces,
+    "joined": _joined,
     "image": _image,
     "lstm": lambda: _recurrent("LSTM"),
     "gru": lambda: _recurrent("GRU"),
@@ -317,6 +410,7 @@ _WAYS: Mapping[str, Mapping[str, Any]] = {
     "plain": {},
     "in place": {"in_place": True},
     "in place, updates at the end": {"in_place": True, "update": "end"},
+    "in place, sub-ranges": {"in_place": True, "sub_ranges": True},
     "in place, two at a time": {"in_place": True, "parallelism": 2},
     "three at a time": {"parallelism": 3},
 }
@@ -407,6 +501,30 @@ def _by_hand() -> Iterator[Case]:
     yield Case("block again", reference, placed(repeated(reference, 0, 2)))
     reference = _dense(reference)
     yield Case("block paged", reference, placed(paged(reference, 4, 1, 4, 1)))
+    for name in ("pieces", "joined"):
+        for micro in (False, True):
+            make = {"pieces": _pieces, "joined": _joined}[name]
+            graph = make(training=_MICRO) if micro else make()
+            reference = _dense(derive(graph))
+            for parallelism in (1, 2):
+                ordered = prepared(reference, parallelism=parallelism)
+                title = f"{name} where they lie, {parallelism} at a time, micro-batches: {micro}"
+                yield Case(title, reference, placed(with_parts(reference, ordered)))
+            value = reference.by_label["a"]
+            out, back = longest_rest(reference, value)
+            yield Case(
+                f"{name} where they lie, paged, micro-batches: {micro}",
+                reference,
+                placed(with_parts(reference, paged(reference, value, out, back))),
+            )
+    for name in ("branches and tied weights", "micro-batches", "momentum"):
+        reference = _dense(derive(_GRAPHS[name]()))
+        staying = [e.value for e in reference.entry if e.kind is not EntryKind.FED]
+        for value in staying[:2]:
+            out, back = longest_rest(reference, value)
+            for ahead in (0, 1):
+                program = lending(reference, value, out, back, ahead)
+                yield Case(f"{name}, value {value} lent, {ahead} ahead", reference, placed(program))
 
 
 def _first_backward(program: Program) -> int:

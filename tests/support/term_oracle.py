@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from solver.graph.ops import lookup
-from solver.graph.ops.base import InPlace
+from solver.graph.ops.base import InPlace, Part
 from solver.layout import Certificate, Proof, Status
 from solver.plan import Plan
 from solver.program import (
@@ -78,6 +78,8 @@ class _Run:
 
     reads: Mapping[int, Mapping[str, Contents]]
     final: tuple[Contents, ...]
+    #: What values hold at some time.
+    known: frozenset[Contents]
 
 
 class _Arena:
@@ -141,8 +143,10 @@ class TermOracle:
             self._sizes.append(nbytes)
         return tuple((number, i) for i in range(nbytes))
 
-    def _is_whole(self, contents: Contents) -> bool:
-        """Whether these are all bytes of one term, in order."""
+    def _is_whole(self, contents: Contents, run: _Run) -> bool:
+        """Whether these are all bytes of one term, in order, or of a value of the reference."""
+        if contents in run.known:
+            return True
         first = contents[0]
         if first is None or self._sizes[first[0]] != len(contents):
             return False
@@ -157,6 +161,9 @@ class TermOracle:
         copied = _copied(self.reference, number, slot)
         if copied is not None:
             return read[copied]
+        pieces = _assembled(self.reference, number, slot)
+        if pieces:
+            return tuple(itertools.chain(*(read[p.source][p.start : p.start + p.nbytes] for p in pieces)))
         binding = next(b for b in self.reference.steps[number].bindings if b.slot == slot)
         nbytes = self.reference.values[binding.value].type.nbytes
         return self._contents((number, slot, tuple((name, read[name]) for name in needs)), nbytes)
@@ -168,6 +175,7 @@ class TermOracle:
         for entry in program.entry:
             memory[entry.value] = self._entry(entry.value)
         reads: dict[int, Mapping[str, Contents]] = {}
+        known: set[Contents] = set()
         for t, step in enumerate(program.steps):
             if step.due and not due:
                 continue
@@ -176,7 +184,9 @@ class TermOracle:
             written = {b.value: self._result(t, b.slot, read) for b in step.bindings if _defines(b)}
             for value, contents in written.items():
                 memory[value] = contents
-        return _Run(reads, tuple(memory))
+                if None not in contents:
+                    known.add(contents)
+        return _Run(reads, tuple(memory), frozenset(known))
 
     # ------------------------------------------------------------- (1) places, (2) steps, (8) residues
 
@@ -251,8 +261,10 @@ class TermOracle:
         """
         program = plan.program
         since = {alias.value: alias.step for alias in program.aliases}
-        if len(since) < len(program.aliases):
-            raise Broken("3", "A value has two aliases.")
+        for a, b in itertools.combinations(program.aliases, 2):
+            twice = a.source == b.source or a.step != b.step or not (a.view and b.view)
+            if a.value == b.value and twice:
+                raise Broken("3", "A value has two aliases, and is not a view of two sources in one step.")
         found: list[dict[tuple[str, str], bool]] = [{} for _ in program.steps]
         for alias in program.aliases:
             if not since.get(alias.source, -1) < alias.step < len(program.steps):
@@ -265,17 +277,31 @@ class TermOracle:
             if not pairs:
                 raise Broken("3", f"No operator allows {alias.value} in the bytes of {alias.source}.")
             found[alias.step].update(dict.fromkeys(pairs, alias.view))
+        for alias in program.aliases:
+            # What a view is put together from lies in its bytes, all of it.
+            for target in {target for _, target in found[alias.step]} & {
+                b.slot for b in program.steps[alias.step].bindings if b.value == alias.value
+            }:
+                wanted = {part.source for part in _parts(program, program.steps[alias.step], target)}
+                if alias.view and wanted - {a for a, b in found[alias.step] if b == target}:
+                    raise Broken("3", f"Value {alias.value} is a view of some of its parts only.")
         return found
 
     def _promised(self, program: Program, alias: Alias) -> Iterator[tuple[str, str]]:
         """The pairs of slots of the alias's step for which its operator promises what the alias does."""
         step = program.steps[alias.step]
         a, b = program.values[alias.source].type, program.values[alias.value].type
-        # A promise is one of two slots in one memory: at the same address, of the same size.
-        if step.reference is None or alias.offset or (a.nbytes, a.dtype) != (b.nbytes, b.dtype):
+        if step.reference is None:
             return
         sources = {b.slot for b in step.bindings if (b.value, b.access) == (alias.source, Access.READ)}
         targets = {b.slot for b in step.bindings if (b.value, b.access) == (alias.value, Access.WRITE)}
+        for target in targets if alias.view else ():
+            for part in _parts(program, step, target):
+                if part.source in sources and part.start - part.target_start == alias.offset:
+                    yield part.source, target
+        # Any other promise is one of two slots in one memory: at the same address, of the same size.
+        if alias.offset or (a.nbytes, a.dtype) != (b.nbytes, b.dtype):
+            return
         # The kernel also writes what a repeated step only has as scratch.
         writes = sum(_defines(b) for b in self.reference.steps[step.reference].bindings)
         for promise in _promises(program, step):
@@ -354,7 +380,7 @@ class TermOracle:
         if step.reference is None:
             source, target = step.bindings
             contents = arena.fetch(source.value)
-            if not self._is_whole(contents):
+            if not self._is_whole(contents, run):
                 raise Broken("5", f"Copy {t} copies what is not a whole value.")
             return [(target.value, contents)]
         originals = {b.slot: b for b in self.reference.steps[step.reference].bindings}
@@ -369,7 +395,7 @@ class TermOracle:
         written = []
         for binding in filter(_defines, step.bindings):
             for slot in _needs(self.reference, step.reference, binding.slot):
-                if not (self._is_whole(read[slot]) or read[slot] == run.reads[step.reference][slot]):
+                if not self._is_whole(read[slot], run):
                     raise Broken("5", f"Step {t} reads no whole value in slot {slot}.")
             written.append((binding.value, self._result(step.reference, binding.slot, read)))
         return written
@@ -399,11 +425,31 @@ def _copied(reference: Program, number: int, slot: str) -> str | None:
     return None
 
 
+def _parts(program: Program, step: Step, slot: str) -> list[Part]:
+    """What the operator puts a slot together from, in order; nothing where it computes it."""
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN_KERNELS:
+        return []
+    parts = lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
+    return sorted((part for part in parts if part.target == slot), key=lambda part: part.target_start)
+
+
+def _assembled(reference: Program, number: int, slot: str) -> list[Part]:
+    """The parts of a written slot if the step has them all."""
+    step = reference.steps[number]
+    read = {b.slot for b in step.bindings if b.access is Access.READ}
+    parts = _parts(reference, step, slot)
+    return parts if all(part.source in read for part in parts) else []
+
+
 def _needs(reference: Program, number: int, slot: str) -> tuple[str, ...]:
     """The read slots on which what a step writes to `slot` depends."""
     copied = _copied(reference, number, slot)
     if copied is not None:
         return (copied,)
+    pieces = _assembled(reference, number, slot)
+    if pieces:
+        return tuple(part.source for part in pieces)
     step = reference.steps[number]
     node = reference.operations[step.operation]
     ignored: frozenset[str] = frozenset()
@@ -524,13 +570,12 @@ def _check_meetings(plan: Plan, ranges: list[list[_Range]], due: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """The bytes of an alias set, and the levels ``[start, end)`` on which they are needed."""
+    """The bytes of an alias set, and the levels on which they are needed."""
 
     space: int
     offset: int
     size: int
-    start: int
-    end: int
+    levels: frozenset[int]
 
 
 def broken_certificate(plan: Plan) -> Broken | None:
@@ -563,9 +608,7 @@ def broken_certificate(plan: Plan) -> Broken | None:
 
 
 def _clash(a: _Region, b: _Region) -> bool:
-    return (
-        a.start < b.end and b.start < a.end and a.offset < b.offset + b.size and b.offset < a.offset + a.size
-    )
+    return bool(a.levels & b.levels) and a.offset < b.offset + b.size and b.offset < a.offset + a.size
 
 
 def certified(plan: Plan) -> Plan:
@@ -589,29 +632,53 @@ def _load(regions: list[_Region]) -> Counter[int]:
     """Bytes that are needed on each level."""
     load: Counter[int] = Counter()
     for region in regions:
-        load.update(dict.fromkeys(range(region.start, region.end), region.size))
+        load.update(dict.fromkeys(region.levels, region.size))
     return load
 
 
 def _regions(plan: Plan) -> list[_Region]:
     program = plan.program
-    source = {alias.value: alias.source for alias in program.aliases}
-    members: dict[int, list[int]] = {}
     times = _times(plan)
-    for value in times:
-        root, seen = value, {value}
-        while root in source and source[root] not in seen:
-            root = source[root]
-            seen.add(root)
-        members.setdefault(root, []).append(value)
+    together = {value: {value} for value in range(len(program.values))}
+    for alias in program.aliases:
+        both = together[alias.value] | together[alias.source]
+        together.update(dict.fromkeys(both, both))
     found = []
-    for first, of in members.items():
-        space, offset = program.values[first].space, plan.offsets[first]
+    for of in {min(members): sorted(members & times.keys()) for members in together.values()}.values():
+        if not of:
+            continue
+        first = of[0]
+        space, offset = program.values[first].space, min(plan.offsets[value] for value in of)
         alignment = program.spaces[space].alignment
         nbytes = max(plan.offsets[v] + program.values[v].type.nbytes for v in of) - offset
         size = -(-nbytes // alignment) * alignment
         needed = [time for value in of for time in times[value]]
-        found.append(_Region(space, offset, size, min(needed), max(needed) + 1))
+        levels = frozenset(range(min(needed), max(needed) + 1))
+        if len(of) == 1:
+            levels -= _restored(plan, first)
+        found.append(_Region(space, offset, size, levels))
+    return found
+
+
+def _restored(plan: Plan, value: int) -> set[int]:
+    """Levels on which a value that stays is not needed, because a copy is the next one to touch it."""
+    program = plan.program
+    stays = any(entry.value == value and entry.kind is not EntryKind.FED for entry in program.entry)
+    if not stays or value in plan.holds:
+        return set()
+    touching = [
+        (step, binding) for step in program.steps for binding in step.bindings if binding.value == value
+    ]
+    found = set()
+    for level in range(1, program.steps[-1].level + 1):
+        later = [(step, binding) for step, binding in touching if step.level > level]
+        under_way = any(step.level <= level <= step.until for step, _ in touching)
+        next_level = min((step.level for step, _ in later), default=0)
+        if not under_way and any(
+            step.level == next_level and step.reference is None and binding.access is Access.WRITE
+            for step, binding in later
+        ):
+            found.add(level)
     return found
 
 

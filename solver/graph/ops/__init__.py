@@ -41,6 +41,7 @@ def by_name(families: Mapping[str, tuple[OperationType, ...]]) -> dict[str, Oper
 
 _FOUND = _families()
 _OPERATORS = by_name(_FOUND)
+_SIGNATURES: Mapping[str, Signature] = {**SEQUENCES, **_OPERATORS}
 
 #: Family word -> names of its operators, both in a fixed order.
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -61,9 +62,9 @@ def lookup(name: str) -> OperationType:
 
 def signature(name: str) -> Signature:
     """The operator called `name`, or the sequence that a graph unrolls. Raises like `lookup`."""
-    found = _OPERATORS.get(name) or SEQUENCES.get(name)
+    found = _SIGNATURES.get(name)
     if found is None:
-        raise _unknown(name, sorted((*OPERATOR_NAMES, *SEQUENCES)))
+        raise _unknown(name, sorted(_SIGNATURES))
     return found
 
 

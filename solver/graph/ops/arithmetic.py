@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import ClassVar
 
 from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
@@ -34,7 +35,7 @@ class _Binary(OperationType):
         return (TensorType(broadcast_shape(node, node.input(0), node.input(1)), dtype),)
 
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
-        return (InPlace("x0", "y0"), InPlace("x1", "y0"), *self.in_place_backward(_fuses(node)))
+        return _promises(self, _fuses(node))
 
     def in_place_backward(self, fused: bool) -> tuple[InPlace, ...]:
         """The derivative of A is written before dZ is read for that of B; `fused`, dZ is not dY's memory."""
@@ -57,10 +58,19 @@ class _Binary(OperationType):
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
         """A derivative depends on those inputs that it would have read by itself."""
-        if forward:
-            return frozenset()
-        read = next((positions for i, positions in self.reads.items() if slot == f"dx{i}"), {0, 1})
-        return frozenset(f"x{i}" for i in {0, 1} - read)
+        return frozenset() if forward else _unread(self, slot)
+
+
+@cache
+def _promises(kind: _Binary, fused: bool) -> tuple[InPlace, ...]:
+    return (InPlace("x0", "y0"), InPlace("x1", "y0"), *kind.in_place_backward(fused))
+
+
+@cache
+def _unread(kind: _Binary, slot: str) -> frozenset[str]:
+    """The inputs that a derivative is not computed from; there are two derivatives."""
+    read = next((positions for i, positions in kind.reads.items() if slot == f"dx{i}"), {0, 1})
+    return frozenset(f"x{i}" for i in {0, 1} - read)
 
 
 class _Add(_Binary):

@@ -8,8 +8,8 @@ arithmetic on tensors:
 * the types of the outputs (`infer`),
 * which scratch the kernels need, forward and backward, and what must survive from one to the other,
 * which of X, W (inputs) and Y (outputs) the backward kernels read (`backward`),
-* which results may lie in the memory of what is read (`in_place`), which of them are copies (`copies`), and
-  which of what is read has no influence on a result (`ignores`).
+* which results may lie in the memory of what is read (`in_place`), which of them are copies (`copies`) or put
+  together from copies of parts (`parts`), and which of what is read has no influence on a result (`ignores`).
 
 What is said in the last point is trusted by proofs of plans, and put to the test for every operator.
 """
@@ -19,6 +19,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
@@ -34,6 +36,7 @@ __all__ = [
     "InPlace",
     "Node",
     "OperationType",
+    "Part",
     "ScratchRequest",
     "Signature",
     "scratch",
@@ -99,6 +102,21 @@ class InPlace:
     target: str
     view: bool = False
     alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A plain copy of contiguous bytes: of `nbytes` from `start` of `source` to `target_start` of `target`.
+
+    Slots are those of `InPlace`. The parts of a target are disjoint and make up all of it, so where the
+    sources lie at the right distances the target is a view of them: the step then changes no byte.
+    """
+
+    source: str
+    target: str
+    start: int
+    target_start: int
+    nbytes: int
 
 
 #: Y over X, and dX over dY: promises of kernels that are done with an element, or a row, when they write it.
@@ -177,7 +195,10 @@ class Signature(ABC):
         """
 
     def differentiable(self, node: Node) -> frozenset[int]:
-        """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones."""
+        """Positions of the inputs that have a derivative: the floating, non-constant-by-rule ones.
+
+        `node` may be without its outputs.
+        """
         return frozenset(
             i
             for i, type_ in enumerate(node.inputs)
@@ -201,17 +222,34 @@ class Signature(ABC):
             rules["activation"] = Attribute("string", default="None", choices=ACTIVATIONS)
         return rules
 
-    def normalise(self, operation: Operation) -> dict[str, Any]:
+    def normalise(self, operation: Operation) -> Mapping[str, Any]:
         """Attributes with defaults filled in. Raises AttributeRuleError naming the attribute."""
-        rules = self.rules()
-        for key in operation.attributes:
+        rules, given = self._rules, operation.attributes
+        if not given and self._defaults is not None:
+            return self._defaults
+        for key in given:
             if key not in rules:
                 raise AttributeRuleError(
                     f"Operation {operation.id!r} ({self.name}) has no attribute {key!r}.",
                     remedy=f"Known attributes: {', '.join(sorted(rules)) or 'none'}.",
                     path=("attributes", key),
                 )
-        return {key: _checked(operation, key, rule) for key, rule in rules.items()}
+        return {
+            key: _checked(operation, key, rule) if key in given or rule.required else rule.default
+            for key, rule in rules.items()
+        }
+
+    @cached_property
+    def _rules(self) -> Mapping[str, Attribute]:
+        return self.rules()
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, Any] | None:
+        """One mapping for all operations without attributes; None where one of them is required."""
+        rules = self._rules
+        if any(rule.required for rule in rules.values()):
+            return None
+        return MappingProxyType({key: rule.default for key, rule in rules.items()})
 
 
 class OperationType(Signature):
@@ -238,19 +276,24 @@ class OperationType(Signature):
         They are the views between operands of one element type and size in bytes: a derivative that is
         summed because its operand was broadcast is smaller than dY. Cost: that of `in_place`.
         """
-        promises = [promise for promise in self.in_place(node) if promise.view]
-        if not promises:
-            return ()
-        x, y = ("x", "y") if forward else ("dx", "dy")
-        types = {f"{x}{i}": type_ for i, type_ in enumerate(node.inputs) if type_ is not None}
-        types |= {f"{y}{k}": type_ for k, type_ in enumerate(node.outputs)}
-        extents = {slot: (type_.dtype, type_.nbytes) for slot, type_ in types.items()}
+        slot = "x" if forward else "d"
         return tuple(
-            promise
-            for promise in promises
-            if {promise.source, promise.target} <= extents.keys()
-            and extents[promise.source] == extents[promise.target]
+            [
+                promise
+                for promise in self.in_place(node)
+                if promise.view
+                and promise.source[0] == slot
+                and _extent(node, promise.source) == _extent(node, promise.target)
+            ]
         )
+
+    def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
+        """What the results of a step are put together from, where they are copies of contiguous parts.
+
+        `forward` is False for a backward step. What is said of a target holds in steps that have all of its
+        sources. Proofs trust it; tests hold it for every operator. Cost: linear in the operands.
+        """
+        return ()
 
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
         """Read slots (x0, dy0, y0, saved names) that have no influence on what a step writes to `slot`.
@@ -269,6 +312,15 @@ class OperationType(Signature):
         `wanted` is a non-empty subset of `differentiable(node)`. One operation may run two such
         steps: calcGradient for its trainable parameters, calcDerivative for the rest.
         """
+
+
+def _extent(node: Node, slot: str) -> tuple[DType, int]:
+    """Element type and bytes of the operand that a slot of a step is for: x0, y0, dx0, dy0."""
+    operand = slot.lstrip("d")
+    types = node.inputs if operand[0] == "x" else node.outputs
+    type_ = types[int(operand[1:])]
+    assert type_ is not None, "promises are about operands that are there"
+    return type_.dtype, type_.nbytes
 
 
 def _checked(operation: Operation, key: str, rule: Attribute) -> Any:

@@ -76,7 +76,7 @@ class Convolution:
     def is_fused(self) -> bool:
         return self.activation != "None"
 
-    @property
+    @cached_property
     def weights(self) -> int:
         """Elements of W."""
         return self.filters * self.group_channels * self.window.taps

@@ -85,6 +85,10 @@ def _plain(node: Node, position: int, rank: int) -> tuple[int, ...]:
     return plain
 
 
+#: X and W, which stands behind the states.
+_FACTORS = {type_: frozenset({"x0", "x3" if type_ == "LSTMCell" else "x2"}) for type_ in GATES}
+
+
 class _Cell(OperationType):
     #: Outputs are the states that the inputs have.
     def infer(self, node: Node) -> tuple[TensorType, ...]:
@@ -113,8 +117,8 @@ class _Cell(OperationType):
         """X and W are read as factors of each other's derivatives, and for nothing else."""
         if forward:
             return frozenset()
-        x, w = "x0", f"x{cell(node).w}"
-        return {"dx0": frozenset({x}), f"d{w}": frozenset({w})}.get(slot, frozenset({x, w}))
+        factors = _FACTORS[node.operation.type]
+        return frozenset({slot[1:]}) if slot[1:] in factors else factors
 
     def _reads(self, node: Node, sizes: Cell, wanted: frozenset[int]) -> Iterator[int]:
         """The other factor of each product."""

@@ -5,10 +5,11 @@ An output of Split that nothing differentiates has no dY; its piece of dX is zer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from solver.graph.ops.base import MAX_INPUTS, Attribute, BackwardNeeds, Node, OperationType
+from solver.graph.ops.base import MAX_INPUTS, Attribute, BackwardNeeds, Node, OperationType, Part
 from solver.graph.ops.helpers.shared import (
     attribute_or_input,
     axis_in_range,
@@ -38,6 +39,22 @@ def pieces(axis: int, sizes: tuple[int, ...]) -> tuple[Index, ...]:
     return tuple(found)
 
 
+def _side_by_side(
+    whole: str, parts: Sequence[str], types: Sequence[TensorType], axis: int, *, joined: bool
+) -> tuple[Part, ...]:
+    """The parts of one tensor along an axis, joined into it or taken out of it; none where they have gaps."""
+    if math.prod(types[0].shape[:axis]) != 1:
+        return ()
+    found, start = [], 0
+    for slot, type_ in zip(parts, types, strict=True):
+        if joined:
+            found.append(Part(slot, whole, 0, start, type_.nbytes))
+        else:
+            found.append(Part(whole, slot, start, 0, type_.nbytes))
+        start += type_.nbytes
+    return tuple(found)
+
+
 class _Concat(_Slicing):
     """The inputs one after the other along `axis`; their other dimensions agree."""
 
@@ -54,6 +71,12 @@ class _Concat(_Slicing):
             raise node.mismatch(f"expected operands that agree in all but axis {axis}")
         total = sum(type_.shape[axis] for type_ in types)
         return (TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype),)
+
+    def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
+        types = [node.input(i) for i in range(len(node.inputs))]
+        axis = node.attributes["axis"] % len(types[0].shape)
+        whole, part = ("y0", "x") if forward else ("dy0", "dx")
+        return _side_by_side(whole, [f"{part}{i}" for i in range(len(types))], types, axis, joined=forward)
 
 
 class _Split(_Slicing):
@@ -83,6 +106,12 @@ class _Split(_Slicing):
         return tuple(
             TensorType((*data.shape[:axis], size, *data.shape[axis + 1 :]), data.dtype) for size in sizes
         )
+
+    def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
+        axis = node.attributes["axis"] % len(node.input(0).shape)
+        whole, part = ("x0", "y") if forward else ("dx0", "dy")
+        slots = [f"{part}{k}" for k in range(len(node.outputs))]
+        return _side_by_side(whole, slots, node.outputs, axis, joined=not forward)
 
     def _sizes(self, node: Node, total: int, count: int) -> tuple[int, ...]:
         asked, given = node.attributes["num_outputs"], attribute_or_input(node, "split", 1)
@@ -129,6 +158,20 @@ class _Slice(_Slicing):
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         shape = tuple(len(range(part.start, part.stop, part.step)) for part in cut(node))
         return (TensorType(shape, node.input(0).dtype),)
+
+    def parts(self, node: Node, forward: bool) -> tuple[Part, ...]:
+        """One part, where single positions of leading axes are followed by a range and then by whole axes."""
+        data, kept = node.input(0), node.outputs[0]
+        if not forward:
+            return ()
+        axis = next((i for i, size in enumerate(kept.shape) if size > 1), len(kept.shape))
+        index = cut(node)
+        if data.shape[axis + 1 :] != kept.shape[axis + 1 :] or any(part.step != 1 for part in index[axis:]):
+            return ()
+        start = 0
+        for size, part in zip(data.shape, index, strict=True):
+            start = start * size + part.start
+        return (Part("x0", "y0", start * (kept.nbytes // kept.elements), 0, kept.nbytes),)
 
 
 OPERATORS: tuple[OperationType, ...] = (_Concat(), _Split(), _Slice())

@@ -27,7 +27,7 @@ from solver.documents import (
     with_digest,
 )
 from solver.errors import ArenaplanError, DocumentError, PlanError
-from solver.graph import DType, Operation, TensorType
+from solver.graph import DType, Operation, TensorType, TrainableGraph
 from solver.graph.ops.base import Node
 from solver.layout import Certificate, Lifespan, Proof, Status
 from solver.plan import Plan, PlanOptions
@@ -47,7 +47,7 @@ from solver.program import (
     Space,
     Value,
 )
-from tests.support.graphs import chain, convolutional
+from tests.support.graphs import Sketch, chain, convolutional
 from tests.support.programs import AUTO_RECYCLE, program
 from tests.support.rewritable import mobile_block
 
@@ -441,9 +441,10 @@ def test_a_second_value_of_one_label(made: Plan) -> None:
         [Alias(4, 3, 0, view=True)],
         [Alias(3, 4, 1, view=True), Alias(4, 3, 1, view=True)],
         [Alias(4, 3, 1, view=True), Alias(4, 3, 1, view=True)],
+        [Alias(4, 3, 1, view=True), Alias(4, 0, 1, view=False, offset=-64)],
         [Alias(2, 1, 2, view=True)],
     ],
-    ids=["itself", "not bound there", "in a circle", "twice", "in another space"],
+    ids=["itself", "not bound there", "in a circle", "twice", "not views", "in another space"],
 )
 def test_aliases_that_mean_nothing(aliases: list[Alias]) -> None:
     made = by_hand()
@@ -451,6 +452,27 @@ def test_aliases_that_mean_nothing(aliases: list[Alias]) -> None:
     with pytest.raises(PlanError, match="order of definition") as caught:
         load_plan(dump_plan(with_digest(wrong)))
     assert caught.value.pointer == f"/aliases/{len(aliases) - 1}"
+
+
+def test_a_view_of_several_values_has_an_alias_for_each() -> None:
+    graph = joined()
+    made = pipeline.plan(graph, PlanOptions(in_place=True, sub_ranges=True))
+    offsets = {alias.offset for alias in made.program.aliases}
+    assert min(offsets) < 0
+    assert load_plan(dump_plan(made)) == made
+    buffers = {buffer.id: buffer for _, buffer in made.buffers()}
+    assert [alias.source for alias in buffers["a"].aliases if alias.id == "c"] == ["a"]
+    places = {value.id: value.offset for buffer in buffers.values() for value in buffer.values}
+    assert (places["c"], places["b"]) == (places["a"], places["a"] + 1024)
+
+
+def joined() -> TrainableGraph:
+    s = Sketch("joined")
+    x = s.input("x", 4, 64)
+    parts = [s.op("Gemm", [x, s.parameter(f"w{name}", 64, 64)], name) for name in "ab"]
+    h = s.op("Gemm", [s.op("Concat", parts, "c", axis=0), s.parameter("v", 64, 1)], "h")
+    s.op("MeanSquaredError", [h, s.label("t", 8, 1)], "loss")
+    return s.graph()
 
 
 def test_empty_holds() -> None:

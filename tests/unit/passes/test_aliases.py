@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from solver.errors import OptionsError
 from solver.graph import TrainableGraph, TrainingRules
 from solver.graph.ops import lookup
 from solver.passes import Aliases, Levels, Order
@@ -335,3 +336,92 @@ def test_alias_sets_do_not_depend_on_the_order_in_which_aliases_stand() -> None:
     made = program(convolutional())
     assert len(made.aliases) > 1
     assert alias_sets(replace(made, aliases=made.aliases[::-1])) == alias_sets(made)
+
+
+# ----------------------------------------------------------------------------------------- sub-ranges
+
+
+def branches(axis: int = 0, *, skip: bool = False) -> TrainableGraph:
+    """x -> two Gemms (a, b) -> Concat (c) -> Tanh (d) -> two Slices (e, later g) -> Gemms -> sum -> loss.
+
+    With `skip` a is also read behind all that. Only what is behind the slices is trained.
+    """
+    s = Sketch("branches")
+    x = s.input("x", 4, 16)
+    a = s.op("Gemm", [x, s.parameter("u", 16, 16)], "a")
+    b = s.op("Gemm", [x, s.parameter("v", 16, 16)], "b")
+    d = s.op("Tanh", [s.op("Concat", [a, b], "c", axis=axis)], "d")
+    outputs = []
+    for name, start in (("e", 4), ("g", 0)):
+        ends = [s.integers(f"{name} {end}", at) for end, at in (("from", start), ("to", start + 4))]
+        cut = s.op("Slice", [d, *ends, s.integers(f"{name} axes", axis)], name)
+        outputs.append(s.op("Gemm", [cut, s.parameter(f"w{name}", 4 if axis else 16, 8)], f"f{name}"))
+    last = s.op("Add", outputs, "sum")
+    if skip:
+        last = s.op("Add", [last, s.op("Gemm", [a, s.parameter("z", 16, 8)], "side")], "more")
+    s.op("MeanSquaredError", [last, s.label("t", 4, 8)], "loss")
+    return s.graph(trainable=("wg",))
+
+
+def parts(graph: TrainableGraph, *, sub_ranges: bool = True) -> dict[tuple[str, str], int]:
+    """By value and source the offset of each view of a part, or of a whole that parts make up."""
+    found = Aliases(in_place=True, sub_ranges=sub_ranges).run(Order().run(derive(graph)))
+    label = [value.label for value in found.values]
+    return {(label[a.value], label[a.source]): a.offset for a in found.aliases if a.view}
+
+
+def test_what_is_cut_out_and_joined_lies_where_its_parts_lie() -> None:
+    """g is the last to be cut out of d, and is read again backward: all of d would have to stay for it."""
+    found = parts(branches())
+    assert found.items() >= {("c", "a"): 0, ("c", "b"): -256, ("e", "d"): 256}.items()
+    assert ("g", "d") not in found
+    assert not parts(branches(), sub_ranges=False).keys() & found.keys() - {("fg@grad", "sum@grad")}
+
+
+def test_what_would_have_gaps_is_copied() -> None:
+    assert parts(branches(axis=1)) == parts(branches(axis=1), sub_ranges=False)
+
+
+def test_where_one_part_is_read_much_later_the_result_is_a_copy() -> None:
+    """The room of b would have to stay as long as a. So Tanh may overwrite c."""
+    graph = branches(skip=True)
+    found = Aliases(in_place=True, sub_ranges=True).run(Order().run(derive(graph)))
+    assert ("c", "a") not in parts(graph)
+    assert pairs(found)["d"] == ("c", False)
+
+
+def test_a_row_is_a_view_while_the_rest_stays_anyway() -> None:
+    """The last row that is cut out would keep all of the value, and is copied."""
+    s = Sketch("row")
+    a = s.op("Gemm", [s.input("x", 64, 16), s.parameter("u", 16, 16)], "a")
+    b = s.op("Slice", [a, s.integers("from", 0), s.integers("to", 1)], "b")
+    for k in range(3):
+        b = s.op("Gemm", [b, s.parameter(f"w{k}", 16, 16)], f"h{k}")
+    last = s.op("Slice", [a, s.integers("last from", 8), s.integers("last to", 9)], "last")
+    s.op("MeanSquaredError", [s.op("Mul", [b, last], "product"), s.label("t", 1, 16)], "loss")
+    found = parts(s.graph(trainable=("w2",)))
+    assert found["b", "a"] == 0
+    assert ("last", "a") not in found
+
+
+@pytest.mark.parametrize("graph", [branches(), branches(skip=True), residual(), convolutional()])
+def test_sub_ranges_never_take_more(graph: TrainableGraph) -> None:
+    ordered = Order().run(derive(graph))
+    sizes = [
+        sum(map(max, loads(Aliases(in_place=True, sub_ranges=sub_ranges).run(ordered))))
+        for sub_ranges in (False, True)
+    ]
+    assert sizes[1] <= sizes[0]
+
+
+def test_parts_that_the_alignment_forbids_are_copied() -> None:
+    s = Sketch("odd")
+    a = s.op("Gemm", [s.input("x", 5, 3), s.parameter("u", 3, 3)], "a")
+    b = s.op("Slice", [a, s.integers("from", 1), s.integers("to", 4)], "b")
+    s.op("MeanSquaredError", [s.op("Gemm", [b, s.parameter("w", 3, 3)], "c"), s.label("t", 3, 3)], "loss")
+    assert parts(s.graph()) == {}
+
+
+def test_sub_ranges_alone_are_refused() -> None:
+    with pytest.raises(OptionsError, match="in_place"):
+        Aliases(sub_ranges=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ from solver.program import (
 from solver.training import derive
 from tests.support.graphs import convolutional, residual
 from tests.support.random_graphs import random_graphs
+from tests.support.small_plans import cases
 
 
 def peak(program: Program, holds: dict[int, Lifespan] | None = None) -> int:
@@ -68,6 +70,24 @@ def test_aliases_one_by_one_and_all_taken_back(graph: object) -> None:
     for undo in reversed(undone):
         footprint.restore(undo)
     assert footprint.peak == peak(program)
+
+
+@pytest.mark.parametrize("name", [case.name for case in cases() if "where they lie" in case.name])
+def test_views_of_parts_one_by_one_and_all_taken_back(name: str) -> None:
+    program = next(case.plan.program for case in cases() if case.name == name)
+    bare = replace(program, aliases=())
+    footprint, undone = Footprint(bare), []
+    area = footprint.area
+    for k, alias in enumerate(program.aliases, 1):
+        undone.append(footprint.share(alias.value, alias.source, alias.offset))
+        shared = replace(program, aliases=program.aliases[:k])
+        assert footprint.peak == peak(shared)
+        assert footprint.area == sum(map(sum, loads(shared)))
+        region = footprint.region(alias.value)
+        assert region.offsets[0] == min(region.offsets) == 0
+    for undo in reversed(undone):
+        footprint.restore(undo)
+    assert (footprint.peak, footprint.area) == (peak(bare), area)
 
 
 def test_sharing_bytes_behind_the_beginning_of_a_region() -> None:

@@ -88,6 +88,37 @@ def test_views_of_a_part_of_a_value() -> None:
     assert (first.offsets, first.nbytes, first.size) == ((0, 64, 192), 252, 256)
 
 
+def test_a_view_of_several_values_makes_one_region_of_them() -> None:
+    """d is put together from a and, 64 bytes behind it, b."""
+    program = made([Alias(D, A, 5, view=True), Alias(D, B, 5, view=True, offset=-64)])
+    assert alias_sets(program) == {A: [(A, 0), (B, 64), (D, 0)]}
+    first, _ = regions(program)
+    assert (first.members, first.offsets) == ((A, B, D), (0, 64, 0))
+    assert (first.nbytes, first.size, first.lifespan) == (124, 128, Lifespan(0, 7))
+
+
+def test_a_region_begins_with_what_lies_in_front() -> None:
+    """Which need not be its first value: c begins 64 bytes in front of b, which is a part of a."""
+    program = made([Alias(B, A, 1, view=True, offset=64), Alias(C, B, 3, view=True, offset=-128)])
+    assert alias_sets(program) == {C: [(C, 0), (A, 64), (B, 128)]}
+    assert [(region.members, region.lifespan) for region in regions(program)] == [
+        ((C, A, B), Lifespan(0, 6)),
+        ((D,), Lifespan(5, 7)),
+    ]
+
+
+def test_sets_that_have_grown_come_together() -> None:
+    """b is a part of a, d lies over c, and then d over both a and c."""
+    program = made(
+        [
+            Alias(B, A, 1, view=True, offset=64),
+            Alias(D, C, 5, view=True),
+            Alias(D, B, 5, view=True, offset=-192),
+        ]
+    )
+    assert alias_sets(program) == {C: [(C, 0), (A, 128), (B, 192), (D, 0)]}
+
+
 @pytest.mark.parametrize("kind", EntryKind)
 @pytest.mark.parametrize("value", [A, B])
 def test_a_region_lives_as_long_as_its_most_lasting_value(kind: EntryKind, value: int) -> None:

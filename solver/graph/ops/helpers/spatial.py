@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -105,7 +106,7 @@ class Axis:
         return slice(first - start, last - start), slice(begin, end, self.stride)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spatial:
     """Images of one operation: memory order, batch, channels, spatial axes."""
 
@@ -114,24 +115,24 @@ class Spatial:
     channels: int
     axes: tuple[Axis, ...]
 
-    @property
+    @cached_property
     def taps(self) -> int:
         return math.prod(axis.kernel for axis in self.axes)
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[int, ...]:
         return tuple(axis.out for axis in self.axes)
 
-    @property
+    @cached_property
     def row(self) -> int:
         """Output positions in one row, that is for one index of the first spatial axis."""
         return math.prod(self.outputs[1:])
 
-    @property
+    @cached_property
     def is_padded(self) -> bool:
         return any(axis.is_padded for axis in self.axes)
 
-    @property
+    @cached_property
     def is_pointwise(self) -> bool:
         return all(axis.is_pointwise for axis in self.axes)
 
@@ -147,9 +148,12 @@ class Spatial:
 
     def reached(self, examples: int, rows: int) -> int:
         """Elements that `rows` output rows of `examples` examples look at, padding included."""
-        first, *others = self.axes
-        plane = math.prod(axis.reach(axis.out) for axis in others)
-        return examples * first.reach(rows) * plane * self.channels
+        return examples * self.axes[0].reach(rows) * self._plane * self.channels
+
+    @cached_property
+    def _plane(self) -> int:
+        """Positions of one index of the first axis that all outputs look at, padding included."""
+        return math.prod(axis.reach(axis.out) for axis in self.axes[1:])
 
     def shaped(self, channels: int, sizes: Sequence[int]) -> tuple[int, ...]:
         """Shape of a batch of images in this memory order."""

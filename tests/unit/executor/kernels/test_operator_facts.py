@@ -102,6 +102,44 @@ def test_who_copies() -> None:
     }
 
 
+def positions(step: OperatorStep, target: str) -> dict[str, int]:
+    """Where a result begins, and all that it is put together from, counted from the first of them."""
+    parts = [part for part in step.kind.parts(step.node, step.forward) if part.target == target]
+    if not parts or not all(part.source in step.reads for part in parts):
+        return {}
+    found = {target: 0, **{part.source: part.target_start - part.start for part in parts}}
+    return {slot: at - min(found.values()) for slot, at in found.items()}
+
+
+@pytest.mark.parametrize("type_", OPERATOR_NAMES)
+def test_parts_are_what_a_result_is_put_together_from(type_: str) -> None:
+    """In memory of its own, and where the parts lie: then the step changes no byte of them."""
+    for case, step in steps(type_):
+        for target in step.writes:
+            laid = positions(step, target)
+            if not laid:
+                continue
+            parts = [part for part in step.kind.parts(step.node, step.forward) if part.target == target]
+            found = step.run()
+            joined = b"".join(
+                step.reads[part.source].tobytes()[part.start : part.start + part.nbytes]
+                for part in sorted(parts, key=lambda part: part.target_start)
+            )
+            assert found[target] == joined, f"{case} {step}: {target}"
+            assert step.run(laid=laid) == found, f"{case} {step}: {target}"
+
+
+def test_who_is_put_together_from_parts() -> None:
+    found = {
+        (step.kind.name, step.forward)
+        for case in CASES
+        for step in steps_of(case)
+        if any(positions(step, target) for target in step.writes)
+    }
+    both = {(type_, forward) for type_ in ("Concat", "Split") for forward in (False, True)}
+    assert found == {*both, ("Slice", True)}
+
+
 def test_running_statistics_are_no_part_of_what_batch_normalisation_computes() -> None:
     """So that the step may be repeated after they have changed."""
     case = next(c for c in CASES if c.type == "BatchNormalization" and c.attributes["training_mode"])

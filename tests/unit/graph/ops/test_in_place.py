@@ -105,3 +105,43 @@ def test_what_is_broadcast_is_not_copied() -> None:
 def test_a_fused_activation_makes_no_copies() -> None:
     for type_ in ("Add", "Sub"):
         assert copies(type_, MATRIX, MATRIX, activation="Relu") == set()
+
+
+def parts(type_: str, *inputs: Input, forward: bool = True, outputs: int = 1, **attributes: Any) -> set[str]:
+    node = node_of(type_, inputs, outputs=outputs, **attributes)
+    found = lookup(type_).parts(node, forward)
+    return {f"{p.source}+{p.start}->{p.target}+{p.target_start}:{p.nbytes}" for p in found}
+
+
+def test_what_is_joined_along_the_first_axis_is_parts() -> None:
+    assert parts("Concat", (2, 3), (1, 3), axis=0) == {"x0+0->y0+0:24", "x1+0->y0+24:12"}
+    assert parts("Concat", (2, 3), (1, 3), axis=0, forward=False) == {"dy0+0->dx0+0:24", "dy0+24->dx1+0:12"}
+    assert parts("Concat", (1, 2), (1, 1), axis=-1) == {"x0+0->y0+0:8", "x1+0->y0+8:4"}
+
+
+def test_what_is_taken_apart_is_parts() -> None:
+    assert parts("Split", (5, 2), [1, 4], outputs=2) == {"x0+0->y0+0:8", "x0+8->y1+0:32"}
+    assert parts("Split", (5, 2), [1, 4], outputs=2, forward=False) == {"dy0+0->dx0+0:8", "dy1+0->dx0+8:32"}
+
+
+def test_rows_that_are_cut_out_are_a_part() -> None:
+    assert parts("Slice", (5, 2), [1], [4]) == {"x0+8->y0+0:24"}
+    assert parts("Slice", (4, 5, 2), [3, 2], [4, 4]) == {"x0+136->y0+0:16"}
+    assert parts("Slice", (4, 5, 2), [3, 2, 1], [4, 3, 2]) == {"x0+140->y0+0:4"}
+    assert parts("Slice", (5, 2), [1], [4], forward=False) == set(), "the rest of the derivative is zeros"
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs", "attributes"),
+    [
+        ("Concat", ((2, 3), (2, 1)), {"axis": 1}),
+        ("Split", ((2, 4), [1, 3]), {"axis": 1, "outputs": 2}),
+        ("Slice", ((5, 4), [0], [2], [1]), {}),
+        ("Slice", ((5, 4), [0], [4], [0], [2]), {}),
+        ("Slice", ((5,), [4], [0], [0], [-1]), {}),
+        ("Slice", ((5, 4), [0, 3], [5, -9], [0, 1], [1, -1]), {}),
+    ],
+)  # fmt: skip
+def test_what_has_gaps_is_not(type_: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+    assert parts(type_, *inputs, **attributes) == set()
+    assert parts(type_, *inputs, forward=False, **attributes) == set()

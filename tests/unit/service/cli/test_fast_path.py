@@ -1,11 +1,13 @@
-"""The fast path reads the usual form of `solve` as the whole command line does, and nothing else."""
+"""The fast path reads usual forms of `solve`, `plan` and `show` as the whole command line does."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from service.cli import layouts
+from service.cli import layouts, planning, show
 from service.cli.commands import app
-from service.cli.fast_path import FastSolve, read_fast, usual_size
+from service.cli.fast_path import FastPlan, FastShow, FastSolve, read_fast, usual_size
 from service.cli.main import main
-from solver.documents import read_size
+from solver.documents import load_options, read_size
+from solver.errors import ArenaplanError
 from solver.layout import LayoutOptions
+from solver.plan import PlanOptions
 
 ROOT = Path(__file__).resolve().parents[4]
 PATIENCE = 120
@@ -31,11 +35,19 @@ WORDS = st.sampled_from([
 ])  # fmt: skip
 
 
-def slowly(arguments: list[str]) -> list[tuple[Any, ...]]:
-    """How `service.cli.commands` calls `layouts.run`."""
+PLAN_WORDS = st.sampled_from([
+    "-", "--", "a.json", "b.json", "-o", "--output", "plan.json", "", "--capacity", "--deadline", "--batch",
+    "--scratch-budget", "--alignment", "--target", "--solver", "--update", "--parallelism", "--in-place",
+    "--rewrite", "0", "7", "64", "1MiB", "2kB", "1.5KiB", "1k", "0.5", "1.", "-1", "--json", "singa",
+    "singa-relu", "greedy", "end", "immediate", "-h", "--target=onert", "--workers", "fill", "٣", "Onert",
+])  # fmt: skip
+
+
+def slowly(arguments: list[str], module: ModuleType = layouts) -> list[tuple[Any, ...]]:
+    """How `service.cli.commands` calls the `run` of a module."""
     calls: list[tuple[Any, ...]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layouts, "run", lambda *a, **k: calls.append((*a, k)))
+        patch.setattr(module, "run", lambda *a, **k: calls.append((*a, k)))
         CliRunner().invoke(app, arguments)
     return calls
 
@@ -45,8 +57,36 @@ def test_what_the_fast_path_takes_the_whole_command_line_reads_alike(words: list
     arguments = ["solve", *words]
     fast = read_fast(arguments)
     if fast is not None:
+        assert isinstance(fast, FastSolve)
         options = LayoutOptions(**fast.numbers)  # type: ignore[arg-type] # only the deadline is a float
         assert slowly(arguments) == [(fast.problem, options, fast.output, None, {"as_json": False})]
+
+
+def options_of(given: Mapping[str, Any]) -> PlanOptions | str:
+    try:
+        return load_options(given)
+    except ArenaplanError as error:
+        return str(error)
+
+
+@given(st.lists(PLAN_WORDS, max_size=7))
+def test_plans_are_read_alike(words: list[str]) -> None:
+    arguments = ["plan", *words]
+    fast = read_fast(arguments)
+    if fast is not None:
+        assert isinstance(fast, FastPlan)
+        ((model, given, output, rest),) = slowly(arguments, planning)
+        assert (model, output, rest) == (fast.model, fast.output, {"as_json": False})
+        assert options_of(given) == options_of(fast.given)
+
+
+@given(st.lists(PLAN_WORDS, max_size=2))
+def test_what_is_shown_is_read_alike(words: list[str]) -> None:
+    arguments = ["show", *words]
+    fast = read_fast(arguments)
+    if fast is not None:
+        assert isinstance(fast, FastShow)
+        assert slowly(arguments, show) == [(fast.plan, None, {"as_json": False})]
 
 
 @given(st.from_regex(r"[0-9]{1,13}(\.[0-9])?[kKMG]?i?B?", fullmatch=True))
@@ -67,11 +107,29 @@ def test_the_usual_form() -> None:
     assert read_fast(["solve", "-"]) == FastSolve(Path("-"), Path("-"), {})
 
 
+def test_the_usual_form_of_plans() -> None:
+    words = "plan g.json -o p.json --batch 32 --capacity 24MiB --target singa --in-place --deadline 2"
+    given: dict[str, Any] = {"batch": 32, "capacity": 24 * 2**20, "target": "singa", "in_place": True}
+    given["deadline_seconds"] = 2.0
+    assert read_fast(words.split()) == FastPlan(Path("g.json"), Path("p.json"), given)
+    assert read_fast(["show", "p.json"]) == FastShow(Path("p.json"))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         "",
-        "plan a.json",
+        "validate a.json b.json",
+        "plan",
+        "plan a.json --json",
+        "plan a.json --batch 1 --batch 2",
+        "plan a.json --target",
+        "plan a.json --target -o",
+        "plan --help",
+        "show",
+        "show --help",
+        "show a.json --width 80",
+        "show a.json b.json",
         "solve",
         "solve a.csv b.csv",
         "solve a.csv -o",
@@ -135,9 +193,35 @@ def test_the_fast_path_loads_what_it_needs(tmp_path: Path) -> None:
     assert unwanted & set(loaded.split()) == set()
 
 
+def test_planning_and_showing_load_what_they_need(tmp_path: Path) -> None:
+    """One target, no rules of rewriting, no kernel, nothing compiled, and no parser of the command line."""
+    unwanted = {
+        "typer",
+        "numba",
+        "ortools",
+        "solver.executor",
+        "solver.importers",
+        "solver.preparations.rewriting",
+        "solver.targets.onert",
+        "solver.targets.nntrainer",
+        "solver.documents.buffers",
+        "service.cli.commands",
+    }
+    model, written = str(ROOT / "examples/mnist.json"), str(tmp_path / "plan.json")
+    for arguments in (["plan", model, "-o", written], ["show", written]):
+        ran = run(tmp_path, *arguments)
+        assert ran.returncode == 0, ran.stderr
+        assert "21,613,184 bytes" in ran.stdout
+        assert unwanted & set(ran.stdout.splitlines()[-1].split()) == set()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        ("plan missing.json", 2, "missing.json: No such file or directory."),
+        ("plan p.csv --target none", 2, "p.csv: The document is not JSON"),
+        ("plan p.csv --batch 0", 2, "--batch: "),
+        ("show p.csv", 2, "p.csv: The document is not JSON"),
         ("solve p.csv --capacity 3", 3, "the capacity is 3"),
         ("solve missing.csv", 2, "missing.csv: No such file or directory."),
         ("solve bad.csv", 2, "Line 2: "),
