@@ -37,7 +37,7 @@ from solver.layout.greedy.large import GOOD_ENOUGH
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.options import DEFAULT_WORK, Progress, SolveOptions
+from solver.layout.model.options import USUAL, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 
 __all__ = ["Portfolio"]
@@ -115,7 +115,7 @@ class _Run:
     @property
     def negligible(self) -> bool:
         """Whether the optimality gap is too small for stages that prove nothing, with the usual budget."""
-        usual, peak = self.watch.options.work == DEFAULT_WORK, self.layout.peak
+        usual, peak = self.watch.options.work is USUAL, self.layout.peak
         return usual and peak <= self.capacity and negligible(peak, self.low)
 
     @property
@@ -208,7 +208,7 @@ def _promising(run: _Run) -> None:
 def _greedy(run: _Run) -> None:
     """All orders and fits."""
     if not run.negligible:
-        usual = run.watch.options.work == DEFAULT_WORK
+        usual = run.watch.options.work is USUAL
         enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
         greedy = greedy_portfolio(run.instance, enough, run.watch.deadline)
         run.take("greedy", greedy.layout, cut=greedy.cut)
@@ -224,12 +224,11 @@ def _long_questions(run: _Run) -> None:
 
 def _coarsely(run: _Run, questions: tuple[tuple[Grain, int, int], ...]) -> None:
     """The problem made small, until the layout is good enough."""
-    most = run.watch.options.work
     for grain, parts, work in questions:
         capacity = max(run.enough, run.bound + (run.bound // parts if parts else 0))
         if run.finished or run.negligible or capacity >= run.layout.peak:
             continue
-        limited = work if most is None else min(work, most)
+        limited = min(work, run.watch.options.limit(work))
         found = search_coarsely(run.instance, capacity, run.layout.peak - 1, grain, limited, run.watch)
         if found is not None:
             run.take("coarse", found)
