@@ -53,6 +53,7 @@ class Rules:
     solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
     `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
     `fill`: fail where a niche cannot be filled. `span`: place at once a buffer that exactly spans a niche.
+    `structure`: place at once what a theorem places: equal sizes, chains, nested lifespans.
     `walls`: in part of the runs, try first a buffer that leans on a wall of a niche. `jumps`: go back at once
     to a choice that a failure depends on. `promotion`: below an incumbent, try earlier the kinds that were
     placed too late before.
@@ -71,12 +72,13 @@ class Rules:
     walls: bool = True
     jumps: bool = True
     promotion: bool = True
+    structure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """`work` per seed (None: until the deadline; `USUAL`: what each stage usually spends); `seed` of the first
-    of two searches that race.
+    """`work` per seed (None: until the deadline; `USUAL`: what each stage usually spends); `seed` of the
+    first of two searches that race.
 
     `threads` changes the time, never the answer. With `race` the first answer wins, and the outcome
     says that it is not deterministic. The search stops at an optimality gap of `target_gap` (a fraction), and
