@@ -54,14 +54,15 @@ def check_problem(problem: LayoutProblem) -> None:
         )
     if not _plainly_right(problem):
         _check_each(problem)
+    _check_pins(problem)
 
 
 def _plainly_right(problem: LayoutProblem) -> bool:
-    """Whether a glance at the columns of a large problem already shows that it is one."""
+    """Whether a glance at the columns of a large problem already shows that it is one, but for its pins."""
     if len(problem.buffers) < COLUMNS_FROM or len({b.id for b in problem.buffers}) < len(problem.buffers):
         return False
     columns = Columns.of(problem)
-    return columns is not None and columns.well_formed() and bool((columns.pin == UNPINNED).all())
+    return columns is not None and columns.well_formed()
 
 
 def _check_each(problem: LayoutProblem) -> None:
@@ -72,7 +73,6 @@ def _check_each(problem: LayoutProblem) -> None:
         seen.add(buffer.id)
         _check_buffer(index, buffer)
     _check_sum(problem)
-    _check_pins(problem)
 
 
 def _is_int(value: object) -> bool:
@@ -140,11 +140,10 @@ def _check_sum(problem: LayoutProblem) -> None:
 
 def _check_pins(problem: LayoutProblem) -> None:
     buffers = problem.buffers
-    if not any(buffer.offset is not None for buffer in buffers):
-        return
-    pinned = [piece for piece in pieces(problem) if buffers[piece.owner].offset is not None]
-    for a, b in _overlaps(pinned, [buffer.offset or 0 for buffer in buffers]):
-        index, other = max(a.owner, b.owner), min(a.owner, b.owner)
+    at = [index for index, buffer in enumerate(buffers) if buffer.offset is not None]
+    held = pieces(LayoutProblem(tuple(buffers[index] for index in at)))
+    for a, b in _overlaps(held, [buffers[index].offset or 0 for index in at]):
+        index, other = at[max(a.owner, b.owner)], at[min(a.owner, b.owner)]
         what = f"is pinned where buffer {buffers[other].id!r} is pinned at the same time"
         raise _bad(index, buffers[index], what, "Pin one of the two elsewhere.", "offset")
 
