@@ -50,7 +50,8 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     with every birth (rounded size less any growth of that padding is positive), hence it is enough
     to look right after each birth, and the first to attain the maximum is at the earliest step.
 
-    With holes it is the load of the pieces, without any padding.
+    With holes it is the load of the pieces: what is held inside of holes counts, padding of pieces only where
+    all of them begin at multiples of the granule.
     """
     problem = in_pieces(problem)
     if len(problem.buffers) >= COLUMNS_FROM:

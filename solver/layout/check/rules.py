@@ -22,7 +22,7 @@ import numpy as np
 
 from solver.errors import ProblemError
 from solver.layout.model.columns import UNPINNED, Columns
-from solver.layout.model.pieces import Piece, pieces
+from solver.layout.model.pieces import Piece, pieces, without_holes
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
 
 __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
@@ -170,7 +170,8 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
     """
     if len(problem.buffers) < COLUMNS_FROM or set(map(type, layout.offsets)) != {int}:
         return False
-    columns, highest = Columns.of(problem), max(layout.offsets)
+    whole = without_holes(problem)
+    columns, highest = Columns.of(whole), max(layout.offsets)
     if columns is None or min(layout.offsets) < 0 or highest > MAX_BYTES - int(columns.size.max()):
         return False
     bottom = np.array(layout.offsets, dtype=np.int64)
@@ -184,7 +185,11 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
     try:
         from solver.layout.check.sweep import disjoint
 
-        return disjoint(columns.start, columns.end, bottom, top)
+        if whole is problem:
+            return disjoint(columns.start, columns.end, bottom, top)
+        held = [(p.owner, p.lifespan.start, p.lifespan.end, p.low, p.high) for p in pieces(problem)]
+        owner, start, end, low, high = np.array(held, dtype=np.int64).T.copy()
+        return disjoint(start, end, bottom[owner] + low, bottom[owner] + high)
     except (ImportError, OSError, RuntimeError):  # nothing compiles here, whatever the reason
         return False
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,12 @@ from solver.layout.exact.feasibility import FeasibilitySearch, Watch
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
 
-__all__ = ["Repaired", "repair"]
+__all__ = ["Ask", "Repaired", "Window", "repair"]
+
+#: (members, window, offsets that they have, capacity, work) -> offsets to take in their place (None: no
+#: better), and the work spent. The window has the members, with pins where they must stay, over sections from
+#: 0.
+Ask: TypeAlias = Callable[[Integers, "Window", Integers, int, int], tuple[Integers | None, int]]
 
 #: Buffers of a window: at first, and as often tried again with twice as many.
 FIRST: Final = 48
@@ -38,6 +43,15 @@ WORK_GROWTH: Final = 2
 
 #: Ends where the incumbent is so close to a capacity that was not reached: one part in so many of the bound.
 CLOSE: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Sections ``[first, last)`` of a problem, and the buffers that reach into them, cut off at both ends."""
+
+    instance: Instance
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,7 @@ def repair(
     work: int,
     watch: Watch,
     listener: Callable[[Layout], None] = lambda _: None,
+    ask: Ask | None = None,
 ) -> Repaired:
     """At most about `work`, in units of the compiled search; proves nothing.
 
@@ -62,27 +77,34 @@ def repair(
     (bytes) first; each round that ends without a lower peak has twice the work for a window. Pins stay,
     alignments are kept. O(sections log n) and some hundred buffers a window.
     """
-    windows, spent = _Windows(instance, layout, watch), 0
-    effort, low, ask = WORK, bound - 1, bound
+
+    def search(
+        _members: Integers, window: Window, _known: Integers, capacity: int, effort: int
+    ) -> tuple[Integers | None, int]:
+        decision = FeasibilitySearch(window.instance.compact(), watch.options).decide(capacity, effort, watch)
+        return decision.offsets, decision.work
+
+    windows, spent = _Windows(instance, layout, watch, ask or search), 0
+    effort, low, aim = WORK, bound - 1, bound
     while spent < work and windows.peak > bound and not watch():
-        spent += windows.lower(ask, min(effort, work - spent), work - spent)
+        spent += windows.lower(aim, min(effort, work - spent), work - spent)
         if windows.peak < layout.peak:
             layout = windows.layout()
             listener(layout)
-        if layout.peak > ask:
-            low = ask
+        if layout.peak > aim:
+            low = aim
         if (layout.peak - low) * CLOSE <= bound:
             effort *= WORK_GROWTH
             low = bound - 1
-        ask = max(bound, low + (layout.peak - low) // 2)
+        aim = max(bound, low + (layout.peak - low) // 2)
     return Repaired(layout, spent)
 
 
 class _Windows:
     """One layout, repaired in place."""
 
-    def __init__(self, instance: Instance, layout: Layout, watch: Watch) -> None:
-        self._instance, self._watch = instance, watch
+    def __init__(self, instance: Instance, layout: Layout, watch: Watch, ask: Ask) -> None:
+        self._instance, self._watch, self._search = instance, watch, ask
         self._offset = np.array(layout.offsets, dtype=np.int64)
         self._by_start = np.argsort(instance.start, kind="stable")
         self._start = instance.start[self._by_start]
@@ -119,18 +141,19 @@ class _Windows:
         if bool((self._offset[kept] + instance.exact[kept] > capacity).any()):
             return len(members)
         window = Instance(
-            start=np.maximum(instance.start[members], first),
-            end=np.minimum(instance.end[members], last),
+            start=np.maximum(instance.start[members], first) - first,
+            end=np.minimum(instance.end[members], last) - first,
             size=instance.size[members],
             exact=instance.exact[members],
             alignment=instance.alignment[members],
             offset=np.where(free, FREE, self._offset[members]),
-            sections=instance.sections,
-        ).compact()
-        decision = FeasibilitySearch(window, self._watch.options).decide(capacity, effort, self._watch)
-        if decision.offsets is not None:
-            self._offset[members] = decision.offsets
-        return decision.work + len(members)
+            sections=last - first,
+        )
+        known = self._offset[members]
+        offsets, work = self._search(members, Window(window, first, last), known, capacity, effort)
+        if offsets is not None:
+            self._offset[members] = offsets
+        return work + len(members)
 
     def _around(self, i: int, buffers: int) -> tuple[Integers, int, int]:
         """Some `buffers` that live in the sections around one, and these sections, [first, last)."""
