@@ -9,13 +9,14 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, resnet50
+from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, resnet50, shapes
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
     "main": main_job.run,
     "examples": gallery.run,
     "layout": layout.run,
+    "shapes": shapes.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
     "onert": onert_losses.run,
