@@ -110,8 +110,13 @@ def _check_hole(index: int, buffer: Buffer, hole: Hole, before: int) -> None:
     what = f"has the hole [{span.start!r}, {span.end!r})"
     if not _is_int(span.start) or not _is_int(span.end):
         raise _bad(index, buffer, what, "Steps are whole numbers.", "gaps")
-    if not before <= span.start < span.end <= buffer.lifespan.end:
-        remedy = "Holes are not empty, lie inside the lifespan, apart and in order of time."
+    if span.end <= span.start:
+        raise _bad(index, buffer, what, "It ends after its start.", "gaps")
+    life = buffer.lifespan
+    if span.start < life.start or span.end > life.end:
+        raise _bad(index, buffer, what, f"It lies inside the lifespan [{life.start}, {life.end}).", "gaps")
+    if span.start < before:
+        remedy = f"Holes lie apart and in order of time; the one before ends at {before}."
         raise _bad(index, buffer, what, remedy, "gaps")
     what += f", which holds bytes [{hole.low!r}, {hole.high!r}) of {buffer.size}"
     if not _is_int(hole.low) or not _is_int(hole.high):

@@ -168,10 +168,12 @@ def test_overlap_in_a_hole_is_none_and_beside_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("holes", "words"),
     [
-        ((hole(0, 0),), r"has the hole \[0, 0\)"),
-        ((hole(8, 10),), r"has the hole \[8, 10\)"),
-        ((hole(2, 4), hole(3, 5)), r"has the hole \[3, 5\)"),
-        ((hole(4, 5), hole(2, 3)), r"has the hole \[2, 3\)"),
+        ((hole(0, 0),), r"has the hole \[0, 0\). It ends after its start"),
+        ((hole(5, 3),), r"has the hole \[5, 3\). It ends after its start"),
+        ((hole(8, 10),), r"has the hole \[8, 10\). It lies inside the lifespan \[1, 9\)"),
+        ((hole(0, 2),), r"has the hole \[0, 2\). It lies inside the lifespan \[1, 9\)"),
+        ((hole(2, 4), hole(3, 5)), r"has the hole \[3, 5\). Holes lie apart .*; the one before ends at 4"),
+        ((hole(4, 5), hole(2, 3)), r"has the hole \[2, 3\). Holes lie apart .*; the one before ends at 5"),
         ((hole(2, 4, 3, 2),), r"holds bytes \[3, 2\) of 8"),
         ((hole(2, 4, 0, 9),), r"holds bytes \[0, 9\) of 8"),
         ((hole(2, 4, -1, 9),), r"holds bytes \[-1, 9\) of 8"),
