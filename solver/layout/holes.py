@@ -103,8 +103,13 @@ def solve_with_holes(
     if isinstance(solver, (Portfolio, CpSat)):
         stages.append(run.exact)
     for stage in stages:
-        if found.layout is None or found.layout.peak > run.enough:
-            found = stage(found)
+        if found.layout is not None and found.layout.peak <= run.enough:
+            break
+        # Looking at the pieces takes a stage longer than noticing that its time is over.
+        if found.layout is not None and found.stage != "incumbent" and deadline.expired:
+            found = replace(found, cut=True)
+            break
+        found = stage(found)
     name = f"{solver.name}/{found.stage}" if isinstance(solver, Portfolio) else solver.name
     deterministic = not (found.cut or options.race)
     return settle(
