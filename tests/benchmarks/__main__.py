@@ -9,7 +9,17 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, planning, resnet50, schedules
+from tests.benchmarks import (
+    gallery,
+    layout,
+    levels,
+    main_job,
+    onert_losses,
+    planning,
+    resnet50,
+    schedules,
+    shapes,
+)
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
@@ -17,6 +27,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "planning": planning.run,
     "examples": gallery.run,
     "layout": layout.run,
+    "shapes": shapes.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
     "schedules": schedules.run,
