@@ -227,6 +227,12 @@ def _checked(options: PlanOptions) -> Target:
             remedy="Leave it out.",
             path=("rewrite",),
         )
+    if options.order and not target.capabilities.order:
+        raise OptionsError(
+            f"Target {options.target!r} has an order of its own.",
+            remedy="Leave it out.",
+            path=("order",),
+        )
     if options.recompute and not target.capabilities.recompute:
         raise OptionsError(
             f"Target {options.target!r} runs each step once.",
@@ -245,7 +251,16 @@ def _check_of_program(options: PlanOptions) -> None:
             remedy=f"Choose {PROGRAM!r}, or leave it out.",
             path=("target",),
         )
-    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite", "recompute"):
+    for name in (
+        "batch",
+        "scratch_budget",
+        "update",
+        "in_place",
+        "sub_ranges",
+        "rewrite",
+        "recompute",
+        "order",
+    ):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(
                 f"The option {name} is for graphs; a program says itself what it does.",

@@ -136,6 +136,9 @@ def plan(
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
+    order: Annotated[
+        bool, typer.Option("--order", help="Another order of the steps, where it lowers the peak.")
+    ] = False,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
     ] = False,
@@ -156,7 +159,7 @@ def plan(
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
-        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "recompute": recompute}
+        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
         given = {name: value for name, value in given.items() if value is not None}
         planning.run(model, given, output, as_json=as_json)

@@ -148,7 +148,13 @@ def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str) -> 
 def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
     """Time decides whether this plan is ever used, so it says that it is not deterministic."""
     plain = dataclasses.replace(
-        options, solver="greedy", deadline_seconds=None, capacity=None, rewrite=False, recompute=False
+        options,
+        solver="greedy",
+        deadline_seconds=None,
+        capacity=None,
+        rewrite=False,
+        recompute=False,
+        order=False,
     )
     plan = make(plain)
     if options.capacity is None or plan.arena_bytes <= options.capacity:

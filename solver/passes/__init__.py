@@ -14,6 +14,7 @@ from solver.passes.base import Applied, Facts, Pass
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.recompute import Recompute
+from solver.passes.search_order import SearchOrder
 
 __all__ = [
     "MAX_PARALLELISM",
@@ -26,11 +27,12 @@ __all__ = [
     "Order",
     "Pass",
     "Recompute",
+    "SearchOrder",
     "chosen",
 ]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.
-PASSES: tuple[type[Pass], ...] = (Order, Recompute, Levels, Aliases)
+PASSES: tuple[type[Pass], ...] = (Order, SearchOrder, Recompute, Levels, Aliases)
 
 
 def chosen(options: object) -> tuple[Pass, ...]:

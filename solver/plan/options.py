@@ -21,7 +21,8 @@ class PlanOptions:
     result; with `sub_ranges` also in contiguous parts of others, and others as parts of them. `rewrite`
     replaces parts of the graph by equivalent ones where that does not raise the peak; results may round
     differently. `recompute` runs steps again where the capacity asks for it, at the least
-    cost in time that was found; it changes no result.
+    cost in time that was found; it changes no result. `order` lets the steps run in another order where one
+    with a lower peak is left and found.
     """
 
     target: str = "reference"
@@ -37,3 +38,4 @@ class PlanOptions:
     rewrite: bool = False
     sub_ranges: bool = False
     recompute: bool = False
+    order: bool = False

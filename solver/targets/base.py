@@ -36,7 +36,7 @@ class TargetOptions(Protocol):
 class Capabilities:
     """What can be asked of a target. `trains`: the executor of this project can run its plans.
 
-    `recompute`: its steps may run several times.
+    `recompute`: its steps may run several times. `order`: they may run in another order.
     """
 
     trains: bool = False
@@ -44,6 +44,7 @@ class Capabilities:
     parallelism: bool = False
     rewrite: bool = False
     recompute: bool = False
+    order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
