@@ -20,7 +20,7 @@ from solver.schedules.order_kernel import Links, Room, peak_of, walk
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.tables import Tables, tables
 
-__all__ = ["Ordered", "best_order"]
+__all__ = ["Ordered", "best_order", "load_walks"]
 
 #: Steps and values looked at by the walks of one search: some seconds.
 _WORK = 2_000_000_000
@@ -96,6 +96,15 @@ def best_order(
         if least <= bound or not complete:
             break
     return Ordered(tuple(best.tolist()), least, given_peak, bound, complete)
+
+
+def load_walks(problem: ScheduleProblem) -> None:
+    """Compiled code of the search into this process, with the types that it is called with."""
+    arrays, count = tables(problem), len(problem.steps)
+    order: Integers = np.arange(count, dtype=np.int64)
+    state: Integers = np.array([1], np.int64)
+    links = _links([frozenset(range(t)) for t in range(count)])
+    walk(order, order.copy(), 0, 1, 1, 0, 1, state, links, arrays, _room(arrays, count))
 
 
 def _room(arrays: Tables, count: int) -> Room:
