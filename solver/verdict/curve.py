@@ -11,6 +11,7 @@ extra time
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from solver.errors import OptionsError
@@ -28,14 +29,20 @@ MOST_POINTS = 100
 _SHARE = 0.2
 
 
-def tradeoff(graph: TrainableGraph, options: PlanOptions | None = None, *, points: int = 10) -> TradeOff:
+def tradeoff(
+    graph: TrainableGraph,
+    options: PlanOptions | None = None,
+    *,
+    points: int = 10,
+    observe: Callable[[TradeOffPoint], None] | None = None,
+) -> TradeOff:
     """What smaller peaks cost in modelled time, down to the smallest that was found.
 
-    As many searches as `points`, and one more where the memory ends; only schedules are kept that no
-    other one beats in both respects, so there may be fewer points. `options.capacity` is left aside;
-    `options.deadline_seconds` cuts in, with the points so far. Without it the same arguments give the same
-    curve. Raises OptionsError for a number of points out of range, an option out of range, and a target
-    that does not recompute. Cost: a second for some hundred steps, more near floors.
+    As many searches as `points`, and one more where the memory ends; only schedules are kept that no other
+    one beats in both respects, so there may be fewer points. `options.capacity` is left aside; `observe` is
+    told what each search found. `options.deadline_seconds` cuts in, with the points so far. Without it the
+    same arguments give the same curve. Raises OptionsError for a number of points out of range, an option out
+    of range, and a target that does not recompute. Cost: a second for some hundred steps, more near floors.
     """
     options = options or PlanOptions()
     if not 2 <= points <= MOST_POINTS:
@@ -46,7 +53,7 @@ def tradeoff(graph: TrainableGraph, options: PlanOptions | None = None, *, point
         )
     deadline = Deadline.after(options.deadline_seconds)
     subject = Subject(graph, options, deadline)
-    curve = _Curve(subject)
+    curve = _Curve(subject, observe)
     high, low = subject.peak, subject.floor.bytes
     budgets = (high - (high - low) * k // (points - 1) for k in range(1, points))
     while not deadline.expired and (budget := next(budgets, None)) is not None:
@@ -72,8 +79,8 @@ def tradeoff(graph: TrainableGraph, options: PlanOptions | None = None, *, point
 class _Curve:
     """What was found so far."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+    def __init__(self, subject: Subject, observe: Callable[[TradeOffPoint], None] | None) -> None:
+        self._subject, self._observe = subject, observe
         self._found = [subject.unscheduled()]
         #: Proved costs, by the budgets that they hold for.
         self._bounds: dict[int, int] = {}
@@ -94,6 +101,8 @@ class _Curve:
         found = self._subject.schedule(budget, before.schedule, _SHARE)
         self._found.append(found)
         self._bounds[budget] = found.schedule.bound
+        if self._observe:
+            self._observe(found.point(found.schedule.bound))
         return found
 
     def widest(self) -> int | None:

@@ -10,7 +10,7 @@ enough. What a remedy says is not an estimate: it has been planned, and its plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
@@ -57,14 +57,15 @@ def explain(
     training: bool = False,
     batches: Batches | None = None,
     measures: Sequence[Measure] = MEASURES,
+    observe: Callable[[tuple[str, ...]], None] | None = None,
 ) -> Verdict:
     """What is known of `options.capacity` for this graph, with recomputation and without.
 
     Measures that change what is learned are tried where `training` asks for them; micro-batches need
-    `batches` (see `batches_of`). Without `options.deadline_seconds` the same arguments give the same verdict;
-    the deadline cuts in, with what is known by then. Raises OptionsError without a capacity, for an option
-    out of range, and for a target that does not recompute. Cost: some tens of plans; near floors some seconds
-    for each hundred steps.
+    `batches` (see `batches_of`). `observe` is told which measures are tried. Without
+    `options.deadline_seconds` the same arguments give the same verdict; the deadline cuts in, with what is
+    known by then. Raises OptionsError without a capacity, for an option out of range, and for a target that
+    does not recompute. Cost: some tens of plans; near floors some seconds for each hundred steps.
     """
     if options.capacity is None:
         raise OptionsError(
@@ -73,7 +74,7 @@ def explain(
     deadline = Deadline.after(options.deadline_seconds)
     subject = Subject(graph, options, deadline)
     iterations = graph.training.accumulate
-    trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline)
+    trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe)
     asked = Request(graph, replace(options, recompute=False), batches)
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
@@ -128,13 +129,21 @@ def _rank(remedy: Remedy) -> tuple[bool, int, int, int, int]:
 class _Trial:
     """Plans requests within one capacity. `usual` is the modelled time of an update as it was asked for."""
 
-    def __init__(self, capacity: int, usual: int, deadline: Deadline) -> None:
-        self.capacity, self.usual, self.deadline = capacity, usual, deadline
+    def __init__(
+        self,
+        capacity: int,
+        usual: int,
+        deadline: Deadline,
+        observe: Callable[[tuple[str, ...]], None] | None,
+    ) -> None:
+        self.capacity, self.usual, self.deadline, self.observe = capacity, usual, deadline, observe
         self.complete = True
         self._made: dict[tuple[object, ...], Plan | None] = {}
 
     def remedy(self, request: Request, names: tuple[str, ...], changes: Changes) -> Remedy | None:
         """The request as a remedy, if a plan of it fits."""
+        if self.observe and names:
+            self.observe(names)
         made = self._plan(request)
         if made is None:
             return None
