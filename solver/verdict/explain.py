@@ -45,8 +45,10 @@ class Brief:
 
 
 def brief(graph: TrainableGraph, options: PlanOptions) -> Brief:
-    """Milliseconds for some hundred steps. Raises OptionsError as `explain` does."""
-    subject = Subject(graph, replace(options, rewrite=False), Deadline())
+    """Milliseconds for some hundred steps, and what rewriting takes. Raises OptionsError as `explain`
+    does.
+    """
+    subject = Subject(graph, options, Deadline.after(options.deadline_seconds))
     return Brief(subject.floor.bytes, subject.problem.steps[subject.floor.step], subject.peak)
 
 
