@@ -140,7 +140,8 @@ class _Trial:
     ) -> None:
         self.capacity, self.usual, self.deadline, self.observe = capacity, usual, deadline, observe
         self.complete = True
-        self._made: dict[tuple[object, ...], Plan | None] = {}
+        #: By graph and options; the graphs stay, so that no other one comes to have their identity.
+        self._made: dict[tuple[int, PlanOptions], tuple[TrainableGraph, Plan | None]] = {}
 
     def remedy(self, request: Request, names: tuple[str, ...], changes: Changes) -> Remedy | None:
         """The request as a remedy, if a plan of it fits."""
@@ -158,20 +159,21 @@ class _Trial:
         return Remedy(names, changes, made.arena_bytes, extra, bound, *facts)
 
     def _plan(self, request: Request) -> Plan | None:
-        key = (id(request.graph), request.options, *sorted(request.graph_fields))
+        key = (id(request.graph), request.options)
         if key not in self._made:
             if self.deadline.expired:
                 self.complete = False
                 return None
             left = None if self.deadline.at is None else self.deadline.remaining
             options = replace(request.options, capacity=self.capacity, deadline_seconds=left)
+            made: Plan | None = None
             try:
                 made = pipeline.plan(request.graph, options)
                 self.complete &= made.deterministic
             except (CapacityError, GraphError, OptionsError):
-                made = None
-            self._made[key] = made
-        return self._made[key]
+                self.complete &= not self.deadline.expired
+            self._made[key] = request.graph, made
+        return self._made[key][1]
 
 
 def _update_nanoseconds(made: Plan, iterations: int) -> int:

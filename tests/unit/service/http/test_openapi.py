@@ -55,7 +55,9 @@ def test_paths(document: dict[str, Any]) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/v1/plan", "/v1/program", "/v1/tradeoff", "/v1/explain", "/v1/layout", "/v1/validate"])
+@pytest.mark.parametrize(
+    "path", ["/v1/plan", "/v1/program", "/v1/tradeoff", "/v1/explain", "/v1/layout", "/v1/validate"]
+)
 def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
     responses = document["paths"][path]["post"]["responses"]
     assert {"200", "400", "413", "415", "422", "503"} <= set(responses)
