@@ -95,7 +95,7 @@ def test_an_impossible_capacity_says_why_and_what_helps() -> None:
     assert "conv1.out 3,211,264" in said
     assert "The smallest found is 17,135,488" in said
     assert "rewrite + 1 MiB of scratch" in said
-    assert f"plan {MNIST} --capacity 16600000 --rewrite --scratch-budget 1048576" in said
+    assert f"plan {MNIST} --rewrite --capacity 16600000 --scratch-budget 1048576" in said
     assert "--training also tries" in said
 
 
@@ -130,7 +130,7 @@ def test_the_command_repeats_the_other_options() -> None:
     said = " ".join(
         run("explain", MNIST, "--capacity", "16.6MB", "--in-place", "--batch", "32").stdout.split()
     )
-    assert f"plan {MNIST} --batch 32 --in-place --capacity 16600000 --rewrite" in said
+    assert f"plan {MNIST} --batch 32 --in-place --rewrite --capacity 16600000" in said
 
 
 def test_a_capacity_has_to_be_given() -> None:
