@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline, placement, verdict
+from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError, DocumentError
 from solver.layout import LayoutProblem as Buffers
-from solver.layout import load_compiled
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]

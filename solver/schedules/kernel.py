@@ -13,19 +13,31 @@ from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.model.instance import Integers
 from solver.schedules.tables import Tables, Work
 
-__all__ = ["EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "anneal", "repair", "simulate"]
+__all__ = ["COMPILED", "EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "anneal", "repair", "simulate"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-try:
-    from solver.layout.compiled.jit import compiled, inlined
-except UNCOMPILED as error:
-    warn_uncompiled(error)
 
-    def compiled(function: Function) -> Function:
+def compiled(function: Function) -> Function:
+    """Compiled; the function itself where nothing compiles here, or what is compiled cannot be kept."""
+    try:
+        from solver.layout.compiled.jit import compiled as decorated
+
+        return decorated(function)
+    except UNCOMPILED as error:
+        warn_uncompiled(error)
         return function
 
-    inlined = compiled
+
+def inlined(function: Function) -> Function:
+    """A part of compiled functions; the function itself where nothing compiles here."""
+    try:
+        from solver.layout.compiled.jit import inlined as decorated
+
+        return decorated(function)
+    except UNCOMPILED as error:
+        warn_uncompiled(error)
+        return function
 
 
 # Positions in the result of a simulation. A peak of -1: the numbers give no legal sequence.
@@ -304,3 +316,7 @@ def anneal(
             for j in range(width - 1, -1, -1):
                 genes[undo[2 * j]] = undo[2 * j + 1]
     return least
+
+
+#: Whether the functions above run compiled.
+COMPILED = hasattr(simulate, "py_func")

@@ -185,7 +185,7 @@ class Moments:
         from ortools.sat.python import cp_model
 
         status = solver.solve(self._model)
-        work = solver.response_proto.deterministic_time
+        work = round(solver.response_proto.deterministic_time, 6)  # the last digits are noise
         if status == cp_model.INFEASIBLE:
             return Relaxed(0, None, work, infeasible=True)
         cut = status != cp_model.OPTIMAL and deadline.expired

@@ -31,6 +31,9 @@ __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
 #: Buffers from which the common answer, that nothing is wrong, is sought in columns first.
 COLUMNS_FROM: Final = 4000
 
+#: Buffers up to which all pairs are compared at once, a byte each, in less time than a sweep takes in Python.
+PAIRS: Final = 700
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -165,11 +168,12 @@ def find_violations(
 
 
 def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
-    """Whether columns and a compiled sweep show that a layout of a large problem breaks no rule.
+    """Whether columns show that a layout breaks no rule: of few buffers all pairs, of many a compiled sweep.
 
     False decides nothing: then each rule is checked by itself, in Python integers.
     """
-    if len(problem.buffers) < COLUMNS_FROM or set(map(type, layout.offsets)) != {int}:
+    few = 0 < len(problem.buffers) <= PAIRS
+    if not (few or len(problem.buffers) >= COLUMNS_FROM) or set(map(type, layout.offsets)) != {int}:
         return False
     columns, highest = Columns.of(problem), max(layout.offsets)
     if columns is None or min(layout.offsets) < 0 or highest > MAX_BYTES - int(columns.size.max()):
@@ -182,6 +186,9 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return False
     if problem.capacity is not None and peak > problem.capacity:
         return False
+    if few:
+        meet = (columns.start[:, None] < columns.end) & (bottom[:, None] < top)
+        return int((meet & meet.T).sum()) == len(bottom)  # each meets itself
     try:
         from solver.layout.check.sweep import disjoint
 
