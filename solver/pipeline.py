@@ -377,7 +377,7 @@ def _place(
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
-        problem = _problem(program, inside, room)
+        problem = _problem(program, inside, None if room is None else max(0, room))
         solver = solvers[k] or options.solver
         outcome = solve(problem, solver=solver, deadline=deadline)
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
