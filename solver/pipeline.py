@@ -31,7 +31,17 @@ from solver.version import producer
 if TYPE_CHECKING:
     from solver.preparations.rewriting import Arithmetic
 
-__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
+__all__ = [
+    "PROGRAM",
+    "TARGETS",
+    "BlockProgram",
+    "Start",
+    "TrainableGraph",
+    "plan",
+    "plan_program",
+    "reference_of",
+    "start_of",
+]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM = "program"
@@ -113,6 +123,23 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
         return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
     prepared = Prepared(subject, options.scratch_budget)
     return TARGETS[options.target].reference(prepared, options).program
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What plans of a graph begin with: the prepared graph, its reference program, and the target."""
+
+    prepared: Prepared
+    reference: Lowered
+    target: Target
+
+
+@collector_paused()
+def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | None = None) -> Start:
+    """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
+    target = _checked(options)
+    prepared = _prepared(graph, target, options, deadline or Deadline())
+    return Start(prepared, target.reference(prepared, options), target)
 
 
 def _planned(
@@ -365,7 +392,7 @@ def _place(
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
-        problem = _problem(program, inside, room)
+        problem = _problem(program, inside, None if room is None else max(0, room))
         solver = solvers[k] or options.solver
         outcome = solve(problem, solver=solver, deadline=deadline)
         if outcome.layout is None and outcome.status is Status.UNKNOWN:

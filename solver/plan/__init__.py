@@ -6,7 +6,9 @@ from solver.plan.options import PlanOptions
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.recycle import RecycledStep, Recycling, recycling
+from solver.plan.tradeoff import TradeOff, TradeOffPoint
 from solver.plan.validation import StepReport, ValidationReport
+from solver.plan.verdict import Changes, Remedy, Verdict, VerdictStatus
 from solver.plan.views import (
     AliasedValue,
     Arena,
@@ -22,6 +24,7 @@ __all__ = [
     "AliasedValue",
     "Arena",
     "Certificate",
+    "Changes",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
@@ -35,9 +38,14 @@ __all__ = [
     "Recomputation",
     "RecycledStep",
     "Recycling",
+    "Remedy",
     "Repetition",
     "StepReport",
+    "TradeOff",
+    "TradeOffPoint",
     "ValidationReport",
+    "Verdict",
+    "VerdictStatus",
     "Violation",
     "level_report",
     "recomputation",

@@ -166,6 +166,8 @@ class Moments:
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 2
         solver.parameters.max_deterministic_time = work
+        # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
+        solver.parameters.catch_sigint_signal = False
         answer: Future[Relaxed] = Future()
 
         def run() -> None:

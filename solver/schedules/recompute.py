@@ -10,6 +10,8 @@ that the same problem has the same answer everywhere; a deadline cuts in with th
 
 from __future__ import annotations
 
+import numpy as np
+
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules.moments import Moments
@@ -37,21 +39,37 @@ _HOT, _WEIGHTS = 1000, (20, 1)
 _MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_ANNEALED = 30, 8, 2
 
 
-def cheapest(problem: ScheduleProblem, budget: int, deadline: Deadline | None = None) -> Schedule:
+def cheapest(
+    problem: ScheduleProblem,
+    budget: int,
+    deadline: Deadline | None = None,
+    *,
+    before: Schedule | None = None,
+    share: float = 1.0,
+) -> Schedule:
     """The cheapest schedule that was found to keep `budget` bytes, with a bound; else that of the least peak.
 
-    The bound holds for all schedules that keep the order of first runs. Where even the relaxation shows that
-    none of them keeps the budget, `impossible` is set. Cost: some milliseconds for a program that fits,
-    seconds for some hundred steps.
+    `before` is a schedule of the same problem to start from, `share` the part of the usual budgets of work
+    that this search may use. The bound holds for all schedules that keep the order of first runs. Where even
+    the relaxation shows that none of them keeps the budget, `impossible` is set. Cost: some milliseconds for
+    a program that fits, seconds for some hundred steps.
     """
-    return _Search(problem, budget, deadline or Deadline()).run()
+    return _Search(problem, budget, deadline or Deadline(), before, share).run()
 
 
 class _Search:
     """One search; lives for one call of `cheapest`."""
 
-    def __init__(self, problem: ScheduleProblem, budget: int, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        problem: ScheduleProblem,
+        budget: int,
+        deadline: Deadline,
+        before: Schedule | None = None,
+        share: float = 1.0,
+    ) -> None:
         self.problem, self.budget, self.deadline = problem, budget, deadline
+        self.before, self.share = before, share
         self.simulator = Simulator(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
@@ -68,7 +86,12 @@ class _Search:
     def run(self) -> Schedule:
         if self.peak <= self.budget:
             return self._schedule(ScheduleProof.ORDER)
-        self._offer(self._repair(self.start, _REPAIR))
+        if self.before is not None:
+            numbers = np.array(self.before.numbers, np.int64)
+            self._offer(numbers)
+            self._offer(self._repair(numbers, _REPAIR_AGAIN))
+        if self.before is None or self.peak > self.budget:
+            self._offer(self._repair(self.start, _REPAIR))
         self._moments()
         if not self.done():
             self._anneal()
@@ -79,7 +102,8 @@ class _Search:
         late = self.deadline.expired and not self.done()
         cut = self.cut or late
         found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
-        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut)
+        numbers = tuple(self.best.tolist())
+        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut, numbers=numbers)
 
     def _offer(self, genes: Integers) -> None:
         found = self.simulator.run(genes)
@@ -94,7 +118,7 @@ class _Search:
             self.best, self.peak, self.extra = genes.copy(), found.peak, found.extra
 
     def _repair(self, genes: Integers, work: int) -> Integers:
-        most = max(1, work // max(1, len(self.problem.steps)))
+        most = max(1, int(self.share * work) // max(1, len(self.problem.steps)))
         return self.simulator.repair(genes, self.budget, most, self.deadline)
 
     def _moments(self) -> None:
@@ -105,7 +129,7 @@ class _Search:
         load = self.simulator.loads(self.start)
         moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
-        left = _CP_SAT
+        left = self.share * _CP_SAT
         for _ in range(_ROUNDS):
             if self.deadline.expired:
                 return
@@ -159,6 +183,7 @@ class _Search:
     def _anneal(self) -> None:
         """From the best plan and from plans in segments, with bytes over the budget cheap, and dear."""
         most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))
+        most = max(1, int(self.share * most))
         starts = self._segments()[:_SEGMENTS_ANNEALED]
         for seed, start in enumerate((None, *starts, None)):
             for weight in _WEIGHTS:
