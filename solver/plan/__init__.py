@@ -3,6 +3,7 @@
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
+from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.recycle import RecycledStep, Recycling, recycling
@@ -25,6 +26,8 @@ __all__ = [
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "PagedCopy",
+    "Paging",
     "PlacedBuffers",
     "Plan",
     "PlanOptions",
@@ -37,9 +40,11 @@ __all__ = [
     "Recycling",
     "Repetition",
     "StepReport",
+    "TierUse",
     "ValidationReport",
     "Violation",
     "level_report",
+    "paging",
     "recomputation",
     "recycling",
 ]

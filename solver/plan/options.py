@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from solver.program import Tier
+
 __all__ = ["PlanOptions"]
 
 
@@ -21,7 +23,8 @@ class PlanOptions:
     result; with `sub_ranges` also in contiguous parts of others, and others as parts of them. `rewrite`
     replaces parts of the graph by equivalent ones where that does not raise the peak; results may round
     differently. `recompute` runs steps again where the capacity asks for it, at the least
-    cost in time that was found; it changes no result.
+    cost in time that was found; it changes no result. `tiers` are the memories of a device: kernels run in
+    the first one, whose size is the capacity then, and what does not fit is paged out to the others.
     """
 
     target: str = "reference"
@@ -37,3 +40,4 @@ class PlanOptions:
     rewrite: bool = False
     sub_ranges: bool = False
     recompute: bool = False
+    tiers: tuple[Tier, ...] = ()

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from solver.layout import Lifespan
 from solver.passes import Pass
 from solver.preparations import Prepared
-from solver.program import Program
+from solver.program import Program, Tier
 
 __all__ = ["Capabilities", "Lowered", "Target", "TargetOptions", "aligned"]
 
@@ -30,13 +30,15 @@ class TargetOptions(Protocol):
     def capacity(self) -> int | None: ...
     @property
     def recompute(self) -> bool: ...
+    @property
+    def tiers(self) -> tuple[Tier, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What can be asked of a target. `trains`: the executor of this project can run its plans.
 
-    `recompute`: its steps may run several times.
+    `recompute`: its steps may run several times. `paging`: values may leave its arena for slower memory.
     """
 
     trains: bool = False
@@ -44,6 +46,7 @@ class Capabilities:
     parallelism: bool = False
     rewrite: bool = False
     recompute: bool = False
+    paging: bool = False
 
 
 @dataclass(frozen=True, slots=True)
