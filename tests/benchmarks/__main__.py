@@ -9,12 +9,13 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, planning, resnet50
+from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, paging, planning, resnet50
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
     "main": main_job.run,
     "planning": planning.run,
+    "paging": paging.run,
     "examples": gallery.run,
     "layout": layout.run,
     "levels": levels.run,

@@ -28,7 +28,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def small(seed: int) -> tuple[list[paging_oracle.Story], Program]:
     rng = random.Random(seed)
-    stories = paging_oracle.stories(rng, rng.randint(2, 6), rng.randint(1, 4))
+    stories = paging_oracle.stories(rng, rng.randint(3, 8), rng.randint(1, 5))
     program = explicit_program(paging_oracle.block_program(stories))
     return stories, replace(program, spaces=tuple(replace(space, alignment=1) for space in program.spaces))
 
