@@ -15,7 +15,7 @@ import numpy as np
 
 from solver.layout import Deadline
 from solver.schedules.paging.gaps import PagingProblem
-from solver.schedules.paging.model import exact
+from solver.schedules.paging.model import SLACK, exact
 
 __all__ = ["Cover", "greedy", "least_moved", "needed_only"]
 
@@ -41,40 +41,48 @@ class Cover:
         return self.moved_in + self.moved_out
 
 
-def greedy(problem: PagingProblem, capacity: int) -> frozenset[int]:
-    """The gap that frees most of what is over, for each byte that it moves; until nothing is over.
+def greedy(problem: PagingProblem, capacity: int, start: Collection[int] = ()) -> frozenset[int]:
+    """On the fullest level the gap that frees most of what is over, for each byte moved; until nothing is.
 
-    Then what the rest can do without is held again, the dearest first. Every level must be able to keep the
-    capacity (`problem.smallest`). O(g^2 l) for g gaps and l levels, in NumPy.
+    Then what the rest can do without is held again, the dearest first. It begins with the gaps `start`, and
+    every level must be able to keep the capacity (`problem.smallest`). O(g + l) for each gap taken, g being
+    all gaps and l levels.
     """
-    over = np.array(problem.loads(), np.int64) - capacity
-    count = len(problem.gaps)
-    frees = np.zeros((count, problem.levels), bool)
-    for j, gap in enumerate(problem.gaps):
-        for span in gap.free:
-            frees[j, span.start : span.end] = True
-    size = np.array([gap.size for gap in problem.gaps], np.int64)
-    taken: set[int] = set()
-    written: set[int] = set()
+    taken = set(start)
+    over = np.array(problem.loads(frozenset(taken)), np.int64) - capacity
+    gaps = problem.gaps
+    spans = [(span.start, span.end, j) for j, gap in enumerate(gaps) for span in gap.free]
+    begin, end, owner = np.array(spans, np.int64).reshape(-1, 3).T
+    size = np.array([gap.size for gap in gaps], np.int64)
+    cost = np.array(problem.moved, float)
+    sharing: dict[int | None, list[int]] = {}
+    for j, gap in enumerate(gaps):
+        sharing.setdefault(gap.contents, []).append(j)
+        cost[j] += 0 if gap.contents is None else problem.contents[gap.contents]
+
+    def take(j: int) -> None:
+        """Its contents are written out: the other gaps with the same ones cost less from now on."""
+        number = gaps[j].contents
+        if number is not None:
+            cost[sharing.pop(number, [])] -= problem.contents[number]
+
+    for j in taken:
+        take(j)
     while over.max(initial=0) > 0:
+        level = int(np.argmax(over))
         needed = np.maximum(over, 0)
-        busy = needed > 0
-        gain = (np.minimum(size[:, None], needed[None, busy]) * frees[:, busy]).sum(axis=1).astype(float)
-        cost = np.array(
-            [
-                problem.moved[j]
-                + (0 if gap.contents is None or gap.contents in written else problem.contents[gap.contents])
-                for j, gap in enumerate(problem.gaps)
-            ],
-            float,
-        )
-        gain[list(taken)] = -1.0
-        best = int(np.argmax(gain / np.maximum(cost, 0.5)))
+        sums = np.concatenate([[0], np.cumsum(needed)])
+        counts = np.concatenate([[0], np.cumsum(needed > 0)])
+        freed = np.minimum(sums[end] - sums[begin], size[owner] * (counts[end] - counts[begin]))
+        ratio = np.bincount(owner, freed, len(gaps)) / np.maximum(cost, 0.5)
+        here = np.zeros(len(gaps), bool)
+        here[owner[(begin <= level) & (level < end)]] = True
+        here[list(taken)] = False
+        best = int(np.argmax(np.where(here, ratio, -1.0)))
         taken.add(best)
-        contents = problem.gaps[best].contents
-        if contents is not None:
-            written.add(contents)
-        over -= size[best] * frees[best]
+        take(best)
+        for span in gaps[best].free:
+            over[span.start : span.end] -= size[best]
     return needed_only(problem, capacity, taken)
 
 
@@ -99,6 +107,9 @@ def least_moved(problem: PagingProblem, capacity: int, deadline: Deadline) -> Co
         return Cover(frozenset(), 0, 0, 0)
     start = greedy(problem, capacity)
     found = exact(problem, capacity, start, WORK, deadline)
-    taken = needed_only(problem, capacity, found.taken)
+    # Of large programs the model has some levels only: what is over on the others is freed greedily.
+    taken = greedy(problem, capacity, found.taken)
+    if sum(problem.cost(taken)) > sum(problem.cost(start)) * (1 + SLACK):
+        taken = start
     into, out = problem.cost(taken)
     return Cover(taken, into, out, min(found.bound, into + out), found.complete)

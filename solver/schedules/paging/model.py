@@ -15,8 +15,11 @@ import math
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from itertools import pairwise
 from threading import Thread
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from solver.layout import Deadline
 from solver.schedules.paging.gaps import PagingProblem
@@ -24,7 +27,7 @@ from solver.schedules.paging.gaps import PagingProblem
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Covering", "exact"]
+__all__ = ["SLACK", "Covering", "exact"]
 
 #: Seconds between two looks at the deadline while CP-SAT runs.
 _TICK = 0.02
@@ -32,8 +35,11 @@ _TICK = 0.02
 #: As near to the bound as anybody needs: a ten-thousandth of what is moved.
 _GAP = 1e-4
 
+#: Terms of all rows together; more take the solver minutes before it begins.
+_TERMS = 200_000
+
 #: What may be moved more where that saves transfers, and the share of the work that this search gets.
-_SLACK, _POLISH = 4e-4, 0.15
+SLACK, _POLISH = 4e-4, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def exact(
     least = sum(problem.moved[j] for j in taken) + sum(
         problem.contents[c] for c in {problem.gaps[j].contents for j in taken} if c is not None
     )
-    model.add(moved <= (least + int(least * _SLACK)) // unit)
+    model.add(moved <= (least + int(least * SLACK)) // unit)
     model.minimize(sum(paged.values()) + sum(written.values()))
     model.clear_hints()  # type: ignore[no-untyped-call]  # of OR-Tools
     for j, variable in paged.items():
@@ -135,16 +141,27 @@ def _solved(
     return frozenset(j for j, variable in paged.items() if solver.boolean_value(variable)), bound, complete
 
 
-def _rows(problem: PagingProblem, capacity: int) -> list[tuple[tuple[int, ...], int]]:
-    """The gaps that are free on a level, and the bytes over the capacity there, for each set of gaps."""
-    free: list[list[int]] = [[] for _ in range(problem.levels)]
-    for j, gap in enumerate(problem.gaps):
-        for span in gap.free:
-            for level in range(span.start, span.end):
-                free[level].append(j)
-    most: dict[tuple[int, ...], int] = {}
-    for level, load in enumerate(problem.loads()):
-        if load > capacity:
-            key = tuple(free[level])
-            most[key] = max(most.get(key, 0), load - capacity)
-    return list(most.items())
+def _rows(problem: PagingProblem, capacity: int) -> list[tuple[list[int], int]]:
+    """The gaps that are free on a level, and the bytes over the capacity there, of the levels that matter.
+
+    Between two ends of gaps that is the fullest one; where all of these are too many for the solver, the
+    fullest of each of some stretches.
+    """
+    over = np.array(problem.loads(), np.int64) - capacity
+    spans = [(span.start, span.end, j) for j, gap in enumerate(problem.gaps) for span in gap.free]
+    begin, end, owner = np.array(spans, np.int64).reshape(-1, 3).T
+    ends = np.unique(np.concatenate([[0, problem.levels], begin, end]))
+    fullest = [a + int(np.argmax(over[a:b])) for a, b in pairwise(ends.tolist())]
+    fullest = [level for level in fullest if over[level] > 0]
+    free = np.zeros(problem.levels + 1, np.int64)
+    np.add.at(free, begin, 1)
+    np.add.at(free, end, -1)
+    free = np.cumsum(free)
+    count = len(fullest)
+    while sum(int(free[level]) for level in fullest) > _TERMS and len(fullest) > 1:
+        count //= 2
+        parts = (fullest[i * len(fullest) // count : (i + 1) * len(fullest) // count] for i in range(count))
+        fullest = [max(part, key=lambda level: int(over[level])) for part in parts]
+    return [
+        (sorted(set(owner[(begin <= level) & (level < end)].tolist())), int(over[level])) for level in fullest
+    ]
