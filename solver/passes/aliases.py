@@ -169,9 +169,9 @@ class _Walk:
         self.last: dict[int, int] = {}
         self.redefinitions: dict[int, list[int]] = defaultdict(list)
         for step in program.steps:
-            self.levels[step.level].append(step)
+            for level in range(step.level, step.until + 1):  # a copy may take several
+                self.levels[level].append(step)
             for binding in step.bindings:
-                # A copy may take until a later level.
                 self.last[binding.value] = max(self.last.get(binding.value, 0), step.until)
                 if binding.access is Access.UPDATE:
                     self.redefinitions[binding.value].append(step.level)
