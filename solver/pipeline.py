@@ -18,7 +18,7 @@ from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Buffer, Certificate, Deadline, Hole, LayoutProblem, Outcome, Status, max_load
 from solver.layout.api import SOLVERS, solve
-from solver.passes import Levels, Pass
+from solver.passes import Levels, Paging, Pass
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
 from solver.program import Program, Record, Region, loads, regions
@@ -50,6 +50,9 @@ _DEFAULTS = PlanOptions()
 
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 _ROUNDS = 3
+
+#: Budgets of recomputation where paging does the rest: hundredths of what is beyond the first tier.
+_SHARES = (100, 50, 20, 10, 0)
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
@@ -151,11 +154,11 @@ def _planned(
     watch: _Stopwatch,
 ) -> Plan:
     """Passes, then layout; where recomputation may help, again with a smaller budget."""
-    budget, refused = options.capacity, None
-    for _ in range(_ROUNDS if options.recompute else 1):
+    refused, less = None, 0
+    for _ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
-                applied = _applied(reference.program, passes(replace(options, capacity=budget)), deadline)
+                applied = _scheduled(reference.program, passes, options, less, deadline)
             except CapacityError as error:
                 raise refused or error from None
             placed = regions(applied.program, reference.holds)
@@ -165,7 +168,7 @@ def _planned(
                 break
             except CapacityError as error:
                 refused = refused or error
-                budget = max(0, (budget or 0) - error.excess)
+                less += error.excess
     else:
         raise refused or InternalError("Layout was never tried.")
     program = applied.program
@@ -201,6 +204,49 @@ class _Applied:
     program: Program
     records: tuple[Record, ...]
     complete: bool
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long an iteration is modelled to take, by the record of paging."""
+        facts = next((record.facts for record in self.records if record.name == Paging.name), {})
+        return int(facts.get("nanoseconds", 0))
+
+
+def _scheduled(
+    program: Program,
+    passes: Callable[[PlanOptions], Sequence[Pass]],
+    options: PlanOptions,
+    less: int,
+    deadline: Deadline,
+) -> _Applied:
+    """The program behind all passes, which have so many bytes less to keep than the options say.
+
+    Where values may be recomputed and paged, recomputation gets several budgets and paging does the rest.
+    The iteration that is modelled to be the fastest is taken.
+    """
+    if not options.tiers:
+        capacity = None if options.capacity is None else max(0, options.capacity - less)
+        return _applied(program, passes(replace(options, capacity=capacity)), deadline)
+    first, *others = options.tiers
+    tiers = (replace(first, bytes=max(1, first.bytes - less)), *others)
+    options = replace(options, tiers=tiers)
+    if not options.recompute:
+        return _applied(program, passes(options), deadline)
+    peak = max(loads(program)[0], default=0)
+    best: _Applied | None = None
+    refused: CapacityError | None = None
+    for share in _SHARES:
+        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 100
+        try:
+            found = _applied(program, passes(replace(options, capacity=capacity)), deadline)
+        except CapacityError as error:
+            refused = refused or error
+            continue
+        if best is None or found.nanoseconds < best.nanoseconds:
+            best = found
+    if best is None:
+        raise refused or InternalError("No budget was tried.")
+    return best
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:
@@ -266,9 +312,26 @@ def _checked(options: PlanOptions) -> Target:
             remedy="Leave it out.",
             path=("recompute",),
         )
+    if options.tiers and not target.capabilities.paging:
+        raise OptionsError(
+            f"Target {options.target!r} has memory of one kind.",
+            remedy="Leave the tiers out.",
+            path=("tiers",),
+        )
+    if options.tiers and options.capacity is not None:
+        raise OptionsError(
+            "Both a capacity and tiers are given.",
+            remedy="Give the size of the first tier, which is the capacity then.",
+            path=("capacity",),
+        )
     preparations.chosen(options)
-    target.passes(options)
+    target.passes(_with_capacity(options))
     return target
+
+
+def _with_capacity(options: PlanOptions) -> PlanOptions:
+    """Passes ask for a capacity where they are to keep one: that of the first tier, if there are tiers."""
+    return replace(options, capacity=options.tiers[0].bytes) if options.tiers else options
 
 
 def _check_of_program(options: PlanOptions) -> None:
@@ -287,6 +350,7 @@ def _check_of_program(options: PlanOptions) -> None:
         "rewrite",
         "recompute",
         "order",
+        "tiers",
     ):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(
@@ -345,7 +409,7 @@ class _Planner:
     def footprint(self, prepared: Prepared) -> tuple[int, int, frozenset[str]]:
         lowered = self._target.reference(prepared, self._options)
         program = lowered.program
-        for each in self._target.passes(self._options):
+        for each in self._target.passes(_with_capacity(self._options)):
             program = program if each.searches else each.run(program)
         placed = regions(program, lowered.holds)
         curves = loads(program, found=placed)
@@ -392,12 +456,17 @@ def _place(
     outcomes: list[Outcome] = []
     for k, inside in enumerate(by_space):
         room = None if left is None else left - sum(bounds[k + 1 :])
+        if options.tiers:
+            room = options.tiers[k].bytes
         problem = _problem(program, inside, None if room is None else max(0, room))
-        solver = solvers[k] or options.solver
+        solver = (solvers[k] if k < len(solvers) else None) or options.solver
         outcome = solve(problem, solver=solver, deadline=deadline)
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
             raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
+            if options.tiers:
+                options = replace(options, capacity=room)
+                raise _does_not_fit(problem, outcome, room or 0, outcome.lower_bound, options)
             certain = sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
             raise _does_not_fit(problem, outcome, room or 0, certain + outcome.lower_bound, options)
         outcomes.append(outcome)

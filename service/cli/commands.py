@@ -104,6 +104,7 @@ def _root(
         "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
         "arenaplan plan graph.json --rewrite --json -o plan.json",
         "arenaplan plan graph.json --batch 32 --capacity 18MiB --recompute -o plan.json",
+        "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
     )
 )
@@ -144,6 +145,14 @@ def plan(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
     ] = False,
+    tier: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIER",
+            help="A memory, as sram=512KiB or flash=1GiB,read=45MB/s,write=20MB/s,latency=100us; repeatable."
+            " Kernels run in the first; what does not fit is paged out to the others.",
+        ),
+    ] = None,
     parallelism: Annotated[
         int | None,
         typer.Option(
@@ -163,6 +172,7 @@ def plan(
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
+        given |= {"tiers": tier or None}
         given = {name: value for name, value in given.items() if value is not None}
         planning.run(model, given, output, as_json=as_json)
 
@@ -273,6 +283,7 @@ def explain(
     epilog=_examples(
         "arenaplan validate graph.json plan.json",
         "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
+        "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
     )
 )
 def validate(
@@ -280,6 +291,10 @@ def validate(
     plan: PlanFile,
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    paging_file: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A new file in the place of all memories but the first."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
@@ -291,7 +306,7 @@ def validate(
     with reporting(as_json=as_json, document=str(graph)):
         network = training.read_graph(graph, made)
     with reporting(as_json=as_json, document=str(plan)):
-        right = training.run(network, made, steps=steps, seed=seed, as_json=as_json)
+        right = training.run(network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json)
     if not right:
         raise typer.Exit(Exit.WRONG)
 

@@ -153,7 +153,7 @@ def _place(error: ArenaplanError, document: str) -> str:
     """Where the culprit is: an option of the command line, or a place in a document."""
     if isinstance(error, OptionsError | CapacityError):
         name = str(error.path[0]).removesuffix("_seconds").replace("_", "-") if error.path else ""
-        return f"--{name}: " if name else ""
+        return f"--{'tier' if name == 'tiers' else name}: " if name else ""
     if not document:
         return ""
     return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "

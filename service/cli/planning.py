@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from service.cli.console import print_json, read_document, write_document
 from service.cli.models import read_model
 from solver import documents, pipeline
-from solver.plan import Plan, PlanOptions, PlanView, level_report, recomputation
+from solver.plan import Plan, PlanOptions, PlanView, level_report, paging, recomputation
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +23,7 @@ __all__ = [
     "certificate_table",
     "make_plan",
     "print_levels",
+    "print_paging",
     "print_recomputation",
     "print_summary",
     "run",
@@ -118,6 +119,7 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
             console.print(certificate_table(plan))
             print_levels(console, plan)
             print_recomputation(console, plan)
+            print_paging(console, plan)
 
 
 def print_levels(console: Console, plan: PlanView) -> None:
@@ -146,6 +148,35 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
         f" +{time:.2f} % of the modelled time ({proof}), +{flops:.2f} % of the products",
         highlight=False,
     )
+
+
+def print_paging(console: Console, plan: PlanView) -> None:
+    """A few lines for a plan with several memories: what is moved, at least, and in which time."""
+    found = paging(plan)
+    if found is None:
+        return
+    first, *others = found.tiers
+    if not found.moved:
+        console.print(f"paged: nothing, everything fits {first.name}", highlight=False)
+        return
+    above = 100 * (found.moved - found.bound) / found.moved
+    known = "the least" if above <= 0 else f"within {above:.2f} % of the least"
+    console.print(
+        f"paged: {found.moved_out:,} bytes out of {first.name} and {found.moved_in:,} back in an iteration,"
+        f" proved to be {known} for this order and lookahead {found.lookahead}; everything that can"
+        f" leave would be {found.baseline:,}",
+        highlight=False,
+    )
+    written = ", ".join(f"{tier.written:,} bytes to {tier.name}" for tier in others if tier.written)
+    console.print(
+        f"modelled time: {_seconds(found.time)} with transfers, {_seconds(found.compute)} without;"
+        f" written in an iteration: {written or 'nothing'}",
+        highlight=False,
+    )
+
+
+def _seconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / 1e9:.4g} s"
 
 
 def certificate_table(plan: PlanView) -> Table:

@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.cli.console import print_json, read_document
-from service.cli.planning import certificate_table, print_levels, print_recomputation, summary
+from service.cli.planning import certificate_table, print_levels, print_paging, print_recomputation, summary
 from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
-from solver.plan import Arena, PlanView, Recomputation, Recycling, recomputation, recycling
+from solver.plan import Arena, Paging, PlanView, Recomputation, Recycling, paging, recomputation, recycling
 from solver.plan.report import (
     ArenaReport,
     KindBytes,
@@ -79,6 +79,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "gradients": list(gradient_notes(plan)),
         "in_place": asdict(sharing(plan)),
         "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
+        "paging": None if (moved := paging(plan)) is None else asdict(moved),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
     }
 
@@ -103,6 +104,7 @@ def render(plan: PlanView, width: int | None) -> None:
     console.print(certificate_table(plan))
     print_levels(console, plan)
     print_recomputation(console, plan)
+    print_paging(console, plan)
     console.print(_kinds(plan, found))
     for arena, about in zip(plan.arenas, found.arenas, strict=True):
         if arena.size:
@@ -114,6 +116,9 @@ def render(plan: PlanView, width: int | None) -> None:
         console.print(foreign)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
+    moved = paging(plan)
+    if moved is not None:
+        console.print(_copies(moved))
     again = recomputation(plan)
     if again is not None:
         console.print(_repetitions(again))
@@ -165,6 +170,23 @@ def _repetitions(found: Recomputation) -> Table:
     rest = len(found.repetitions) - _MOST_STEPS
     if rest > 0:
         table.add_row("", f"{rest} more", "", "")
+    return table
+
+
+def _copies(found: Paging) -> Table:
+    """What leaves the memory where kernels run, and what comes back."""
+    sizes = ", ".join(f"{tier.name} {tier.used:,} of {tier.bytes:,}" for tier in found.tiers)
+    table = Table(title=f"Paged, {found.peak_before:,} bytes live at once: {sizes}", title_justify="left")
+    table.add_column("level", justify="right")
+    for heading in ("step", "from", "to"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("bytes", justify="right")
+    for one in found.copies[:_MOST_STEPS]:
+        names = (escape(one.step), escape(one.value), escape(one.target))
+        table.add_row(str(one.level), *names, f"{one.nbytes:,}")
+    rest = len(found.copies) - _MOST_STEPS
+    if rest > 0:
+        table.add_row("", f"{rest} more", "", "", "")
     return table
 
 

@@ -29,10 +29,14 @@ def read_graph(path: Path, plan: Plan) -> TrainableGraph:
     return models.read_graph(read_document(path), path, plan.options.batch)
 
 
-def run(graph: TrainableGraph, plan: Plan, *, steps: int, seed: int, as_json: bool) -> bool:
+def run(
+    graph: TrainableGraph, plan: Plan, *, steps: int, seed: int, paging_file: Path | None, as_json: bool
+) -> bool:
     """Train, print the report; true when nothing differed and no rule was broken."""
     with _progress(steps) as on_step:
-        report = executor.validate(graph, plan, steps=steps, seed=seed, on_step=on_step)
+        report = executor.validate(
+            graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file
+        )
     if as_json:
         write_document(Path("-"), documents.dump_report(report) + b"\n")
     else:
@@ -57,6 +61,10 @@ def _print(report: ValidationReport) -> None:
     if report.steps:
         console.print(_losses(report))
     console.print(_verdict(report), soft_wrap=True, markup=False, highlight=False)
+    if report.paged_in or report.paged_out:
+        console.print(
+            f"Paging file: {report.paged_in:,} bytes read, {report.paged_out:,} written.", highlight=False
+        )
 
 
 def _losses(report: ValidationReport) -> Table:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from solver.documents.fields import DocumentModel, Name, Positive
+from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Positive
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
 from solver.documents.sizes import Size
+from solver.documents.tiers import TierOfOptions
 from solver.errors import OptionsError
 from solver.plan import PlanOptions
+from solver.program import Tier
 
 __all__ = [
     "FORMAT",
@@ -76,6 +78,9 @@ class OptionFields(DocumentModel):
     )
     recompute: bool = Field(_DEFAULT.recompute, description="Steps run again where the capacity asks for it.")
     order: bool = Field(_DEFAULT.order, description="Another order of the steps, where it lowers the peak.")
+    tiers: Annotated[tuple[TierOfOptions, ...], *FIXED_LIST] = Field(
+        (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
+    )
 
 
 class OptionsDocument(OptionFields):
@@ -102,6 +107,7 @@ def to_options(given: OptionFields) -> PlanOptions:
                 path=("workers",),
             )
         found["parallelism"] = given.workers
+    found["tiers"] = tuple([Tier(**dict(tier)) for tier in given.tiers])
     return PlanOptions(**found)
 
 
@@ -117,6 +123,8 @@ def options_to_dict(options: PlanOptions) -> dict[str, Any]:
         for name in _NAMES
         if name in _FIRST or getattr(options, name) != getattr(_DEFAULT, name)
     }
+    if options.tiers:
+        found["tiers"] = [asdict(tier) for tier in options.tiers]
     if options.deadline_seconds is not None:
         found["deadline_seconds"] = float(options.deadline_seconds)
     return found

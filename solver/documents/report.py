@@ -49,6 +49,8 @@ class ReportDocument(DocumentModel):
     identical: bool
     compared: Natural = Field(description="Tensors compared after each step.")
     arena_bytes: Natural
+    paged_in: Natural = Field(0, description="Bytes read from the paging file; left out without one.")
+    paged_out: Natural = Field(0, description="Bytes written to the paging file; left out without one.")
     steps: Annotated[tuple[StepOfReport, ...], *FIXED_LIST]
     violations: Annotated[tuple[ViolationOfReport, ...], *FIXED_LIST]
 
@@ -65,6 +67,8 @@ def load_report(data: bytes | Mapping[str, Any]) -> ValidationReport:
         identical=document.identical,
         compared=document.compared,
         arena_bytes=document.arena_bytes,
+        paged_in=document.paged_in,
+        paged_out=document.paged_out,
     )
 
 
@@ -76,6 +80,8 @@ def dump_report(report: ValidationReport, *, indent: int | None = None) -> bytes
         "identical": report.identical,
         "compared": report.compared,
         "arena_bytes": report.arena_bytes,
+        **({"paged_in": report.paged_in} if report.paged_in else {}),
+        **({"paged_out": report.paged_out} if report.paged_out else {}),
         "steps": [_step_to_dict(step) for step in report.steps],
         "violations": [
             {"rule": v.rule, "buffers": list(v.buffers), "detail": v.detail} for v in report.violations

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
 
 import numpy as np
 
 from solver.errors import PlanError
+from solver.executor.paging_file import PagingFile
 from solver.graph.types import Array
 from solver.plan import Plan
 from solver.program import Program
 
-__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "in_spaces", "on_their_own"]
+__all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "in_spaces", "on_their_own", "slow_bytes"]
 
 #: Arenas begin on a boundary this fine, so that an offset's residue is its address's residue.
 #: SIMD kernels may round differently at another residue modulo the widest vector register.
@@ -25,44 +28,99 @@ _MAX_ALLOCATION = 2**47
 
 
 class Memory:
-    """Raw bytes of every value of a program, by number."""
+    """Raw bytes of every value of a program, by number; of those in a file copies."""
 
-    def __init__(self, program: Program, raw: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        raw: Sequence[Array],
+        file: PagingFile | None = None,
+        positions: Mapping[int, int] | None = None,
+    ) -> None:
         self._program = program
         self._raw = tuple(raw)
+        self._file = file
+        self._positions = dict(positions or {})
 
     def raw(self, value: int) -> Array:
-        """The bytes of a value, ``uint8[nbytes]``."""
+        """The bytes of a value, ``uint8[nbytes]``; a copy of what is in a file."""
+        if self._file is not None and value in self._positions:
+            self._file.read(self._raw[value], self._positions[value], count=False)
         return self._raw[value]
 
+    def keep(self, value: int) -> None:
+        """Write what was put into the view of a value to the file, if it lies there."""
+        if self._file is not None and value in self._positions:
+            self._file.write(self._raw[value], self._positions[value], count=False)
+
+    def copy(self, source: int, target: int) -> Callable[[], None]:
+        """What moves the bytes of a value to another one, of which one at most lies in a file.
+
+        Bytes from and to the file are counted.
+        """
+        ours, theirs, file = self._raw[source], self._raw[target], self._file
+        if file is not None and source in self._positions:
+            return partial(file.read, theirs, self._positions[source])
+        if file is not None and target in self._positions:
+            return partial(file.write, ours, self._positions[target])
+        return partial(np.copyto, theirs, ours)
+
+    def poison(self, value: int) -> None:
+        """Fill the bytes of a value with NaN patterns."""
+        self._raw[value].fill(POISON)
+        if self._file is not None and value in self._positions:
+            patterns = np.full(self._program.values[value].type.nbytes, POISON, np.uint8)
+            self._file.write(patterns, self._positions[value], count=False)
+
     def view(self, value: int) -> Array:
-        """A value as a C-contiguous tensor; no copy."""
+        """A value as a C-contiguous tensor; no copy. Empty for what only copies to and from a file touch."""
         type_ = self._program.values[value].type
+        if len(self._raw[value]) < type_.nbytes:
+            return np.empty(0, type_.dtype.numpy)
         return self._raw[value].view(type_.dtype.numpy).reshape(type_.shape)
 
 
-def in_spaces(plan: Plan) -> Memory:
+def in_spaces(plan: Plan, file: PagingFile | None = None) -> Memory:
     """One preallocated ``uint8`` array for each space, full of poison; each value a view at its offset.
 
-    Raises PlanError when a value lies outside its space or the machine cannot hold a space.
+    With a `file`, of `slow_bytes`, spaces that kernels cannot reach lie in it, one behind the other; their
+    values have copies outside, for callers, which are allocated one by one. Raises PlanError when a
+    value lies outside its space or the machine cannot hold a space.
     """
     program = plan.program
+    filed = [file is not None and not space.addressable for space in program.spaces]
     blocks = [
-        _allocate(size, 0, f"space {space.name!r}")
-        for space, size in zip(program.spaces, plan.sizes, strict=True)
+        _allocate(0 if in_file else size, 0, f"space {space.name!r}")
+        for space, size, in_file in zip(program.spaces, plan.sizes, filed, strict=True)
     ]
+    starts = list(
+        accumulate((size * there for size, there in zip(plan.sizes, filed, strict=True)), initial=0)
+    )
+    positions: dict[int, int] = {}
+    outer = {entry.value for entry in program.entry} | {exit_.value for exit_ in program.exit}
     for block in blocks:
         block.fill(POISON)
     raw = []
-    for value, offset in zip(program.values, plan.offsets, strict=True):
+    for number, (value, offset) in enumerate(zip(program.values, plan.offsets, strict=True)):
         end = offset + value.type.nbytes
         if offset < 0 or end > plan.sizes[value.space]:
             raise PlanError(
                 f"{value.label!r} lies outside space {program.spaces[value.space].name!r}.",
                 remedy="Plan again.",
             )
-        raw.append(blocks[value.space][offset:end])
-    return Memory(program, raw)
+        if filed[value.space]:
+            positions[number] = starts[value.space] + offset
+            raw.append(_allocate(value.type.nbytes if number in outer else 0, 0, repr(value.label)))
+        else:
+            raw.append(blocks[value.space][offset:end])
+    return Memory(program, raw, file, positions)
+
+
+def slow_bytes(plan: Plan) -> int:
+    """What a file must hold that takes the place of all spaces that kernels cannot reach."""
+    return sum(
+        size for space, size in zip(plan.program.spaces, plan.sizes, strict=True) if not space.addressable
+    )
 
 
 def on_their_own(program: Program, residues: Sequence[int]) -> Memory:

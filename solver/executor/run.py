@@ -18,7 +18,7 @@ from solver.executor.initial import initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
 from solver.executor.kernels.optimizer import prepare_accumulate, prepare_clip, prepare_update
-from solver.executor.memory import POISON, Memory
+from solver.executor.memory import Memory
 from solver.executor.threads import turns
 from solver.graph.ops.base import Node
 from solver.graph.types import Array, Initializer, Operand, OptimizerSpec, Role, TrainingRules
@@ -85,8 +85,8 @@ class Runner:
             if self._expired:
                 for t, turn in enumerate(self._turns):
                     turn()
-                    for raw in self._expired.get(t, ()):
-                        raw.fill(POISON)
+                    for value in self._expired.get(t, ()):
+                        self._memory.poison(value)
             else:
                 for turn in self._turns:
                     turn()
@@ -102,7 +102,21 @@ class Runner:
 
     def value(self, label: str) -> Array:
         """View of a value; valid during its life only. Raises KeyError for a label that is not there."""
-        return self._views[self.program.by_label[label]]
+        number = self.program.by_label[label]
+        self._memory.raw(number)  # what lies in a file is read again
+        return self._views[number]
+
+    def feed(self, label: str, array: Array) -> None:
+        """Write what the caller feeds to every place that holds it. Nothing where no step reads it.
+
+        Raises TypeError for an array that NumPy does not cast to the value's type.
+        """
+        number = self.program.by_label.get(label)
+        references = {entry.reference for entry in self.program.entry if entry.value == number}
+        for entry in self.program.entry:
+            if entry.reference in references:
+                np.copyto(self._views[entry.value], array, casting="same_kind")
+                self._memory.keep(entry.value)
 
     def kept(self) -> dict[int, Array]:
         """Raw bytes of what must agree between two runs after an iteration, by value of the reference."""
@@ -123,13 +137,14 @@ class Runner:
                 initial = self.program.initial.get(entry.value)
                 if initial is None:
                     self._views[entry.value][...] = 0
-                    continue
-                initializer = _initializer(initial, data)
-                operand = Operand(value.label, value.type, Role.PARAMETER, initializer)
-                self._views[entry.value][...] = initial_value(operand)
+                else:
+                    initializer = _initializer(initial, data)
+                    operand = Operand(value.label, value.type, Role.PARAMETER, initializer)
+                    self._views[entry.value][...] = initial_value(operand)
+                self._memory.keep(entry.value)
 
-    def _expiring(self) -> dict[int, list[Array]]:
-        """Memory to poison after each level: where the life of the last value in a region ends.
+    def _expiring(self) -> dict[int, list[int]]:
+        """Values to poison after each level: where the life of the last value in a region ends.
 
         What is lent until a copy restores it is poisoned where that begins.
         """
@@ -137,20 +152,23 @@ class Runner:
         kept |= {exit_.value for exit_ in self.program.exit}
         sets, spans = alias_sets(self.program), lives(self.program)
         inner = {value for members in sets.values() for value, _ in members[1:]}
-        found: dict[int, list[Array]] = {}
+        found: dict[int, list[int]] = {}
         for value in spans:
             members = [member for member, _ in sets.get(value, [(value, 0)])]
             if value in inner or kept.intersection(members):
                 continue
             end = max(spans[member].end for member in members) - 1
-            found.setdefault(end, []).extend(self._memory.raw(member) for member in members)
+            found.setdefault(end, []).extend(members)
         for value, times in lent(self.program).items():
             for levels in times:
-                found.setdefault(levels.start - 1, []).append(self._memory.raw(value))
+                found.setdefault(levels.start - 1, []).append(value)
         return found
 
     def _prepare(self, step: Step) -> Prepared:
         node = self._nodes[step.operation]
+        if step.reference is None and node.operation.type == COPY:
+            source, target = step.bindings
+            return self._memory.copy(source.value, target.value)
         arrays = {b.slot: self._views[b.value] for b in step.bindings}
         for binding in step.bindings:
             if binding.access is Access.READ:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from solver.errors import PlanError
 from solver.executor.initial import initial_value
-from solver.executor.memory import in_spaces
+from solver.executor.memory import POISON, in_spaces, slow_bytes
+from solver.executor.paging_file import PagingFile
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Role, TrainableGraph
@@ -20,7 +22,7 @@ from solver.program import EntryKind, Program
 from solver.targets import TARGETS
 from solver.verify import Violation, prove
 
-__all__ = ["Trainer", "check_plan", "feed", "inline_data", "reference_program"]
+__all__ = ["Trainer", "check_plan", "feed", "inline_data", "open_paging_file", "reference_program"]
 
 
 def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
@@ -81,16 +83,32 @@ def inline_data(graph: TrainableGraph) -> dict[str, bytes]:
     }
 
 
+def open_paging_file(plan: Plan, path: Path | None) -> PagingFile | None:
+    """A file for all memories of a plan but those where kernels run; None without a path.
+
+    Raises PlanError for a plan with one memory, and for a file that cannot be made.
+    """
+    if path is None:
+        return None
+    if all(space.addressable for space in plan.program.spaces):
+        raise PlanError(
+            "The plan has no slower memory that a file could be.",
+            remedy="Plan with tiers, or leave the paging file out.",
+        )
+    return PagingFile(path, slow_bytes(plan), POISON)
+
+
 class Trainer:
     """Trains `graph` inside the arena of `plan`, from the graph's initial values.
 
     The steps are those of the plan: nothing is derived but the reference program that proves it. The arena
     is allocated once; a step allocates nothing of tensor size. A plan with several steps on a level
-    trains on so many threads: close the trainer, or use it in a ``with``. Raises PlanError when the
-    plan is wrong (see `solver.verify`) or belongs to another graph.
+    trains on so many threads: close the trainer, or use it in a ``with``. With a `paging_file`, a path
+    that does not exist yet, all memories but the first lie in that file. Raises PlanError when the plan is
+    wrong (see `solver.verify`) or belongs to another graph.
     """
 
-    def __init__(self, graph: TrainableGraph, plan: Plan) -> None:
+    def __init__(self, graph: TrainableGraph, plan: Plan, *, paging_file: Path | None = None) -> None:
         subject = rewritten(graph, plan)
         violations = check_plan(reference_program(subject, plan), plan)
         if violations:
@@ -99,7 +117,8 @@ class Trainer:
                 remedy="Plan again.",
             )
         self.graph = graph
-        self.runner = Runner(plan.program, in_spaces(plan), inline_data(subject))
+        self._file = open_paging_file(plan, paging_file)
+        self.runner = Runner(plan.program, in_spaces(plan, self._file), inline_data(subject))
 
     def __enter__(self) -> Self:
         return self
@@ -110,8 +129,13 @@ class Trainer:
         self.close()
 
     def close(self) -> None:
-        """End the threads of a plan with several steps on a level; what was trained can still be read."""
+        """End the threads of a plan with several steps on a level, and remove the paging file.
+
+        What was trained can still be read, unless it lies in that file.
+        """
         self.runner.close()
+        if self._file is not None:
+            self._file.close()
 
     def step(self, batch: Mapping[str, Array]) -> float:
         """One training iteration on `batch` (an array for each input and label). Returns the loss.
@@ -160,5 +184,4 @@ def feed(graph: TrainableGraph, runner: Runner, batch: Mapping[str, Array]) -> N
                 f"The batch's {operand.id!r} is {array.dtype}; the graph takes {operand.type}.",
                 remedy="Convert it first.",
             )
-        if operand.id in runner.program.by_label:  # nothing reads it otherwise
-            np.copyto(runner.value(operand.id), array, casting="same_kind")
+        runner.feed(operand.id, array)

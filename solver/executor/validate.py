@@ -8,18 +8,27 @@ address modulo 64 (SIMD reductions may round differently elsewhere), one step af
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 
 from solver.executor.batches import synthetic_batch
 from solver.executor.memory import BASE_ALIGNMENT, in_spaces, on_their_own
+from solver.executor.paging_file import PagingFile
 from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
-from solver.executor.trainer import check_plan, feed, inline_data, reference_program
+from solver.executor.trainer import (
+    check_plan,
+    feed,
+    inline_data,
+    open_paging_file,
+    reference_program,
+)
 from solver.graph.types import TrainableGraph
-from solver.plan import Plan, StepReport, ValidationReport
+from solver.plan import Plan, StepReport, ValidationReport, Violation
 from solver.program import Program
 
 __all__ = ["StepReport", "ValidationReport", "validate"]
@@ -33,13 +42,16 @@ def validate(
     seed: int = 0,
     on_step: Callable[[StepReport], None] | None = None,
     run_wrong_plans: bool = False,
+    paging_file: Path | None = None,
 ) -> ValidationReport:
     """Prove `plan`, then train `graph` in its arena for `steps` steps on synthetic batches.
 
     A plan with violations is not run unless `run_wrong_plans` (its values still have to lie
     inside their spaces). Raises PlanError when graph and plan do not belong together. Memory: the
     spaces, plus every tensor once more for the reference run. Where gradients accumulate a step is a
-    micro-batch, and they are numbered so that the last one applies them, however few there are.
+    micro-batch, and they are numbered so that the last one applies them, however few there are. With a
+    `paging_file`, a path that does not exist yet, all memories but the first lie in that file, and the
+    report counts what is read from it and written to it.
     """
     subject = rewritten(graph, plan)
     reference = reference_program(subject, plan)
@@ -47,7 +59,23 @@ def validate(
     if violations and not run_wrong_plans:
         return ValidationReport((), violations, False, 0, plan.arena_bytes)
     data = inline_data(subject)
-    planned = Runner(plan.program, in_spaces(plan), data, poison=True)
+    file = open_paging_file(plan, paging_file)
+    with contextlib.nullcontext() if file is None else file:
+        return _trained(graph, plan, reference, data, violations, file, steps, seed, on_step)
+
+
+def _trained(
+    graph: TrainableGraph,
+    plan: Plan,
+    reference: Program,
+    data: Mapping[str, bytes],
+    violations: Sequence[Violation],
+    file: PagingFile | None,
+    steps: int,
+    seed: int,
+    on_step: Callable[[StepReport], None] | None,
+) -> ValidationReport:
+    planned = Runner(plan.program, in_spaces(plan, file), data, poison=True)
     alone = Runner(reference, on_their_own(reference, _residues(reference, plan)), data)
     planned.iteration = alone.iteration = -steps % reference.period
     reports = []
@@ -61,7 +89,15 @@ def validate(
             if on_step:
                 on_step(reports[-1])
     identical = not violations and all(report.identical for report in reports)
-    return ValidationReport(tuple(reports), violations, identical, len(alone.kept()), plan.arena_bytes)
+    return ValidationReport(
+        tuple(reports),
+        tuple(violations),
+        identical,
+        len(alone.kept()),
+        plan.arena_bytes,
+        file.moved_in if file else 0,
+        file.moved_out if file else 0,
+    )
 
 
 def _residues(reference: Program, plan: Plan) -> list[int]:

@@ -13,6 +13,7 @@ from solver.passes.aliases import Aliases
 from solver.passes.base import Applied, Facts, Pass
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
+from solver.passes.paging import Paging
 from solver.passes.recompute import Recompute
 from solver.passes.search_order import SearchOrder
 
@@ -25,6 +26,7 @@ __all__ = [
     "Facts",
     "Levels",
     "Order",
+    "Paging",
     "Pass",
     "Recompute",
     "SearchOrder",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.
-PASSES: tuple[type[Pass], ...] = (Order, SearchOrder, Recompute, Levels, Aliases)
+PASSES: tuple[type[Pass], ...] = (Order, SearchOrder, Recompute, Levels, Paging, Aliases)
 
 
 def chosen(options: object) -> tuple[Pass, ...]:

@@ -47,6 +47,7 @@ from solver.program import (
     Phase,
     Program,
     Step,
+    lent,
 )
 
 __all__ = ["Aliases", "Allowed", "define_in_place"]
@@ -162,13 +163,16 @@ class _Walk:
         self.given = {entry.value for entry in program.entry}
         self.kept = self.given | {exit_.value for exit_ in program.exit}
         self.carried = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+        # With an alias they would hold their bytes all the time.
+        self.lent = lent(program)
         self.levels: dict[int, list[Step]] = defaultdict(list)
         self.last: dict[int, int] = {}
         self.redefinitions: dict[int, list[int]] = defaultdict(list)
         for step in program.steps:
-            self.levels[step.level].append(step)
+            for level in range(step.level, step.until + 1):  # a copy may take several
+                self.levels[level].append(step)
             for binding in step.bindings:
-                self.last[binding.value] = step.level
+                self.last[binding.value] = max(self.last.get(binding.value, 0), step.until)
                 if binding.access is Access.UPDATE:
                     self.redefinitions[binding.value].append(step.level)
 
@@ -194,7 +198,7 @@ class _Walk:
         """Let source and target of a promise share bytes if the step has both and nothing forbids it."""
         by_slot = {binding.slot: binding for binding in step.bindings}
         source, target = by_slot.get(promise.source), by_slot.get(promise.target)
-        if source is None or source.access is not Access.READ:
+        if source is None or source.access is not Access.READ or source.value in self.lent:
             return
         if target is None or not self._fits(source.value, target, promise, step):
             return
@@ -234,6 +238,7 @@ class _Walk:
             if (
                 any(offset % alignment for offset in offsets)
                 or len(set(map(id, regions))) < len(of)
+                or any(source in self.lent for source in sources)
                 or not all(source in region.holds for source, region in zip(sources, regions, strict=True))
                 or not all(self._may_view(region, target.value) for region in regions)
                 or not _apart(footprint, sources, offsets)

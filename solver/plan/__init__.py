@@ -3,6 +3,7 @@
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
+from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.recycle import RecycledStep, Recycling, recycling
@@ -28,6 +29,8 @@ __all__ = [
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "PagedCopy",
+    "Paging",
     "PlacedBuffers",
     "Plan",
     "PlanOptions",
@@ -41,6 +44,7 @@ __all__ = [
     "Remedy",
     "Repetition",
     "StepReport",
+    "TierUse",
     "TradeOff",
     "TradeOffPoint",
     "ValidationReport",
@@ -48,6 +52,7 @@ __all__ = [
     "VerdictStatus",
     "Violation",
     "level_report",
+    "paging",
     "recomputation",
     "recycling",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from solver.program import Tier
+
 __all__ = ["PlanOptions"]
 
 
@@ -23,6 +25,8 @@ class PlanOptions:
     differently. `recompute` runs steps again where the capacity asks for it, at the least
     cost in time that was found; it changes no result. `order` lets the steps run in another order where one
     with a lower peak is left and found.
+    `tiers` are the memories of a device: kernels run in
+    the first one, whose size is the capacity then, and what does not fit is paged out to the others.
     """
 
     target: str = "reference"
@@ -39,3 +43,4 @@ class PlanOptions:
     sub_ranges: bool = False
     recompute: bool = False
     order: bool = False
+    tiers: tuple[Tier, ...] = ()

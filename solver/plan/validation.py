@@ -22,10 +22,15 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """`identical` is true when no rule is violated and all `compared` tensors agreed after each step."""
+    """`identical` is true when no rule is violated and all `compared` tensors agreed after each step.
+
+    `paged_in` and `paged_out` are the bytes that all steps together read from a paging file and wrote to it.
+    """
 
     steps: tuple[StepReport, ...]
     violations: tuple[Violation, ...]
     identical: bool
     compared: int
     arena_bytes: int
+    paged_in: int = 0
+    paged_out: int = 0

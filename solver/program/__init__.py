@@ -29,6 +29,7 @@ from solver.program.ir import (
 )
 from solver.program.lives import Region, alias_sets, held_lives, lent, lives, regions, without
 from solver.program.records import Record, Replacement
+from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
 
 __all__ = [
     "ACCUMULATE",
@@ -54,11 +55,13 @@ __all__ = [
     "Replacement",
     "Space",
     "Step",
+    "Tier",
     "UseDefChain",
     "Value",
     "alias_sets",
     "anonymous",
     "check_program",
+    "check_tiers",
     "conflict_pairs",
     "conflict_sets",
     "dependencies",
@@ -67,6 +70,7 @@ __all__ = [
     "lives",
     "loads",
     "regions",
+    "transfer_nanoseconds",
     "use_def_chains",
     "without",
 ]

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from solver.layout import Lifespan
 from solver.passes import Pass
 from solver.preparations import Prepared
-from solver.program import Program
+from solver.program import Program, Tier
 
 __all__ = ["Capabilities", "Lowered", "Target", "TargetOptions", "aligned"]
 
@@ -30,6 +30,8 @@ class TargetOptions(Protocol):
     def capacity(self) -> int | None: ...
     @property
     def recompute(self) -> bool: ...
+    @property
+    def tiers(self) -> tuple[Tier, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Capabilities:
     """What can be asked of a target. `trains`: the executor of this project can run its plans.
 
     `recompute`: its steps may run several times. `order`: they may run in another order.
+    `paging`: values may leave its arena for slower memory.
     """
 
     trains: bool = False
@@ -45,6 +48,7 @@ class Capabilities:
     rewrite: bool = False
     recompute: bool = False
     order: bool = False
+    paging: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,11 @@ def check_figures(plan: Plan) -> Iterator[Violation]:
         if plan.holds:
             yield from _overlaps(plan, inside)
         yield from _certificate(space.name, size, certificate, curves[number])
+    for size, tier in zip(plan.sizes, plan.options.tiers, strict=False):
+        if size > tier.bytes:
+            yield Violation(
+                "capacity", (), f"Tier {tier.name!r} has {tier.bytes:,} bytes; {size:,} of it are used."
+            )
     capacity = plan.options.capacity
     if capacity is not None and plan.arena_bytes > capacity:
         yield Violation(

@@ -15,6 +15,7 @@ from tests.benchmarks import (
     levels,
     main_job,
     onert_losses,
+    paging,
     planning,
     resnet50,
     schedules,
@@ -25,6 +26,7 @@ from tests.benchmarks.measure import commit, machine
 SUITES: dict[str, Callable[[Console], object]] = {
     "main": main_job.run,
     "planning": planning.run,
+    "paging": paging.run,
     "examples": gallery.run,
     "layout": layout.run,
     "shapes": shapes.run,

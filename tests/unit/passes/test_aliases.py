@@ -13,12 +13,13 @@ from solver.graph import TrainableGraph, TrainingRules
 from solver.graph.ops import lookup
 from solver.passes import Aliases, Levels, Order
 from solver.passes.aliases import define_in_place
-from solver.program import Program, alias_sets, check_program, loads
+from solver.program import Program, alias_sets, check_program, lent, loads
 from solver.training import derive, explicit_program
 from tests.support.derived import reads, step
 from tests.support.graphs import Sketch, batch_normalised, convolutional, residual
 from tests.support.programs import AUTO_RECYCLE
 from tests.support.programs import program as explicit
+from tests.support.small_plans import lending, longest_rest, paged
 
 Pairs = dict[str, tuple[str, bool]]
 
@@ -425,3 +426,37 @@ def test_parts_that_the_alignment_forbids_are_copied() -> None:
 def test_sub_ranges_alone_are_refused() -> None:
     with pytest.raises(OptionsError, match="in_place"):
         Aliases(sub_ranges=True)
+
+
+def test_copies_keep_what_they_read_until_they_have_ended() -> None:
+    """A source is not overwritten while it is copied, and what lends its bytes takes no part in aliases."""
+    s = Sketch("views")
+    w = s.parameter("w", 4, 4)
+    h = s.op("Gemm", [s.input("x", 4, 4), w], "h", "first")
+    for k in range(3):
+        h = s.op("Relu", [h], f"r{k}", f"relu{k}")
+        h = s.op("Gemm", [h, s.parameter(f"w{k}", 4, 4)], f"g{k}", f"fc{k}")
+    flat = s.op("Reshape", [w, s.integers("shape", 2, 8)], "flat", "reshape")
+    h = s.op("Reshape", [h, s.integers("other", 2, 8)], "last", "reshape2")
+    s.op("MeanSquaredError", [s.op("Add", [h, flat], "sum", "add"), s.label("t", 2, 8)], "loss", "mse")
+    before = Order().run(derive(s.graph()))
+    alone = pairs(define_in_place(before))
+    assert alone["flat"] == ("w", True)
+    value = before.by_label["w"]
+    lends = lending(before, value, *longest_rest(before, value), 1)
+    assert value in lent(lends)
+    found = define_in_place(lends)
+    assert "flat" not in pairs(found)
+    assert lent(found) == lent(lends)
+    assert max(loads(found)[0]) <= max(loads(lends)[0])
+
+    activation = before.by_label["h"]
+    assert alone["r0"] == ("h", False)
+    relu = step(before, "relu0:forward")
+    t = before.steps.index(relu)
+    copied = paged(before, activation, t - 1, t + 1, 0)
+    assert pairs(define_in_place(copied))["r0"] == ("h", False)  # the copy has ended before
+    slower = replace(
+        copied, steps=tuple(replace(s, until=s.until + (s.reference is None)) for s in copied.steps)
+    )
+    assert "r0" not in pairs(define_in_place(slower))

@@ -1,0 +1,87 @@
+"""What a plan moves between memories, and how long that takes, for people and scripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.plan.views import PlanView
+from solver.program import COPY
+
+__all__ = ["PagedCopy", "Paging", "TierUse", "paging"]
+
+
+@dataclass(frozen=True, slots=True)
+class TierUse:
+    """One memory: its size, the `used` bytes of it, and those that are `written` to it in an iteration."""
+
+    name: str
+    bytes: int
+    used: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCopy:
+    """A step that copies `value` to `target`, from `level` on; `nbytes` are moved."""
+
+    step: str
+    level: int
+    value: str
+    target: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Bytes and nanoseconds of one iteration. `moved` is `moved_in` and `moved_out` together.
+
+    `bound` are the bytes that are moved at least, for this order of steps and this lookahead, in levels;
+    `baseline` those that are moved where everything leaves that can. `compute` are the steps alone, `time`
+    with transfers, one at a time on a channel.
+    """
+
+    tiers: tuple[TierUse, ...]
+    lookahead: int
+    moved_in: int
+    moved_out: int
+    bound: int
+    baseline: int
+    compute: int
+    time: int
+    peak_before: int
+    copies: tuple[PagedCopy, ...]
+
+    @property
+    def moved(self) -> int:
+        return self.moved_in + self.moved_out
+
+
+def paging(plan: PlanView) -> Paging | None:
+    """What the plan's record says of paging, with the copies; None for one memory. Linear."""
+    facts = next((record.facts for record in plan.records if record.name == "paging"), None)
+    if facts is None or not plan.options.tiers:
+        return None
+
+    def figure(name: str) -> int:
+        return int(facts.get(name, 0))
+
+    nbytes = {value.id: value.nbytes for _, buffer in plan.buffers() for value in buffer.values}
+    return Paging(
+        tiers=tuple(
+            TierUse(tier.name, tier.bytes, arena.size, figure(f"written.{tier.name}"))
+            for tier, arena in zip(plan.options.tiers, plan.arenas, strict=False)
+        ),
+        lookahead=figure("lookahead"),
+        moved_in=figure("moved_in"),
+        moved_out=figure("moved_out"),
+        bound=figure("bound"),
+        baseline=figure("baseline"),
+        compute=figure("compute_nanoseconds"),
+        time=figure("nanoseconds"),
+        peak_before=figure("peak_before"),
+        copies=tuple(
+            PagedCopy(step.id, step.level, step.uses[0], step.defs[0], nbytes.get(step.defs[0], 0))
+            for step in plan.steps
+            if step.kernel == COPY
+        ),
+    )

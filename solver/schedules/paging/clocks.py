@@ -1,0 +1,82 @@
+"""How long an iteration takes: a clock for the steps, and one for each channel.
+
+    levels      0        1            2                 3         4
+    steps     |====|==========|======------|===========|=====|          level 2 waits for a copy
+    channel   |    |##############|########|                            two copies, one after the other
+
+A step on a level begins when all that ended on earlier levels has ended; a copy also waits for its channel.
+Steps of a level run at the same time, so a level lasts as long as its longest step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solver.program import COPY, Program, Step, Tier, transfer_nanoseconds
+from solver.schedules.costs import roofline
+
+__all__ = ["Traffic", "elapsed", "is_copy", "level_costs", "traffic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that copies move in one iteration; `written` has those that go to each space, by number."""
+
+    moved_in: int
+    moved_out: int
+    written: tuple[int, ...]
+
+
+def is_copy(program: Program, step: Step) -> bool:
+    """Whether a step moves contents from one space to another."""
+    return step.reference is None and program.kernel(step) == COPY
+
+
+def traffic(program: Program) -> Traffic:
+    """What the copies of a program move. Linear."""
+    into, out, written = 0, 0, [0] * len(program.spaces)
+    for step in program.steps:
+        if is_copy(program, step):
+            source, target = (program.values[b.value] for b in step.bindings)
+            written[target.space] += target.type.nbytes
+            if program.spaces[target.space].addressable:
+                into += target.type.nbytes
+            elif program.spaces[source.space].addressable:
+                out += target.type.nbytes
+    return Traffic(into, out, tuple(written))
+
+
+def level_costs(program: Program) -> list[int]:
+    """Nanoseconds of the steps on each level, without copies, by the roofline. Linear."""
+    found = [0] * program.duration
+    for step, cost in zip(program.steps, roofline(program), strict=True):
+        if not is_copy(program, step):
+            found[step.level] = max(found[step.level], cost)
+    return found
+
+
+def elapsed(program: Program, tiers: Sequence[Tier]) -> int:
+    """Nanoseconds of one iteration with its copies; one transfer at a time on a channel.
+
+    Tier k is the memory of space k. O(n log n) for n steps.
+    """
+    costs = level_costs(program)
+    copies: dict[int, list[Step]] = {}
+    for step in program.steps:
+        if is_copy(program, step):
+            copies.setdefault(step.level, []).append(step)
+    free: dict[object, int] = {}
+    ends: dict[int, int] = {}
+    now = last = 0
+    for level, cost in enumerate(costs):
+        begin = max(now, ends.pop(level - 1, 0))
+        now = begin + cost
+        for step in copies.get(level, ()):
+            source, target = (program.values[b.value] for b in step.bindings)
+            channel = program.operations[step.operation].attributes.get("channel", 0)
+            took = transfer_nanoseconds(tiers[source.space], tiers[target.space], source.type.nbytes)
+            free[channel] = max(begin, free.get(channel, 0)) + took
+            ends[step.until] = max(ends.get(step.until, 0), free[channel])
+            last = max(last, free[channel])
+    return max(now, last)

@@ -1,0 +1,236 @@
+"""From the gaps that are paged to a program with copies: the only code that makes these.
+
+    x (first stay) ──► page_out(x) ──► x@flash ──► page_in(x) ──► x@stay1        an activation: new bytes
+    w@flash ──► page_in(w) ──► w@stay0 ──► updated ──► page_out(w) ──► w@flash   carries over in slow memory
+    w ──► page_out(w) ──► w@flash ──► page_in(w) ──► w                           carries over in its own bytes
+
+The name of a value stays with the place that the caller and the next iteration know. Everything behind it
+sees ordinary values and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from solver.graph.ops.base import Node
+from solver.graph.types import Operation
+from solver.program import (
+    COPY,
+    Access,
+    Binding,
+    Entry,
+    EntryKind,
+    Exit,
+    Phase,
+    Program,
+    Space,
+    Step,
+    Tier,
+    Value,
+    transfer_nanoseconds,
+)
+from solver.schedules.paging.clocks import level_costs
+from solver.schedules.paging.gaps import Gap, GapKind, PagingProblem
+from solver.schedules.paging.timetable import Transfer, timetable
+
+__all__ = ["in_tiers", "slow_lives", "with_transfers"]
+
+
+def in_tiers(program: Program, tiers: Sequence[Tier]) -> Program:
+    """The program with a space for each tier, its own in the first one."""
+    (space,) = program.spaces
+    spaces = [Space(tier.name, space.alignment, addressable=not k) for k, tier in enumerate(tiers)]
+    return replace(program, spaces=tuple(spaces))
+
+
+def slow_lives(problem: PagingProblem, taken: Collection[int]) -> dict[int, tuple[int, int]]:
+    """For each value that leaves the levels, inclusive, on which slower memory has to hold it at most.
+
+    What may be there at the start or the end is there all the time.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for j in taken:
+        gap = problem.gaps[j]
+        low, high = found.get(gap.value, (gap.start, gap.end))
+        if gap.kind is not GapKind.MIDDLE or gap.contents is None:
+            low, high = 0, problem.levels - 1
+        found[gap.value] = (max(0, min(low, gap.start)), min(max(high, gap.end), problem.levels - 1))
+    return found
+
+
+@dataclass(slots=True)
+class _Stays:
+    """Where one value is: its stays in fast memory by level, and its place in slower memory."""
+
+    numbers: list[int]
+    begin: list[int]
+    slow: int
+
+    def at(self, level: int) -> int:
+        """The number of its stay on a level on which it is touched."""
+        return self.numbers[sum(level >= start for start in self.begin)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy of value `of` in the making: `number` tells the copies of one value and direction apart."""
+
+    of: int
+    source: int
+    target: int
+    number: int
+    transfer: Transfer
+
+
+def with_transfers(
+    program: Program,
+    problem: PagingProblem,
+    taken: Collection[int],
+    homes: dict[int, int],
+    tiers: Sequence[Tier],
+) -> Program:
+    """The program in which the gaps `taken` are paged; a value leaves for the tier that `homes` says.
+
+    `program` has a space for each tier (`in_tiers`) and no aliases, `problem` is its. Loads are those of
+    the problem: no level of a copy holds more than one of the levels of steps around it. O(n log n) for n
+    bindings.
+    """
+    values = list(program.values)
+    entries, exits = list(program.entry), list(program.exit)
+    initial = dict(program.initial)
+    entered = {e.value: e for e in program.entry}
+    results = {e.value: e for e in program.exit}
+    gaps: dict[int, list[Gap]] = {}
+    for j in sorted(taken, key=lambda j: problem.gaps[j].start):
+        gaps.setdefault(problem.gaps[j].value, []).append(problem.gaps[j])
+    written = _writes(program, gaps)
+    stays: dict[int, _Stays] = {}
+    copies: list[_Copy] = []
+    for value, of in gaps.items():
+        entry = entered.get(value)
+        carried = entry is not None and entry.kind is not EntryKind.FED
+        middle = [gap for gap in of if gap.kind is GapKind.MIDDLE]
+        around = next((gap for gap in of if gap.kind is not GapKind.MIDDLE), None)
+        home = homes[value]
+        there = _Stays([], [gap.end for gap in middle], value)
+        if around is not None:
+            there.numbers = [_add(values, value, f"stay{k}", 0) for k in range(len(middle) + 1)]
+            values[value] = replace(values[value], space=home)
+        else:
+            there.slow = _add(values, value, tiers[home].name, home)
+            if carried:
+                there.numbers = [value] * (len(middle) + 1)
+            else:
+                others = [_add(values, value, f"stay{k + 1}", 0) for k in range(len(middle))]
+                there.numbers = [*others, value] if value in results else [value, *others]
+            # Contents of the start that are not copied before they are needed are there at the start.
+            if _there_at_the_start(of, written.get(value, []), entry):
+                assert entry is not None
+                entries.append(Entry(there.slow, entry.kind, entry.reference))
+                if value in results:
+                    exits.append(Exit(there.slow, results[value].reference))
+                if value in initial:
+                    initial[there.slow] = initial[value]
+        stays[value] = there
+        copies += _copies(problem, values, there, value, of, written.get(value, [-1]), tiers)
+    table = timetable(level_costs(program), [copy.transfer for copy in copies])
+    operations = list(program.operations)
+    made: dict[tuple[int, bool], int] = {}
+    found: list[Step] = []
+    for copy, (level, until) in zip(copies, table.transfers, strict=True):
+        leaves = copy.transfer.leaves
+        if (copy.of, leaves) not in made:
+            made[copy.of, leaves] = len(operations)
+            type_, label = program.values[copy.of].type, program.values[copy.of].label
+            name = f"{'page_out' if leaves else 'page_in'}({label})"
+            channel = {"channel": copy.transfer.channel}
+            node = Node(Operation(name, COPY, ("x0",), ("y0",)), (type_,), (type_,), (None,), channel)
+            operations.append(node)
+        bindings = (Binding("x0", copy.source, Access.READ), Binding("y0", copy.target, Access.WRITE))
+        part = str(copy.number) if copy.number else ""
+        found.append(Step(made[copy.of, leaves], Phase.FORWARD, bindings, None, level, until, part))
+    for step in program.steps:
+        bound = tuple(
+            replace(b, value=stays[b.value].at(step.level)) if b.value in stays else b for b in step.bindings
+        )
+        level = table.levels[step.level]
+        found.append(replace(step, bindings=bound, level=level, until=level))
+    found.sort(key=lambda step: step.level)
+    return replace(
+        program,
+        values=tuple(values),
+        operations=tuple(operations),
+        steps=tuple(found),
+        entry=tuple(entries),
+        exit=tuple(exits),
+        initial=initial,
+    )
+
+
+def _add(values: list[Value], value: int, suffix: str, space: int) -> int:
+    old = values[value]
+    values.append(replace(old, label=f"{old.label}@{suffix}", space=space))
+    return len(values) - 1
+
+
+def _writes(program: Program, wanted: Collection[int]) -> dict[int, list[int]]:
+    """The levels on which values are written."""
+    found: dict[int, list[int]] = {}
+    for step in program.steps:
+        for binding in step.bindings:
+            if binding.access.defines and binding.value in wanted:
+                found.setdefault(binding.value, []).append(step.level)
+    return found
+
+
+def _there_at_the_start(gaps: Sequence[Gap], written: Sequence[int], entry: Entry | None) -> bool:
+    """Whether slower memory must hold a value, which is in fast memory, at the start as well.
+
+    So it must what never changes, and what one iteration copies out behind the last write for the next one.
+    """
+    if entry is None:
+        return False
+    if any(gap.contents is None for gap in gaps):
+        return True
+    if entry.kind is EntryKind.FED:
+        return False
+    behind = {gap.contents for gap in gaps if gap.start >= written[-1]}
+    return any(gap.contents in behind and gap.start < written[0] for gap in gaps)
+
+
+def _copies(
+    problem: PagingProblem,
+    values: Sequence[Value],
+    stays: _Stays,
+    value: int,
+    gaps: Sequence[Gap],
+    written: Sequence[int],
+    tiers: Sequence[Tier],
+) -> list[_Copy]:
+    """Out once for each contents, where the first gap with it begins; in at the end of each gap.
+
+    What carries over has the contents of the last write in the next iteration, up to the first write there:
+    if it leaves behind the last write, that is where it goes out for both.
+    """
+    ahead, home = problem.ahead, values[stays.slow].space
+    nbytes = values[value].type.nbytes
+    found = []
+    leaving: dict[int, Gap] = {}
+    for gap in gaps:
+        if gap.contents is not None:
+            before = leaving.setdefault(gap.contents, gap)
+            if before.start < written[-1] <= gap.start:
+                leaving[gap.contents] = gap
+    for number, gap in enumerate(leaving.values()):
+        took = transfer_nanoseconds(tiers[0], tiers[home], nbytes)
+        first, last = gap.start + 1, min(gap.start + ahead, problem.levels - 1)
+        transfer = Transfer(first, last, leaves=True, channel=home, nanoseconds=took)
+        found.append(_Copy(value, stays.at(gap.start), stays.slow, number, transfer))
+    back = [gap for gap in gaps if gap.kind is not GapKind.TAIL]
+    for number, gap in enumerate(back):
+        took = transfer_nanoseconds(tiers[home], tiers[0], nbytes)
+        first = max(gap.end - ahead, 0)
+        transfer = Transfer(first, gap.end - 1, leaves=False, channel=home, nanoseconds=took)
+        found.append(_Copy(value, stays.slow, stays.at(gap.end), number, transfer))
+    return found

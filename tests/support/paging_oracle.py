@@ -1,0 +1,149 @@
+"""The least bytes that paging moves, by trying every state of memory: shares nothing with the solver.
+
+Between two levels each value may be copied out, dropped from fast memory and copied in. A state says of each
+value whether fast memory has it and whether slower memory has its contents; a level needs what it touches in
+fast memory, within the capacity. Exponential in the number of values.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from solver.graph import DType, TensorType
+from solver.training import Block, BlockOperation, BlockProgram, build_program
+
+__all__ = ["Story", "block_program", "least_moved", "stories"]
+
+#: (in fast memory, in slower memory); a value that is nowhere does not exist, or no more.
+_State = tuple[bool, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happens to a value of `size` bytes: ``touches[level]`` is "", "r" (read), "w" or "u" (update).
+
+    `kind`: fed by the caller, carried over, or made in the iteration and then perhaps a `result`.
+    """
+
+    size: int
+    kind: str
+    touches: tuple[str, ...]
+    result: bool = False
+
+
+def stories(rng: random.Random, levels: int, count: int) -> list[Story]:
+    """Random values; each level touches one at least."""
+    found: list[Story] = []
+    for _ in range(count):
+        kind = rng.choice(["fed", "carried", "constant", "made", "made"])
+        when = sorted(rng.sample(range(levels), rng.randint(1, 3)))
+        words = {"fed": "r", "constant": "r", "carried": "ru", "made": "ru"}[kind]
+        touches = ["" for _ in range(levels)]
+        for level in when:
+            touches[level] = rng.choice(words)
+        if kind == "made":
+            touches[when[0]] = "w"
+        found.append(Story(rng.randint(1, 9), kind, tuple(touches), kind == "made" and rng.random() < 0.4))
+    for level in range(levels):
+        if not any(story.touches[level] for story in found):
+            i = rng.choice([i for i, s in enumerate(found) if s.kind != "made"] or [0])
+            story = found[i]
+            if story.kind == "made":
+                first = next(k for k, touch in enumerate(story.touches) if touch)
+                kinds = "w" if level < first else "r"
+                rest = tuple("r" if touch == "w" and level < first else touch for touch in story.touches)
+                touches = [*rest[:level], kinds, *rest[level + 1 :]]
+            else:
+                touches = [*story.touches[:level], "r", *story.touches[level + 1 :]]
+            found[i] = Story(story.size, story.kind, tuple(touches), story.result)
+    return found
+
+
+def block_program(given: Sequence[Story]) -> BlockProgram:
+    """The same as a program: one operation a level."""
+    blocks = [
+        Block(f"v{i}", TensorType((s.size,), DType.UINT8), fed=s.kind == "fed", kept=s.result)
+        for i, s in enumerate(given)
+    ]
+    operations = []
+    for level in range(len(given[0].touches)):
+        touched = [(f"v{i}", s.touches[level]) for i, s in enumerate(given) if s.touches[level]]
+        reads = tuple(name for name, touch in touched if touch in "ru")
+        writes = tuple(name for name, touch in touched if touch in "wu")
+        operations.append(BlockOperation(f"step{level}", reads, writes, "any"))
+    return build_program("stories", blocks, operations)
+
+
+def least_moved(given: Sequence[Story], capacity: int) -> int | None:
+    """Bytes in and out of one iteration at least, with no lookahead; None where none keeps the capacity."""
+    carried = [i for i, s in enumerate(given) if s.kind in ("carried", "constant")]
+    unchanged = [i for i in carried if "u" not in given[i].touches]
+    best: int | None = None
+    for begin in product([(True, False), (False, True), (True, True)], repeat=len(carried)):
+        # What never changes may be in slower memory from the beginning, at no cost.
+        if any(i in unchanged and not there[1] for i, there in zip(carried, begin, strict=True)):
+            continue
+        start: list[_State] = [(False, False)] * len(given)
+        for i, there in zip(carried, begin, strict=True):
+            start[i] = there
+        for k, s in enumerate(given):
+            if s.kind == "fed":
+                start[k] = (True, True)
+        costs = {tuple(start): 0}
+        for level in range(len(given[0].touches)):
+            costs = _through(given, level, _moved(given, costs), capacity)
+        for state, cost in _moved(given, costs).items():
+            good = all(
+                state[i][0] >= there[0] and state[i][1] >= there[1]
+                for i, there in zip(carried, begin, strict=True)
+            ) and all(any(state[i]) for i, s in enumerate(given) if s.result)
+            if good and (best is None or cost < best):
+                best = cost
+    return best
+
+
+def _moved(given: Sequence[Story], costs: dict[tuple[_State, ...], int]) -> dict[tuple[_State, ...], int]:
+    """What each state can become between two levels, value by value."""
+    for i, story in enumerate(given):
+        found: dict[tuple[_State, ...], int] = {}
+        for state, cost in costs.items():
+            for there, more in _choices(state[i], story.size):
+                new = (*state[:i], there, *state[i + 1 :])
+                found[new] = min(found.get(new, cost + more), cost + more)
+        costs = found
+    return costs
+
+
+def _choices(now: _State, size: int) -> Iterator[tuple[_State, int]]:
+    fast, slow = now
+    yield now, 0
+    if fast:
+        yield (False, slow), 0
+        if not slow:
+            yield (True, True), size
+            yield (False, True), size
+    elif slow:
+        yield (True, True), size
+
+
+def _through(
+    given: Sequence[Story], level: int, costs: dict[tuple[_State, ...], int], capacity: int
+) -> dict[tuple[_State, ...], int]:
+    """The states that a level leaves, of those in which it can run."""
+    found: dict[tuple[_State, ...], int] = {}
+    for state, cost in costs.items():
+        behind = list(state)
+        for i, story in enumerate(given):
+            touch = story.touches[level]
+            if touch in ("r", "u") and not state[i][0]:
+                break
+            if touch in ("w", "u"):
+                behind[i] = (True, False)
+        else:
+            if sum(s.size for s, there in zip(given, behind, strict=True) if there[0]) <= capacity:
+                key = tuple(behind)
+                found[key] = min(found.get(key, cost), cost)
+    return found
