@@ -80,13 +80,15 @@ def explain(
     asked = Request(graph, replace(options, recompute=False), batches)
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
-    best = subject.unscheduled()
     if planned is None and lowest.bytes <= options.capacity:
         planned = trial.remedy(asked.choosing(recompute=True), (), Changes.NOTHING)
-    if best.peak > lowest.bytes:
-        best = subject.smallest()
     fits_as_it_is = planned is not None and not planned.extra
     remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
+    # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
+    best = subject.smallest() if subject.peak > lowest.bytes else subject.unscheduled()
+    smallest = (best.peak, best.schedule.extra * iterations)
+    if planned is not None:
+        smallest = min(smallest, (planned.arena_bytes, planned.extra))
     status = VerdictStatus.OPEN if planned is None else VerdictStatus.PLAN
     if options.capacity < lowest.bytes and planned is None:
         status = VerdictStatus.IMPOSSIBLE
@@ -102,8 +104,8 @@ def explain(
         scratch=problem.scratch[lowest.step],
         touched=_named(problem, touched),
         waiting=_named(problem, set(lowest.live) - touched),
-        smallest=best.peak,
-        smallest_extra=best.schedule.extra * iterations,
+        smallest=smallest[0],
+        smallest_extra=smallest[1],
         impossible=subject.impossible,
         update_nanoseconds=trial.usual,
         extra=planned.extra if planned else None,

@@ -114,7 +114,7 @@ class Subject:
     def smallest(self) -> Found:
         """The schedule of the least peak that about ten searches come by, halving what is left each time.
 
-        The cost is then searched for once more with all the usual work.
+        The cost is then searched for once more.
         """
         best = self.unscheduled()
         low = max(self.floor.bytes - 1, self.impossible)
@@ -131,7 +131,7 @@ class Subject:
             if not found.schedule.fits:
                 low = max(low, budget)
         if best.schedule.extra and not self.deadline.expired:
-            cheaper = self.schedule(best.schedule.peak, best.schedule)
+            cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * _SHARE)
             if cheaper.peak <= best.peak:
                 best = cheaper
         return best
