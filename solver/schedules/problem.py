@@ -154,7 +154,7 @@ def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
 
 
 def _together(program: Program, number: dict[int, int]) -> tuple[int, ...]:
-    """For each value the least of those that promises of operators, one after the other, lead to."""
+    """For each value the least of those that promises, and parts, one after the other, lead to."""
     root = list(range(len(number)))
 
     def find(v: int) -> int:
@@ -168,8 +168,11 @@ def _together(program: Program, number: dict[int, int]) -> tuple[int, ...]:
         if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
             continue
         bound = {b.slot: number[b.value] for b in step.bindings if b.value in number}
-        for promise in lookup(node.operation.type).in_place(node):
-            if promise.source in bound and promise.target in bound:
-                a, b = find(bound[promise.source]), find(bound[promise.target])
+        kind = lookup(node.operation.type)
+        shared = [(promise.source, promise.target) for promise in kind.in_place(node)]
+        shared += [(part.source, part.target) for part in kind.parts(node, step.phase is Phase.FORWARD)]
+        for source, target in shared:
+            if source in bound and target in bound:
+                a, b = find(bound[source]), find(bound[target])
                 root[max(a, b)] = min(a, b)
     return tuple(find(v) for v in range(len(number)))

@@ -26,7 +26,7 @@ from solver.verdict.subject import Subject
 __all__ = ["Brief", "brief", "explain"]
 
 #: Combinations with recomputation that are searched at most; each takes as long as a plan with it does.
-_MOST_SEARCHES = 8
+_MOST_SEARCHES = 5
 
 #: A combination must save this part of an update's time more than what it adds to: more measures for a gain
 #: that nobody can measure help nobody.
@@ -80,13 +80,15 @@ def explain(
     asked = Request(graph, replace(options, recompute=False), batches)
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
-    best = subject.unscheduled()
     if planned is None and lowest.bytes <= options.capacity:
         planned = trial.remedy(asked.choosing(recompute=True), (), Changes.NOTHING)
-    if best.peak > lowest.bytes:
-        best = subject.smallest()
     fits_as_it_is = planned is not None and not planned.extra
     remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
+    # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
+    best = subject.smallest() if subject.peak > lowest.bytes else subject.unscheduled()
+    smallest = (best.peak, best.schedule.extra * iterations)
+    if planned is not None:
+        smallest = min(smallest, (planned.arena_bytes, planned.extra))
     status = VerdictStatus.OPEN if planned is None else VerdictStatus.PLAN
     if options.capacity < lowest.bytes and planned is None:
         status = VerdictStatus.IMPOSSIBLE
@@ -102,8 +104,8 @@ def explain(
         scratch=problem.scratch[lowest.step],
         touched=_named(problem, touched),
         waiting=_named(problem, set(lowest.live) - touched),
-        smallest=best.peak,
-        smallest_extra=best.schedule.extra * iterations,
+        smallest=smallest[0],
+        smallest_extra=smallest[1],
         impossible=subject.impossible,
         update_nanoseconds=trial.usual,
         extra=planned.extra if planned else None,
@@ -158,14 +160,20 @@ class _Trial:
         facts = (request.changed, request.graph_fields, request.note)
         return Remedy(names, changes, made.arena_bytes, extra, bound, *facts)
 
-    def _plan(self, request: Request) -> Plan | None:
-        key = (id(request.graph), request.options)
+    def saves(self, request: Request, usual: Request) -> bool:
+        """Whether a request takes fewer bytes than another one, whatever the capacity."""
+        less, more = (self._plan(each, within=False) for each in (request, usual))
+        return less is not None and more is not None and less.arena_bytes < more.arena_bytes
+
+    def _plan(self, request: Request, *, within: bool = True) -> Plan | None:
+        capacity = self.capacity if within else None
+        key = (id(request.graph), replace(request.options, capacity=capacity))
         if key not in self._made:
             if self.deadline.expired:
                 self.complete = False
                 return None
             left = None if self.deadline.at is None else self.deadline.remaining
-            options = replace(request.options, capacity=self.capacity, deadline_seconds=left)
+            options = replace(request.options, capacity=capacity, deadline_seconds=left)
             made: Plan | None = None
             try:
                 made = pipeline.plan(request.graph, options)
@@ -209,7 +217,9 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, tra
     for size in range(1, len(quick) + 1):
         for combination in combinations(quick, size):
             offer(combination)
-    searched = ((again, *more) for again in slow for size in range(3) for more in combinations(quick, size))
+    # What saves nothing by itself, where nothing runs again, is not worth a search of seconds beside one.
+    saving = [measure for measure in quick if trial.saves(measure.settings(asked)[-1].apply(asked), asked)]
+    searched = ((again, *more) for again in slow for size in range(3) for more in combinations(saving, size))
     for combination in islice(searched, _MOST_SEARCHES):
         offer(combination)
     for measure in measures if training else ():

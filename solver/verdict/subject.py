@@ -111,12 +111,12 @@ class Subject:
         made = reduce(lambda made, each: each.run(made), self._after, program)
         return sum(max(curve, default=0) for curve in loads(made))
 
-    def smallest(self, best: Found | None = None) -> Found:
+    def smallest(self) -> Found:
         """The schedule of the least peak that about ten searches come by, halving what is left each time.
 
-        `best` is one to start from. The cost is then searched for once more with all the usual work.
+        The cost is then searched for once more.
         """
-        best = best or self.unscheduled()
+        best = self.unscheduled()
         low = max(self.floor.bytes - 1, self.impossible)
         high = best.schedule.peak
         for _ in range(_SOLVES):
@@ -131,7 +131,7 @@ class Subject:
             if not found.schedule.fits:
                 low = max(low, budget)
         if best.schedule.extra and not self.deadline.expired:
-            cheaper = self.schedule(best.schedule.peak, best.schedule)
+            cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * _SHARE)
             if cheaper.peak <= best.peak:
                 best = cheaper
         return best

@@ -215,6 +215,16 @@ def test_the_floor_is_that_of_the_pass() -> None:
     assert caught.value.required == FLOOR
 
 
+def test_what_lies_in_parts_of_others_does_not_raise_the_floor() -> None:
+    """A floor is proved: no plan may be below it, with sub-ranges in place either."""
+    s = Sketch("joined")
+    x = s.input("x", 256, 2)
+    halves = [s.op("Gemm", [x, s.parameter(f"w{k}", 2, 256)], f"h{k}", f"fc{k}") for k in range(2)]
+    s.op("ReduceMean", [s.op("Concat", halves, "both", "join", axis=0)], "loss", "mean", keepdims=0)
+    options = PlanOptions(in_place=True, sub_ranges=True)
+    assert brief(s.graph(), options).floor <= plan(s.graph(), options).arena_bytes
+
+
 # ----------------------------------------------------------------------------------------- documents
 
 
