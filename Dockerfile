@@ -33,7 +33,7 @@ RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
     && /opt/venv/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
     && /opt/venv/bin/pip uninstall --yes pip \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib \
-    && /opt/venv/bin/python -P -m solver.layout.compile
+    && /opt/venv/bin/python -P -m solver.compile
 
 # --- final: no compiler, no pip, nothing writable, no other user to become -------------------------------
 FROM ${PYTHON_IMAGE}${PYTHON_DIGEST}
@@ -61,7 +61,7 @@ USER 10001:10001
 WORKDIR /tmp
 
 # Without compiled code the service would plan as well, but slower and less tightly: rather no image than that.
-RUN python -P -m solver.layout.compile --check
+RUN python -P -m solver.compile --check
 
 EXPOSE 8080
 STOPSIGNAL SIGTERM

@@ -21,8 +21,12 @@ from clients.results import (
     ArenaResult,
     LayoutResult,
     PlanResult,
+    RemedyResult,
     StepResult,
+    TradeOffPointResult,
+    TradeOffResult,
     ValidationResult,
+    VerdictResult,
     ViolationResult,
 )
 from clients.retry import Retry
@@ -38,9 +42,13 @@ __all__ = [
     "LayoutResult",
     "PlanResult",
     "ProblemError",
+    "RemedyResult",
     "Retry",
     "StepResult",
+    "TradeOffPointResult",
+    "TradeOffResult",
     "UnexpectedAnswer",
     "ValidationResult",
+    "VerdictResult",
     "ViolationResult",
 ]

@@ -14,14 +14,16 @@ from clients.requests import (
     DEFAULT_TIMEOUT,
     JSON_HEADERS,
     GraphLike,
+    explain_body,
     layout_body,
     options_document,
     plan_body,
     program_body,
     read_answer,
+    tradeoff_body,
     validate_body,
 )
-from clients.results import LayoutResult, PlanResult, ValidationResult
+from clients.results import LayoutResult, PlanResult, TradeOffResult, ValidationResult, VerdictResult
 from clients.retry import Retry
 
 __all__ = ["AsyncClient"]
@@ -91,6 +93,35 @@ class AsyncClient:
         except CapacityExceeded:
             return False
         return True
+
+    async def tradeoff(
+        self,
+        graph: GraphLike,
+        options: Mapping[str, Any] | None = None,
+        *,
+        points: int = 10,
+        **more: int | float | str | None,
+    ) -> TradeOffResult:
+        """What smaller peaks cost in modelled time; options as for `plan`, a capacity is left aside."""
+        body = tradeoff_body(graph, options_document(options, more), points)
+        return TradeOffResult.of(read_answer(await self._send("POST", "/v1/tradeoff", body)))
+
+    async def explain(
+        self,
+        graph: GraphLike,
+        capacity: int | str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        training: bool = False,
+        **more: int | float | str | None,
+    ) -> VerdictResult:
+        """Whether a capacity (bytes, or text as "24MiB") is enough, and what makes it so.
+
+        With `training` also measures are tried that change what is learned.
+        """
+        given = options_document(options, {**more, "capacity": capacity})
+        body = explain_body(graph, given, training=training)
+        return VerdictResult.of(read_answer(await self._send("POST", "/v1/explain", body)))
 
     async def layout(
         self, problem: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None

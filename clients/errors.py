@@ -50,8 +50,9 @@ class ProblemError(ClientError):
 class CapacityExceeded(ProblemError):
     """`required` bytes are needed, `available` were given; `live_at_peak` has (operand, bytes).
 
-    `proved` says that nothing can fit; otherwise nothing that fits was found. Raises ValueError where the
-    document lacks a figure.
+    `proved` says that nothing can fit; otherwise nothing that fits was found. `verdict` has what bounds say
+    of other schedules, None where the service does not say. Raises ValueError where the document lacks a
+    figure.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -65,3 +66,4 @@ class CapacityExceeded(ProblemError):
         except (KeyError, TypeError) as error:
             raise ValueError("The problem document lacks a figure.") from error
         self.proved = document.get("proved") is True
+        self.verdict: Mapping[str, Any] | None = document.get("verdict")

@@ -17,11 +17,13 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "JSON_HEADERS",
     "GraphLike",
+    "explain_body",
     "layout_body",
     "options_document",
     "plan_body",
     "program_body",
     "read_answer",
+    "tradeoff_body",
     "validate_body",
 ]
 
@@ -55,6 +57,18 @@ def plan_body(graph: GraphLike, options: Mapping[str, Any]) -> bytes:
 
 def program_body(program: GraphLike, options: Mapping[str, Any]) -> bytes:
     return b'{"program":%b,"options":%b}' % (_json(program), _json(options))
+
+
+def tradeoff_body(graph: GraphLike, options: Mapping[str, Any], points: int) -> bytes:
+    return b'{"graph":%b,"options":%b,"points":%d}' % (_json(graph), _json(options), points)
+
+
+def explain_body(graph: GraphLike, options: Mapping[str, Any], *, training: bool) -> bytes:
+    return b'{"graph":%b,"options":%b,"training":%b}' % (
+        _json(graph),
+        _json(options),
+        b"true" if training else b"false",
+    )
 
 
 def layout_body(problem: GraphLike, options: Mapping[str, Any]) -> bytes:

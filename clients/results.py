@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ArenaResult", "LayoutResult", "PlanResult", "StepResult", "ValidationResult", "ViolationResult"]
+__all__ = [
+    "ArenaResult",
+    "LayoutResult",
+    "PlanResult",
+    "RemedyResult",
+    "StepResult",
+    "TradeOffPointResult",
+    "TradeOffResult",
+    "ValidationResult",
+    "VerdictResult",
+    "ViolationResult",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,95 @@ def _weakest(proofs: list[str | None]) -> str | None:
     if None in proofs:
         return None
     return "solver" if "solver" in proofs else "max-load"
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOffPointResult:
+    """`peak` bytes for `extra` of the step's time; at least `bound` of it is proved. Shares, as 0.05."""
+
+    peak: int
+    extra: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOffResult:
+    """Points with falling peaks and rising costs; no schedule takes less than `floor` bytes.
+
+    `complete` is false where wall time ended the search; `document` is the whole curve.
+    """
+
+    floor: int
+    points: tuple[TradeOffPointResult, ...]
+    complete: bool
+    document: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> TradeOffResult:
+        step = document["step_nanoseconds"]
+        points = tuple(
+            TradeOffPointResult(p["peak"], p["extra"] / step, p["bound"] / step) for p in document["points"]
+        )
+        return cls(document["floor"], points, document["complete"], document)
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyResult:
+    """Measures with which an arena of `arena_bytes` was planned, for `extra` of an update's time (0.05: 5 %).
+
+    `changes` is ``nothing``, ``rounding`` or ``training``; `options` and `graph_fields` repeat the plan.
+    """
+
+    measures: tuple[str, ...]
+    changes: str
+    arena_bytes: int
+    extra: float
+    options: Mapping[str, Any]
+    graph_fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictResult:
+    """`status` is ``impossible``, which is proved, ``open`` or ``plan``; sizes are bytes.
+
+    `extra` is the cost of the plan as a share of the time of an update, None without a plan; `remedies`
+    stand in the order of their worth; `document` is the whole verdict.
+    """
+
+    status: str
+    capacity: int
+    peak: int
+    floor: int
+    smallest: int
+    extra: float | None
+    remedies: tuple[RemedyResult, ...]
+    complete: bool
+    document: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> VerdictResult:
+        update = document["update_nanoseconds"]
+        return cls(
+            status=document["status"],
+            capacity=document["capacity"],
+            peak=document["peak"],
+            floor=document["floor"],
+            smallest=document["smallest"],
+            extra=None if document["extra"] is None else document["extra"] / update,
+            remedies=tuple(
+                RemedyResult(
+                    tuple(one["measures"]),
+                    one["changes"],
+                    one["arena_bytes"],
+                    one["extra"] / update,
+                    one["options"],
+                    one["graph_fields"],
+                )
+                for one in document["remedies"]
+            ),
+            complete=document["complete"],
+            document=document,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,17 @@ from solver.version import producer
 if TYPE_CHECKING:
     from solver.preparations.rewriting import Arithmetic
 
-__all__ = ["PROGRAM", "TARGETS", "BlockProgram", "TrainableGraph", "plan", "plan_program", "reference_of"]
+__all__ = [
+    "PROGRAM",
+    "TARGETS",
+    "BlockProgram",
+    "Start",
+    "TrainableGraph",
+    "plan",
+    "plan_program",
+    "reference_of",
+    "start_of",
+]
 
 #: The target of plans of explicit programs: one arena, every block as the program uses it.
 PROGRAM = "program"
@@ -116,6 +126,23 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
         return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
     prepared = Prepared(subject, options.scratch_budget)
     return TARGETS[options.target].reference(prepared, options).program
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What plans of a graph begin with: the prepared graph, its reference program, and the target."""
+
+    prepared: Prepared
+    reference: Lowered
+    target: Target
+
+
+@collector_paused()
+def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | None = None) -> Start:
+    """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
+    target = _checked(options)
+    prepared = _prepared(graph, target, options, deadline or Deadline())
+    return Start(prepared, target.reference(prepared, options), target)
 
 
 def _planned(
@@ -273,6 +300,12 @@ def _checked(options: PlanOptions) -> Target:
             remedy="Leave it out.",
             path=("rewrite",),
         )
+    if options.order and not target.capabilities.order:
+        raise OptionsError(
+            f"Target {options.target!r} has an order of its own.",
+            remedy="Leave it out.",
+            path=("order",),
+        )
     if options.recompute and not target.capabilities.recompute:
         raise OptionsError(
             f"Target {options.target!r} runs each step once.",
@@ -308,7 +341,17 @@ def _check_of_program(options: PlanOptions) -> None:
             remedy=f"Choose {PROGRAM!r}, or leave it out.",
             path=("target",),
         )
-    for name in ("batch", "scratch_budget", "update", "in_place", "rewrite", "recompute", "tiers"):
+    for name in (
+        "batch",
+        "scratch_budget",
+        "update",
+        "in_place",
+        "sub_ranges",
+        "rewrite",
+        "recompute",
+        "order",
+        "tiers",
+    ):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(
                 f"The option {name} is for graphs; a program says itself what it does.",
@@ -415,7 +458,7 @@ def _place(
         room = None if left is None else left - sum(bounds[k + 1 :])
         if options.tiers:
             room = options.tiers[k].bytes
-        problem = _problem(program, inside, room)
+        problem = _problem(program, inside, None if room is None else max(0, room))
         solver = (solvers[k] if k < len(solvers) else None) or options.solver
         outcome = solve(problem, solver=solver, deadline=deadline)
         if outcome.layout is None and outcome.status is Status.UNKNOWN:

@@ -15,6 +15,7 @@ __all__ = ["pages"]
 PACKAGES: Mapping[str, str] = MappingProxyType(
     {
         "solver.pipeline": "From a graph or a program to a proven plan.",
+        "solver.verdict": "What a capacity comes to: curves of memory against time, and what makes it fit.",
         "solver.documents": "Reading and writing every kind of document.",
         "solver.graph": "Graphs, and what they are made of.",
         "solver.program": "Programs: values and steps, for everything that is planned.",

@@ -30,6 +30,8 @@ app = typer.Typer(
     epilog=_examples(
         "arenaplan plan graph.json -o plan.json    plan the memory of a training graph",
         "arenaplan show plan.json                  what is live at the peak, and where",
+        "arenaplan tradeoff graph.json             what less memory costs in time",
+        "arenaplan explain graph.json --capacity 16MB   whether that fits, and what would make it fit",
         "arenaplan validate graph.json plan.json   train in the planned arena, and compare",
         "arenaplan solve problem.csv -o out.csv    place buffers with known lifespans",
         "arenaplan --install-completion            complete commands and options in this shell",
@@ -137,6 +139,9 @@ def plan(
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False,
+    order: Annotated[
+        bool, typer.Option("--order", help="Another order of the steps, where it lowers the peak.")
+    ] = False,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
     ] = False,
@@ -165,11 +170,113 @@ def plan(
 
         given: dict[str, Any] = {"target": target, "solver": solver, "batch": batch, "alignment": alignment}
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
-        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "recompute": recompute}
+        given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
         given |= {"tiers": tier or None}
         given = {name: value for name, value in given.items() if value is not None}
         planning.run(model, given, output, as_json=as_json)
+
+
+Target = Annotated[
+    str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer, singa or singa-relu.")
+]
+Batch = Annotated[int | None, typer.Option(help="Value of the symbolic batch.")]
+Alignment = Annotated[int | None, typer.Option(help="Bytes; a power of two.")]
+Seconds = Annotated[float | None, typer.Option(metavar="SECONDS", help="Search no longer than this.")]
+Scratch = Annotated[
+    int | None, typer.Option(parser=_bytes, metavar="SIZE", help="Scratch of one kernel, as 256KiB.")
+]
+Update = Annotated[str, typer.Option(help="When gradients are applied: immediate or end.")]
+InPlace = Annotated[
+    bool, typer.Option("--in-place", help="Operands in the memory of others, where that is safe.")
+]
+SubRanges = Annotated[
+    bool, typer.Option("--sub-ranges", help="In place also what Slice, Split and Concat cut and join.")
+]
+Rewrite = Annotated[
+    bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
+]
+Parallelism = Annotated[
+    int | None,
+    typer.Option(
+        metavar="COUNT", help="Steps that may run at the same time, on one concurrency level; 1 to 64."
+    ),
+]
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan tradeoff graph.json",
+        "arenaplan tradeoff graph.json --batch 32 -o curve.svg",
+        "arenaplan tradeoff graph.json --points 20 --json",
+    )
+)
+def tradeoff(
+    model: Graph,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where the curve goes, as .svg, .png or .json.")
+    ] = None,
+    points: Annotated[int, typer.Option(metavar="COUNT", help="Budgets to search within, 2 to 100.")] = 10,
+    target: Target = "reference",
+    batch: Batch = None,
+    alignment: Alignment = None,
+    deadline: Seconds = None,
+    scratch_budget: Scratch = None,
+    update: Update = "immediate",
+    in_place: InPlace = False,
+    sub_ranges: SubRanges = False,
+    rewrite: Rewrite = False,
+    parallelism: Parallelism = None,
+    as_json: Json = False,
+) -> None:
+    """Show what smaller peaks cost in extra time, with what is proved about that, down to the floor."""
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import verdicts
+
+        given: dict[str, Any] = {"target": target, "batch": batch, "alignment": alignment, "update": update}
+        given |= {"deadline_seconds": deadline, "scratch_budget": scratch_budget, "in_place": in_place}
+        given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
+        given = {name: value for name, value in given.items() if value is not None}
+        verdicts.tradeoff(model, given, output, points, as_json=as_json)
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan explain graph.json --capacity 16MB",
+        "arenaplan explain graph.json --capacity 8MB --training",
+        "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
+    )
+)
+def explain(
+    model: Graph,
+    capacity: Annotated[
+        int, typer.Option(parser=_bytes, metavar="SIZE", help="What the arena is to fit, as 16MB.")
+    ],
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="Try also what changes what is learned, as micro-batches."),
+    ] = False,
+    target: Target = "reference",
+    batch: Batch = None,
+    alignment: Alignment = None,
+    deadline: Seconds = None,
+    scratch_budget: Scratch = None,
+    update: Update = "immediate",
+    in_place: InPlace = False,
+    sub_ranges: SubRanges = False,
+    rewrite: Rewrite = False,
+    parallelism: Parallelism = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a capacity is enough, why not, the smallest that is, and what would make it fit."""
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import verdicts
+
+        given: dict[str, Any] = {"target": target, "batch": batch, "alignment": alignment, "update": update}
+        given |= {"deadline_seconds": deadline, "scratch_budget": scratch_budget, "in_place": in_place}
+        given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
+        given = {name: value for name, value in given.items() if value is not None}
+        verdicts.explain(model, given | {"capacity": capacity}, training=training, as_json=as_json)
 
 
 @app.command(

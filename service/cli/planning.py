@@ -140,12 +140,12 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
     if found is None:
         return
     time, least = (100 * cost / max(found.step, 1) for cost in (found.extra, found.bound))
-    flops = 100 * found.extra_flops / max(found.step_flops, 1)
+    flops, count = 100 * found.extra_flops / max(found.step_flops, 1), len(found.repetitions)
     known = f"{least:.2f} % at least are proved" if found.bound else "no bound is proved"
     proof = "proved to be the least for this order" if found.optimal else known
     console.print(
-        f"recomputed: {len(found.repetitions):,} steps run again, +{time:.2f} % of the modelled time"
-        f" ({proof}), +{flops:.2f} % of the products",
+        f"recomputed: {count:,} {'step runs' if count == 1 else 'steps run'} again,"
+        f" +{time:.2f} % of the modelled time ({proof}), +{flops:.2f} % of the products",
         highlight=False,
     )
 

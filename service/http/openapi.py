@@ -10,17 +10,27 @@ from typing import Any, Final
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from service.http.schemas import LayoutRequest, PlanRequest, ProblemDocument, ProgramRequest, ValidateRequest
+from service.http.schemas import (
+    ExplainRequest,
+    LayoutRequest,
+    PlanRequest,
+    ProblemDocument,
+    ProgramRequest,
+    TradeOffRequest,
+    ValidateRequest,
+)
 from service.problems import CATALOGUE, MEDIA_TYPE
 from solver import documents, pipeline
-from solver.documents import LayoutDocument, PlanDocument, ReportDocument
+from solver.documents import LayoutDocument, PlanDocument, ReportDocument, TradeOffDocument, VerdictDocument
 
 __all__ = [
+    "EXPLAIN_ROUTE",
     "LAYOUT_ROUTE",
     "PLAN_ROUTE",
     "PROGRAM_ROUTE",
     "STORED_LAYOUT_ROUTE",
     "STORED_PLAN_ROUTE",
+    "TRADEOFF_ROUTE",
     "VALIDATE_ROUTE",
     "example",
     "install",
@@ -28,8 +38,8 @@ __all__ = [
 
 _REFERENCES: Final = "#/components/schemas/{model}"
 _MODELS: Final = (
-    PlanRequest, ProgramRequest, LayoutRequest, ValidateRequest, PlanDocument, LayoutDocument, ReportDocument,
-    ProblemDocument,
+    PlanRequest, ProgramRequest, TradeOffRequest, ExplainRequest, LayoutRequest, ValidateRequest,
+    PlanDocument, TradeOffDocument, VerdictDocument, LayoutDocument, ReportDocument, ProblemDocument,
 )  # fmt: skip
 
 
@@ -136,6 +146,35 @@ STORED_PLAN_ROUTE: Final[dict[str, Any]] = {
         304: _NOT_MODIFIED,
         **_problems("plan-not-found"),
     },
+}
+
+TRADEOFF_ROUTE: Final[dict[str, Any]] = {
+    "summary": "What less memory costs",
+    "responses": {
+        200: _document("TradeOffDocument", "The curve."),
+        **_problems(*_READING, "invalid-options"),
+    },
+    "openapi_extra": _body(
+        "TradeOffRequest",
+        {"mnist": {"summary": "mnist, six points", "value": {**example("mnist"), "points": 6}}},
+    ),
+}
+
+EXPLAIN_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Whether a capacity is enough, and what makes it so",
+    "responses": {
+        200: _document("VerdictDocument", "The verdict."),
+        **_problems(*_READING, "invalid-options"),
+    },
+    "openapi_extra": _body(
+        "ExplainRequest",
+        {
+            "mnist": {
+                "summary": "mnist in 16.6 MB",
+                "value": {"graph": example("mnist")["graph"], "options": {"capacity": "16.6MB"}},
+            }
+        },
+    ),
 }
 
 LAYOUT_ROUTE: Final[dict[str, Any]] = {

@@ -15,6 +15,7 @@ from solver.documents.layout_options import LayoutOptionFields
 from solver.documents.options import OptionFields
 
 __all__ = [
+    "ExplainRequest",
     "LayoutRequest",
     "LayoutRequestOptions",
     "OperandSize",
@@ -22,6 +23,8 @@ __all__ = [
     "PlanRequestOptions",
     "ProblemDocument",
     "ProgramRequest",
+    "ShortVerdict",
+    "TradeOffRequest",
     "ValidateRequest",
 ]
 
@@ -53,6 +56,31 @@ class ProgramRequest(BaseModel):
     options: Annotated[PlanRequestOptions | None, Field(description="Defaults if left out.")] = None
 
 
+class TradeOffRequest(BaseModel):
+    """What to compute a curve of, and how."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    graph: GraphDocument
+    options: Annotated[
+        PlanRequestOptions | None,
+        Field(description="Defaults of the target if left out; a capacity is left aside."),
+    ] = None
+    points: Annotated[int, Field(ge=2, le=100, description="Budgets to search within.")] = 10
+
+
+class ExplainRequest(BaseModel):
+    """Which network, and in which capacity, which is among the options."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    graph: GraphDocument
+    options: PlanRequestOptions
+    training: Annotated[
+        bool, Field(description="Whether to try what changes what is learned, as micro-batches.")
+    ] = False
+
+
 class LayoutRequestOptions(LayoutOptionFields):
     """What may be chosen about a layout; everything may be left out."""
 
@@ -82,6 +110,17 @@ class ValidateRequest(BaseModel):
     seed: Annotated[int, Field(ge=0, description="Seed of the random batches.")] = 0
 
 
+class ShortVerdict(BaseModel):
+    """What bounds alone say about a capacity; `/v1/explain` says more."""
+
+    floor: int = Field(description="No order of the steps and no recomputation takes less: proved.")
+    floor_step: str = Field(description="The step that needs the floor.")
+    smallest: int = Field(description="The smallest peak that is known to be possible.")
+    recompute: Literal["impossible", "open"] = Field(
+        description="Whether recomputation may keep the capacity: impossible is proved."
+    )
+
+
 class OperandSize(BaseModel):
     """An operand and its bytes."""
 
@@ -107,4 +146,5 @@ class ProblemDocument(BaseModel):
     proved: bool | None = Field(
         default=None, description="Whether nothing can fit; false: nothing that fits was found."
     )
+    verdict: ShortVerdict | None = Field(default=None, description="Of a capacity for a graph.")
     live_at_peak: list[OperandSize] | None = Field(default=None, description="What lives at the worst step.")

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
-from solver import documents, executor, pipeline, placement
+from solver import documents, executor, pipeline, placement, verdict
+from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError, DocumentError
 from solver.layout import LayoutProblem as Buffers
-from solver.layout import load_compiled
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
 __all__ = ["TASKS", "warm"]
@@ -119,8 +119,71 @@ def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             request["graph"], batch=options.batch, max_operations=limits["max_operations"]
         )
     key = _key(documents.graph_digest(graph), graph.name, options)
-    with _inside("graph"):
+    with _inside("graph"), _with_verdict(graph, options):
         _answer(partial(pipeline.plan, graph), options, channel, key)
+
+
+@contextlib.contextmanager
+def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Iterator[None]:
+    """Say of a capacity that was not kept what bounds alone say, where that takes milliseconds."""
+    try:
+        yield
+    except CapacityError as error:
+        problem = _problem(error)
+        if pipeline.TARGETS[options.target].capabilities.recompute and not options.rewrite:
+            found = verdict.brief(graph, options)
+            known = found.peak if error.proved else min(found.peak, error.required)
+            problem.extensions["verdict"] = {
+                "floor": found.floor,
+                "floor_step": found.floor_step,
+                "smallest": known,
+                "recompute": "impossible" if error.available < found.floor else "open",
+            }
+        raise problem from error
+
+
+def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
+    request = _request(body, ("graph",), ("options", "points"))
+    points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
+    options, graph = _to_explain(request, limits)
+    with _inside("graph"):
+        made = verdict.tradeoff(graph, options, points=points)
+    facts = {"points": len(made.points), "complete": made.complete}
+    channel.send("result", facts, documents.dump_tradeoff(made))
+
+
+def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """A verdict; deadlines as for curves."""
+    request = _request(body, ("graph", "options"), ("training",))
+    training = request.get("training", False)
+    if not isinstance(training, bool):
+        raise Problem(
+            "invalid-request",
+            f'"training" is {training!r:.40}.',
+            remedy="Give true or false.",
+            pointer="/training",
+        )
+    options, graph = _to_explain(request, limits)
+    batches = verdict.batches_of(request["graph"], options)
+    with _inside("graph"):
+        made = verdict.explain(graph, options, training=training, batches=batches)
+    facts = {"verdict": made.status.value, "complete": made.complete}
+    channel.send("result", facts, documents.dump_verdict(made))
+
+
+def _to_explain(
+    request: Mapping[str, Any], limits: Mapping[str, Any]
+) -> tuple[PlanOptions, pipeline.TrainableGraph]:
+    with _inside("options"):
+        options = _limited(documents.load_options(request.get("options", {})), limits)
+    if options.deadline_seconds is None:
+        options = dataclasses.replace(options, deadline_seconds=limits["deadline_max_seconds"])
+    with _inside("graph"):
+        graph = documents.load_graph(
+            request["graph"], batch=options.batch, max_operations=limits["max_operations"]
+        )
+    return options, graph
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -148,7 +211,13 @@ def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str) -> 
 def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
     """Time decides whether this plan is ever used, so it says that it is not deterministic."""
     plain = dataclasses.replace(
-        options, solver="greedy", deadline_seconds=None, capacity=None, rewrite=False, recompute=False
+        options,
+        solver="greedy",
+        deadline_seconds=None,
+        capacity=None,
+        rewrite=False,
+        recompute=False,
+        order=False,
     )
     plan = make(plain)
     if options.capacity is None or plan.arena_bytes <= options.capacity:
@@ -282,6 +351,8 @@ def _load_cp_sat() -> bool:
 
 TASKS: Final[Mapping[str, Task]] = {
     "plan": _plan,
+    "tradeoff": _tradeoff,
+    "explain": _explain,
     "program": _program,
     "layout": _layout,
     "validate": _validate,

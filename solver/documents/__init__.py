@@ -1,4 +1,4 @@
-"""Documents: the versioned JSON of graphs, programs, options, plans, buffers and reports.
+"""Documents: the versioned JSON of graphs, programs, options, plans, buffers, reports, curves and verdicts.
 
     bytes ──parse──► value ──read──► model ──► core type ──► bytes
           strict JSON      format,         graph, options,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from solver.documents.report import ReportDocument, dump_report, load_report
     from solver.documents.schemas import SCHEMAS
     from solver.documents.sizes import Size, read_size
+    from solver.documents.tradeoff import TradeOffDocument, dump_tradeoff, load_tradeoff
+    from solver.documents.verdict import VerdictDocument, dump_verdict, load_verdict
 
 __all__ = [
     "PROGRAM_FORMAT",
@@ -46,6 +48,8 @@ __all__ = [
     "ProgramDocument",
     "ReportDocument",
     "Size",
+    "TradeOffDocument",
+    "VerdictDocument",
     "canonical_json",
     "dump_buffers",
     "dump_graph",
@@ -55,6 +59,8 @@ __all__ = [
     "dump_plan",
     "dump_program",
     "dump_report",
+    "dump_tradeoff",
+    "dump_verdict",
     "graph_digest",
     "layout_with_digest",
     "load_buffers",
@@ -66,6 +72,8 @@ __all__ = [
     "load_plan_tables",
     "load_program",
     "load_report",
+    "load_tradeoff",
+    "load_verdict",
     "parse_json",
     "program_digest",
     "read_size",
@@ -87,6 +95,8 @@ _WHERE = {
     "report": "ReportDocument dump_report load_report",
     "schemas": "SCHEMAS",
     "sizes": "Size read_size",
+    "tradeoff": "TradeOffDocument dump_tradeoff load_tradeoff",
+    "verdict": "VerdictDocument dump_verdict load_verdict",
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
 

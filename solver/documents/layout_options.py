@@ -48,6 +48,9 @@ class RulesOfLayout(DocumentModel):
     walls: bool = Field(True, description="Try first what leans on a wall of a niche, in part of the runs.")
     jumps: bool = Field(True, description="Go back at once to a choice that a failure depends on.")
     promotion: bool = Field(True, description="Try earlier what was tried too late before.")
+    structure: bool = Field(
+        True, description="Place at once what a theorem places: equal sizes, chains, nests."
+    )
 
 
 class LayoutOptionFields(DocumentModel):

@@ -77,6 +77,7 @@ class OptionFields(DocumentModel):
         description="In place also what Slice, Split and Concat take from or put into others.",
     )
     recompute: bool = Field(_DEFAULT.recompute, description="Steps run again where the capacity asks for it.")
+    order: bool = Field(_DEFAULT.order, description="Another order of the steps, where it lowers the peak.")
     tiers: Annotated[tuple[TierOfOptions, ...], *FIXED_LIST] = Field(
         (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
     )

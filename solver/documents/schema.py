@@ -22,6 +22,8 @@ from solver.documents.plan import PlanDocument
 from solver.documents.program import ProgramDocument
 from solver.documents.report import ReportDocument
 from solver.documents.rows import rows_of
+from solver.documents.tradeoff import TradeOffDocument
+from solver.documents.verdict import VerdictDocument
 
 __all__ = ["generate", "text", "write"]
 
@@ -37,6 +39,8 @@ _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
         "plan": PlanDocument,
         "program": ProgramDocument,
         "report": ReportDocument,
+        "tradeoff": TradeOffDocument,
+        "verdict": VerdictDocument,
     }
 )
 

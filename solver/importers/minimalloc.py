@@ -236,7 +236,10 @@ def _gap(row: _Row, text: str, size: int) -> Hole | None:
     if found[3] is None:
         return Hole(Lifespan(start, end))
     low, high = int(found[3]), int(found[4])
-    if not 0 <= low < high <= size:
+    if low >= high:
+        what = f"the gap {_shown(text)} keeps no bytes: [{low}, {high}) ends where it begins, or before"
+        row.fail("gaps", what, "Leave out what stands from @ on, or let it end after its start.")
+    if high > size:
         row.fail("gaps", f"the gap {_shown(text)} keeps bytes outside the buffer", f"Its size is {size}.")
     return None if (low, high) == (0, size) else Hole(Lifespan(start, end), low, high)
 

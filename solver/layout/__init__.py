@@ -7,8 +7,9 @@ The rooms, from the bottom to the top; each knows those above it in this list al
     bounds      how small can an arena be, and what may be claimed of a layout
     check       is it a problem, is it a layout of it; shares no code with solvers
     greedy      placing in an order: plain, on the lowest plateau, at scale; local search among orders
-    exact       the compiled search asked once, and up to the optimum; a large problem made small; branch and
-                bound in Python; CP-SAT
+    structures  problems of a special structure, each with its theorem
+    exact       the compiled search asked once, and up to the optimum; a large problem made small, or
+                repaired in windows of time; branch and bound in Python; CP-SAT
     baselines   the planners of other systems
     portfolio   what is tried in which order
     holes       lifespans with holes

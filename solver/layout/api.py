@@ -16,6 +16,7 @@ from solver.layout.exact.cp_sat import CpSat
 from solver.layout.greedy.local_search import LocalSearch
 from solver.layout.greedy.placement import Greedy
 from solver.layout.holes import solve_with_holes
+from solver.layout.model.columns import columns_kept
 from solver.layout.model.options import Configurable, SolveOptions
 from solver.layout.model.pieces import has_holes
 from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome, Proof, Status
@@ -50,6 +51,17 @@ def solve(
     """
     if solver not in SOLVERS:
         raise OptionsError(f"There is no solver {solver!r}.", remedy=f"Choose one of {', '.join(SOLVERS)}.")
+    with columns_kept(problem):
+        return _solved(problem, solver, deadline, incumbent, options)
+
+
+def _solved(
+    problem: LayoutProblem,
+    solver: str,
+    deadline: Deadline | None,
+    incumbent: Layout | None,
+    options: SolveOptions | None,
+) -> Outcome:
     check_problem(problem)
     if incumbent is not None and (wrong := _broken(problem, incumbent)):
         raise ProblemError(
@@ -77,10 +89,12 @@ def _chosen(solver: str, options: SolveOptions | None) -> LayoutSolver:
 
 def _trivial(problem: LayoutProblem) -> Outcome | None:
     """The answer where nothing needs placing, or where the bound alone rules everything out."""
-    bound = max_load(problem)
     if not problem.buffers:
         return Outcome(Status.OPTIMAL, Layout((), 0), 0, None, Proof.MAX_LOAD, "none", 0.0)
-    if problem.capacity is not None and bound.bytes > problem.capacity:
+    if problem.capacity is None:
+        return None
+    bound = max_load(problem)
+    if bound.bytes > problem.capacity:
         return Outcome(
             Status.INFEASIBLE, None, bound.bytes, bound.witness_step, Proof.MAX_LOAD, "max-load", 0.0
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,18 @@ from solver.layout.ready import load_compiled
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    load: Callable[[], bool] = load_compiled,
+    name: str = "solver.layout.compile",
+) -> int:
     """Fills the cache of compiled code, or checks it; 1 where that fails (the log says why)."""
-    parser = argparse.ArgumentParser(prog="python -m solver.layout.compile")
+    parser = argparse.ArgumentParser(prog=f"python -m {name}")
     parser.add_argument("--check", action="store_true", help="load what was compiled before, compile nothing")
     check = parser.parse_args(arguments).check
     began = time.perf_counter()
     with _nothing_compiled() if check else nullcontext():
-        if not load_compiled():
+        if not load():
             return 1
     seconds, place = time.perf_counter() - began, Path(__file__).parent
     verb = "loads" if check else "is compiled"

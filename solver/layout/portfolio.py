@@ -1,10 +1,12 @@
 """The default solver: the cheapest argument first, and a valid layout whatever happens.
 
-    max-load bound -> one order -> probe of the bound -> greedy -> capacity search | local search -> CP-SAT
-                      ^ the bound is met, or proved to be out of reach: done
+    max-load bound -> structure, one order -> probe of the bound -> greedy -> windows of time
+                   -> capacity search | local search -> CP-SAT
+                   ^ the bound is met, or proved to be out of reach: done
 
-Between the probe and the capacity search, where there are thousands of buffers, the problem is made small:
-`coarse`.
+What is tried is a table, `STAGES`: a name, which problems it is for, what it may spend, how it runs. Each
+begins with what those before it have found. Where there are thousands of buffers, the problem is made small
+before the capacity search: `coarse`.
 
 Memory is bounded: what `FeasibilitySearch` states for each set of buffers searched, of which the capacity
 search keeps `KEPT`; 100 to 600 bytes a buffer for each of two greedy placements; where nothing compiles, some
@@ -21,11 +23,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from solver.layout.bounds.max_load import max_load
+from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.branch_and_bound import tighten
 from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
@@ -33,14 +35,19 @@ from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarse
 from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
+from solver.layout.exact.windows import repair
+from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.large import GOOD_ENOUGH
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.options import DEFAULT_WORK, Progress, SolveOptions
+from solver.layout.model.options import USUAL, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
+from solver.layout.structures.classes import in_classes
+from solver.layout.structures.colouring import depth
+from solver.layout.structures.recognise import structured
 
-__all__ = ["Portfolio"]
+__all__ = ["STAGES", "Portfolio", "Stage"]
 
 #: Buffers up to which the compiled search, and the one in Python, are asked.
 CAPACITY_SEARCH_BUFFERS: Final = 20_000
@@ -56,6 +63,15 @@ COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
 
+#: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
+#: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
+#: budget raises it to more than twice that.
+SHALLOW: Final = 20
+WINDOWS_WORK: Final = 150_000_000
+
+#: Buffers that live at once, up to which placing in the order of time looks at each of them.
+DEPTH: Final = 2000
+
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
 CP_SAT_BUFFERS: Final = 100
 
@@ -69,11 +85,17 @@ CP_SAT_WORK: Final = 0.02
 #: Seconds before the deadline at which CP-SAT is no longer started: loading it takes that long.
 CP_SAT_START: Final = 1.5
 
-
 #: Buffers up to which a few greedy orders, a millisecond or two each, come before the compiled search, whose
 #: code takes a third of a second to load. A question about a capacity goes to the search at once.
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
+
+#: Buffers from which looking for a structure costs less than placing in one order, and from which the first
+#: layout is made without any order: those take seconds.
+STRUCTURE_FIRST: Final = 3000
+CLASSES_FROM: Final = 200_000
+
+_Questions: TypeAlias = tuple[tuple[Grain, int, int], ...]
 
 
 @dataclass(slots=True)
@@ -82,13 +104,14 @@ class _Run:
 
     instance: Instance
     bound: int
-    layout: Layout
-    stage: str
     watch: Watch
     began: float
     goal: int = 0
     capacity: int = MAX_BYTES
     proved: int = 0
+    layout: Layout = field(default_factory=lambda: Layout((), MAX_BYTES + 1))
+    stage: str = ""
+    search: CapacitySearch | None = None
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
         better = layout.peak < self.layout.peak
@@ -115,19 +138,211 @@ class _Run:
     @property
     def negligible(self) -> bool:
         """Whether the optimality gap is too small for stages that prove nothing, with the usual budget."""
-        usual, peak = self.watch.options.work == DEFAULT_WORK, self.layout.peak
+        usual, peak = self.watch.options.work is USUAL, self.layout.peak
         return usual and peak <= self.capacity and negligible(peak, self.low)
 
     @property
     def finished(self) -> bool:
         return self.layout.peak <= self.enough or 0 < self.goal < self.low or self.watch()
 
+    @property
+    def simple(self) -> bool:
+        """Whether offsets are sums of sizes: nothing is pinned, and sums of sizes keep all alignments."""
+        return not (self.instance.pinned or self.instance.misaligning)
+
+    @property
+    def searched(self) -> bool:
+        """Whether the capacity search has a turn; asking loads it."""
+        return len(self.instance) <= CAPACITY_SEARCH_BUFFERS and compiled_search() is not None
+
+    @property
+    def searched_in_python(self) -> bool:
+        """Whether branch and bound in Python takes its place."""
+        return self.simple and len(self.instance) <= PYTHON_BUFFERS and compiled_search() is None
+
+    @property
+    def coarse(self) -> bool:
+        """Whether there are so many buffers that making them fewer pays, and all can be in boxes."""
+        return (
+            PROBE_BUFFERS < len(self.instance) <= COARSE_BUFFERS
+            and self.simple
+            and compiled_search() is not None
+        )
+
+    @property
+    def shallow(self) -> bool:
+        """Whether there are many more buffers than live at any one time."""
+        return (
+            len(self.instance) > PROBE_BUFFERS
+            and SHALLOW * depth(self.instance) <= len(self.instance)
+            and compiled_search() is not None
+        )
+
+    @property
+    def long(self) -> bool:
+        """Whether it is shallow, and so large that greedy orders and boxes take longer than windows."""
+        return len(self.instance) > CAPACITY_SEARCH_BUFFERS and self.shallow and depth(self.instance) <= DEPTH
+
+    @property
+    def capacities(self) -> CapacitySearch:
+        """One for all questions, which learns from each."""
+        if self.search is None:
+            self.search = CapacitySearch(
+                self.instance,
+                self.layout,
+                self.bound,
+                self.watch,
+                lambda layout, p: self.take("capacity-search", layout, proved=p),
+                self.capacity,
+            )
+        return self.search
+
+
+def _begin(run: _Run, incumbent: Layout | None) -> None:
+    """A first layout, whatever the deadline says: for many training steps it is the optimum."""
+    instance, structure = run.instance, run.watch.options.rules.structure
+    if structure and len(instance) >= STRUCTURE_FIRST:
+        _structure(run)
+    if run.layout.peak > run.enough or not run.stage:
+        offsets = in_classes(instance) if len(instance) >= CLASSES_FROM else None
+        if offsets is None:
+            offsets = place_once(instance, np.lexsort((instance.start - instance.end, -instance.size)))
+        run.take("greedy", layout_of(instance, offsets))
+    if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
+        _structure(run)
+    if incumbent is not None:
+        run.take("incumbent", incumbent)
+
+
+def _structure(run: _Run) -> None:
+    """What a theorem places."""
+    for name, offsets in structured(run.instance):
+        run.take(name, layout_of(run.instance, offsets))
+
+
+def _promising(run: _Run, attempts: int) -> None:
+    """The orders that win most often: where they meet the bound, nothing compiled has to be loaded."""
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, attempts, run.layout)
+    run.take("greedy", greedy.layout, cut=greedy.cut)
+
+
+def _probe(run: _Run, _: int) -> None:
+    run.capacities.probe(run.goal)
+
+
+def _greedy(run: _Run, _: int) -> None:
+    """All orders and fits."""
+    usual = run.watch.options.work is USUAL
+    enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
+    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout)
+    run.take("greedy", greedy.layout, cut=greedy.cut)
+
+
+def _coarsely(run: _Run, questions: _Questions) -> None:
+    """The problem made small, until the layout is good enough."""
+    for grain, parts, work in questions:
+        capacity = max(run.enough, run.bound + (run.bound // parts if parts else 0))
+        if run.finished or run.negligible or capacity >= run.layout.peak:
+            continue
+        limited = min(work, run.watch.options.limit(work))
+        found = search_coarsely(run.instance, capacity, run.layout.peak - 1, grain, limited, run.watch)
+        if found is not None:
+            run.take("coarse", found)
+
+
+def _in_order_of_time(run: _Run, _: int) -> None:
+    """First fit by birth: a tenth of the time of other orders where few live at once."""
+    offsets = in_order_of_time(run.instance, depth(run.instance), run.watch.deadline)
+    if offsets is not None:
+        run.take("greedy", layout_of(run.instance, offsets))
+
+
+def _windows(run: _Run, work: int) -> None:
+    """Where the layout is too high, a window of time after the other."""
+    limit = run.watch.options.limit(work)
+    if run.searched:
+        limit = min(limit, 2 * work)
+    repair(
+        run.instance,
+        run.layout,
+        run.enough,
+        limit,
+        run.watch,
+        lambda layout: run.take("windows", layout),
+    )
+
+
+def _capacity_search(run: _Run, _: int) -> None:
+    run.capacities.offer(run.layout)
+    run.capacities.tighten(run.goal)
+
+
+def _in_python(run: _Run, work: int) -> None:
+    """Branch and bound where nothing can be compiled."""
+    budget = Budget(work, run.watch.deadline)
+    tightened = tighten(run.instance, run.layout, run.bound, budget)
+    run.take("branch-and-bound", tightened.layout, proved=tightened.proved, cut=budget.cut)
+
+
+def _local_search(run: _Run, work: int) -> None:
+    work = min(work, SEARCH_WORK_PER_BUFFER * len(run.instance))
+    improved = improve(run.instance, run.layout, run.bound, work, run.watch.deadline)
+    run.take("search", improved.layout, cut=improved.cut)
+
+
+def _exact(run: _Run, work: float) -> None:
+    """CP-SAT, from what the search has found and proved."""
+    if run.watch.deadline.remaining < CP_SAT_START:
+        run.watch.cut = True
+        return
+    refined = refine(run.instance, run.layout, run.low, run.watch.deadline, work)
+    run.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Something to try: its name, whether it is for a problem, its budget, and how it spends that.
+
+    `applies` is asked when it is the stage's turn and the problem is still open.
+    """
+
+    name: str
+    applies: Callable[[_Run], bool]
+    budget: Any
+    run: Callable[[_Run, Any], None]
+
+
+#: In this order. Units of budgets are those of the function that runs; 0 where that has a budget of its own.
+STAGES: Final = (
+    Stage(
+        "a few orders",
+        lambda run: not run.goal and len(run.instance) <= PROMISING_BUFFERS,
+        PROMISING,
+        _promising,
+    ),
+    Stage("probe", lambda run: run.searched and len(run.instance) <= PROBE_BUFFERS, 0, _probe),
+    Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
+    Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
+    Stage("greedy", lambda run: not (run.negligible or run.long), 0, _greedy),
+    Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
+    Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
+    Stage("capacity search", lambda run: run.searched, 0, _capacity_search),
+    Stage("branch and bound", lambda run: run.searched_in_python, PYTHON_WORK, _in_python),
+    Stage(
+        "local search",
+        lambda run: not (run.searched or run.searched_in_python or run.negligible),
+        SEARCH_WORK,
+        _local_search,
+    ),
+    Stage("CP-SAT", lambda run: len(run.instance) <= CP_SAT_BUFFERS, CP_SAT_WORK, _exact),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Portfolio:
-    """Lower bound, greedy portfolio, then search until the bound is met or the work is spent.
+    """Lower bound, a first layout, then `STAGES` until the bound is met or the work is spent.
 
-    The outcome's solver is ``portfolio/`` and the stage that found the layout.
+    The outcome's solver is ``portfolio/`` and what found the layout.
     """
 
     options: SolveOptions = field(default_factory=SolveOptions)
@@ -138,124 +353,20 @@ class Portfolio:
 
     def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()
-        bound, instance = max_load(problem), Instance.of(problem)
-        watch = Watch(deadline, self.options)
+        bound, watch = max_load(problem), Watch(deadline, self.options)
         goal = problem.capacity or 0 if self.options.fit else 0
-        quick = "greedy", _first_layout(instance)
-        if incumbent is not None and incumbent.peak < quick[1].peak:
-            quick = "incumbent", incumbent
         capacity = MAX_BYTES if problem.capacity is None else problem.capacity
-        run = _Run(instance, bound.bytes, quick[1], quick[0], watch, began, goal, capacity)
-        run.report()
-        if not goal and not run.finished and len(instance) <= PROMISING_BUFFERS:
-            _promising(run)
-        for stage in _stages(run):
-            if not run.finished:
-                stage(run)
-        deterministic = not (watch.cut or self.options.race)
-        stage_name = f"{self.name}/{run.stage}"
+        run = _Run(Instance.of(problem), bound.bytes, watch, began, goal, capacity, pinned_top(problem))
+        _begin(run, incumbent)
+        for stage in STAGES:
+            if not run.finished and stage.applies(run):
+                stage.run(run, stage.budget)
         return settle(
-            problem, run.layout, bound, stage_name, began, proved=run.proved, deterministic=deterministic
-        )
-
-
-def _first_layout(instance: Instance) -> Layout:
-    """First fit by size, to have something; for many training steps it is the optimum."""
-    order = np.lexsort((instance.start - instance.end, -instance.size))
-    offsets = place_once(instance, order)
-    return layout_of(instance, offsets)
-
-
-def _stages(run: _Run) -> tuple[Callable[[_Run], None], ...]:
-    """What to try in turn. Branch and bound beats local search by far, where it applies."""
-    instance, simple = run.instance, not (run.instance.pinned or run.instance.misaligning)
-    if run.finished:
-        return ()
-    compiled = (
-        len(instance) <= (COARSE_BUFFERS if simple else PROBE_BUFFERS) and compiled_search() is not None
-    )
-    coarse = (_short_questions, _long_questions) if compiled and len(instance) > PROBE_BUFFERS else ()
-    if compiled and len(instance) <= CAPACITY_SEARCH_BUFFERS:
-        search = CapacitySearch(
-            instance,
+            problem,
             run.layout,
-            run.bound,
-            run.watch,
-            lambda layout, p: run.take("capacity-search", layout, proved=p),
-            run.capacity,
+            bound,
+            f"{self.name}/{run.stage}",
+            began,
+            proved=run.proved,
+            deterministic=not (watch.cut or self.options.race),
         )
-
-        def probe(run: _Run) -> None:
-            search.probe(run.goal)
-
-        def search_capacities(run: _Run) -> None:
-            search.offer(run.layout)
-            search.tighten(run.goal)
-
-        early = coarse[:1] or (probe,)
-        return (*early, _greedy, *coarse[1:], search_capacities, _exact)
-    if simple and len(instance) <= PYTHON_BUFFERS:
-        return _greedy, _in_python, _exact
-    return (_greedy, *coarse, _local_search, _exact)
-
-
-def _promising(run: _Run) -> None:
-    """The orders that win most often: where they meet the bound, nothing compiled has to be loaded."""
-    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, attempts=PROMISING)
-    run.take("greedy", greedy.layout, cut=greedy.cut)
-
-
-def _greedy(run: _Run) -> None:
-    """All orders and fits."""
-    if not run.negligible:
-        usual = run.watch.options.work == DEFAULT_WORK
-        enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
-        greedy = greedy_portfolio(run.instance, enough, run.watch.deadline)
-        run.take("greedy", greedy.layout, cut=greedy.cut)
-
-
-def _short_questions(run: _Run) -> None:
-    _coarsely(run, SHORT_QUESTIONS)
-
-
-def _long_questions(run: _Run) -> None:
-    _coarsely(run, LONG_QUESTIONS)
-
-
-def _coarsely(run: _Run, questions: tuple[tuple[Grain, int, int], ...]) -> None:
-    """The problem made small, until the layout is good enough."""
-    most = run.watch.options.work
-    for grain, parts, work in questions:
-        capacity = max(run.enough, run.bound + (run.bound // parts if parts else 0))
-        if run.finished or run.negligible or capacity >= run.layout.peak:
-            continue
-        limited = work if most is None else min(work, most)
-        found = search_coarsely(run.instance, capacity, run.layout.peak - 1, grain, limited, run.watch)
-        if found is not None:
-            run.take("coarse", found)
-
-
-def _in_python(run: _Run) -> None:
-    """Branch and bound where nothing can be compiled."""
-    budget = Budget(PYTHON_WORK, run.watch.deadline)
-    tightened = tighten(run.instance, run.layout, run.bound, budget)
-    run.take("branch-and-bound", tightened.layout, proved=tightened.proved, cut=budget.cut)
-
-
-def _local_search(run: _Run) -> None:
-    if not run.negligible:
-        work = min(SEARCH_WORK, SEARCH_WORK_PER_BUFFER * len(run.instance))
-        improved = improve(run.instance, run.layout, run.bound, work, run.watch.deadline)
-        run.take("search", improved.layout, cut=improved.cut)
-
-
-def _exact(run: _Run) -> None:
-    """CP-SAT, from what the search has found and proved."""
-    if len(run.instance) > CP_SAT_BUFFERS:
-        return
-    if run.watch.deadline.remaining < CP_SAT_START:
-        run.watch.cut = True
-        return
-    known = max(run.bound, run.proved)
-    refined = refine(run.instance, run.layout, known, run.watch.deadline, CP_SAT_WORK)
-    run.take("cp-sat", refined.layout, proved=refined.proved, cut=refined.cut)

@@ -6,7 +6,9 @@ import numpy as np
 
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.feasibility import compiled_search
+from solver.layout.greedy.in_time import time_kernel
 from solver.layout.greedy.index import kernel
+from solver.layout.holes import compiled_placing
 
 __all__ = ["load_compiled"]
 
@@ -17,7 +19,8 @@ def load_compiled() -> bool:
     False where nothing compiles here. What is called here, and with arguments of the types that it is called
     with here, is all that ever runs compiled: what is compiled in the middle of a solve hears no deadline.
     """
-    return all([compiled_search() is not None, kernel() is not None, _sweep_loaded()])
+    loaded = [compiled_search() is not None, kernel() is not None, time_kernel() is not None]
+    return all([*loaded, compiled_placing(), _sweep_loaded()])
 
 
 def _sweep_loaded() -> bool:

@@ -15,6 +15,7 @@ from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
 from solver.passes.recompute import Recompute
+from solver.passes.search_order import SearchOrder
 
 __all__ = [
     "MAX_PARALLELISM",
@@ -28,11 +29,12 @@ __all__ = [
     "Paging",
     "Pass",
     "Recompute",
+    "SearchOrder",
     "chosen",
 ]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.
-PASSES: tuple[type[Pass], ...] = (Order, Recompute, Levels, Paging, Aliases)
+PASSES: tuple[type[Pass], ...] = (Order, SearchOrder, Recompute, Levels, Paging, Aliases)
 
 
 def chosen(options: object) -> tuple[Pass, ...]:

@@ -69,7 +69,11 @@ def in_levels(program: Program, parallelism: int, *, stage: int = 0) -> Program:
     """
     if parallelism == 1:
         return program
-    before = dependencies(program.touches())
+    before = [
+        # A repeated step was put where its result is wanted: it waits for the step in front of it.
+        found | {t - 1} if program.runs[t] and t else found
+        for t, found in enumerate(dependencies(program.touches()))
+    ]
     late = [frozenset(s - stage for s in found if s >= stage) for found in before[stage:]]
     ends = ([t + stage for t in level] for level in list_schedule(late, parallelism))
     order: list[int] = []

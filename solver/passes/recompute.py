@@ -104,6 +104,7 @@ def _facts(
 ) -> dict[str, int | str | bool]:
     flops = [flops_of(program, step) for step in program.steps]
     return {
+        "budget": found.budget,
         "order_bound": order_bound(problem).bytes,
         "repeated_steps": len(found.sequence) - len(program.steps),
         "step_nanoseconds": sum(problem.cost),

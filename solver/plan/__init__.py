@@ -7,7 +7,9 @@ from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.recycle import RecycledStep, Recycling, recycling
+from solver.plan.tradeoff import TradeOff, TradeOffPoint
 from solver.plan.validation import StepReport, ValidationReport
+from solver.plan.verdict import Changes, Remedy, Verdict, VerdictStatus
 from solver.plan.views import (
     AliasedValue,
     Arena,
@@ -23,6 +25,7 @@ __all__ = [
     "AliasedValue",
     "Arena",
     "Certificate",
+    "Changes",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
@@ -38,10 +41,15 @@ __all__ = [
     "Recomputation",
     "RecycledStep",
     "Recycling",
+    "Remedy",
     "Repetition",
     "StepReport",
     "TierUse",
+    "TradeOff",
+    "TradeOffPoint",
     "ValidationReport",
+    "Verdict",
+    "VerdictStatus",
     "Violation",
     "level_report",
     "paging",

@@ -23,7 +23,9 @@ class PlanOptions:
     result; with `sub_ranges` also in contiguous parts of others, and others as parts of them. `rewrite`
     replaces parts of the graph by equivalent ones where that does not raise the peak; results may round
     differently. `recompute` runs steps again where the capacity asks for it, at the least
-    cost in time that was found; it changes no result. `tiers` are the memories of a device: kernels run in
+    cost in time that was found; it changes no result. `order` lets the steps run in another order where one
+    with a lower peak is left and found.
+    `tiers` are the memories of a device: kernels run in
     the first one, whose size is the capacity then, and what does not fit is paged out to the others.
     """
 
@@ -40,4 +42,5 @@ class PlanOptions:
     rewrite: bool = False
     sub_ranges: bool = False
     recompute: bool = False
+    order: bool = False
     tiers: tuple[Tier, ...] = ()

@@ -24,8 +24,9 @@ class Recomputation:
     """What repetitions cost, by the costs that the schedule was chosen with: nanoseconds, and products.
 
     `bound` are nanoseconds that every schedule within the capacity costs at least which keeps the order of
-    first runs; it is as large as `extra` where the plan is proved to be the cheapest. No schedule of any
-    order takes less than `floor` bytes.
+    first runs; it is as large as `extra` where the plan is proved to be the cheapest, and 0 where the
+    schedule was made for fewer bytes than the capacity. No schedule of any order takes less than `floor`
+    bytes.
     """
 
     step: int
@@ -52,10 +53,12 @@ def recomputation(plan: PlanView) -> Recomputation | None:
     def figure(name: str) -> int:
         return int(facts.get(name, 0))
 
+    # Of a smaller budget, where layout or levels took the rest, more is proved than of the capacity.
+    bounded = figure("budget") == plan.options.capacity
     return Recomputation(
         step=figure("step_nanoseconds"),
         extra=figure("extra_nanoseconds"),
-        bound=figure("bound_nanoseconds"),
+        bound=figure("bound_nanoseconds") if bounded else 0,
         step_flops=figure("step_flops"),
         extra_flops=figure("extra_flops"),
         floor=figure("floor"),

@@ -62,13 +62,16 @@ def _check_names(program: Program, touched: Sequence[int]) -> None:
         twice = next(v.label for i, v in enumerate(program.values) if program.by_label[v.label] != i)
         raise DuplicateNameError(f"There are two values {twice!r}.", remedy="Labels are unique.")
     declared = min(touched, default=0) >= 0 and max(touched, default=-1) < len(program.values)
-    if declared and len(set(program.step_labels)) == len(program.steps):
+    # The label of a repeated step says that it repeats one: its number is looked at, too.
+    kernels = [step.reference for step in program.steps if step.reference is not None]
+    unique = len(set(program.step_labels)) == len(program.steps) and len(set(kernels)) == len(kernels)
+    if declared and unique:
         return
     steps: set[str] = set()
     references: dict[int, str] = {}
     for t, step in enumerate(program.steps):
         label = program.step_labels[t]
-        if step.reference is not None:  # the label of a repeated step says that it repeats one
+        if step.reference is not None:
             label = references.setdefault(step.reference, label)
         if label in steps:
             raise DuplicateNameError(

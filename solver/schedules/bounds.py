@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from solver.layout.model.instance import Integers
 from solver.schedules.problem import ScheduleProblem
 
 __all__ = ["PeakBound", "floor", "order_bound"]
@@ -26,63 +29,80 @@ class PeakBound:
 
 
 def order_bound(problem: ScheduleProblem) -> PeakBound:
-    """Holds for every order in which each step runs once. O(n v / 64) for n steps and v values."""
+    """Holds for every order in which each step runs once. O(n (n + v)) words and bytes; n steps, v values."""
     return _bound(problem, again=False)
 
 
 def floor(problem: ScheduleProblem) -> PeakBound:
-    """Holds for every order and any recomputation: no schedule takes less. O(n v / 64)."""
+    """Holds for every order and any recomputation: no schedule takes less. Cost: as `order_bound`."""
     return _bound(problem, again=True)
 
 
 def _bound(problem: ScheduleProblem, *, again: bool) -> PeakBound:
-    waiting = _waiting(problem, again=again)
-    best = PeakBound(0, 0, ())
-    for t, (read, wrote) in enumerate(zip(problem.reads, problem.writes, strict=True)):
-        live = set(read).union(wrote, waiting[t])
-        largest: dict[int, int] = {}
-        for v in live:
-            root = problem.together[v]
-            largest[root] = max(largest.get(root, 0), problem.size[v])
-        total = problem.fixed + problem.scratch[t] + sum(largest.values())
-        if total > best.bytes:
-            best = PeakBound(total, t, tuple(sorted(live)))
-    return best
+    steps = len(problem.steps)
+    if not steps:
+        return PeakBound(problem.fixed, 0, ())
+    there = _there(problem, again=again)
+    members: dict[int, list[int]] = {}
+    for v, root in enumerate(problem.together):
+        members.setdefault(root, []).append(v)
+    total: Integers = np.array(problem.scratch, np.int64) + problem.fixed
+    for values in members.values():
+        # Values that may share bytes take those of the largest.
+        largest = _flags(there[values[0]], steps) * problem.size[values[0]]
+        for v in values[1:]:
+            np.maximum(largest, _flags(there[v], steps) * problem.size[v], out=largest)
+        total += largest
+    fullest = int(np.argmax(total))
+    live = tuple(v for v, when in enumerate(there) if when >> fullest & 1)
+    return PeakBound(int(total[fullest]), fullest, live)
 
 
-def _waiting(problem: ScheduleProblem, *, again: bool) -> list[list[int]]:
-    """For each step the values that a step before it makes, in every order, and one behind it reads.
+def _flags(when: int, steps: int) -> Integers:
+    """A set of steps as zeros and ones."""
+    raw = np.frombuffer(when.to_bytes(-(-steps // 8), "little"), np.uint8)
+    return np.unpackbits(raw, count=steps, bitorder="little").astype(np.int64)
 
-    Sets of steps are the bits of a number. A step that updates a value in place reads it and makes it. With
-    `again` values that can be made again do not wait.
+
+def _there(problem: ScheduleProblem, *, again: bool) -> list[int]:
+    """For each value the steps at which it is there in every order, as the bits of a number.
+
+    At those that touch it; and behind one that makes it, if one that reads it comes behind them. A step that
+    updates a value in place reads it and makes it. With `again`, what can be made again does not wait.
     """
     steps, values = len(problem.steps), len(problem.values)
+    made = [(*problem.writes[t], *problem.updates[t]) for t in range(steps)]
+    makers: list[list[int]] = [[] for _ in range(values)]
     before = [0] * steps
-    makers: list[int] = [0] * values
-    readers: list[int] = [0] * values
     for t in range(steps):
         for v in problem.reads[t]:
-            rest = makers[v]
-            readers[v] |= 1 << t
-            while rest:
-                low = rest & -rest
-                before[t] |= before[low.bit_length() - 1] | low
-                rest ^= low
-        for v in (*problem.writes[t], *problem.updates[t]):
-            makers[v] |= 1 << t
-    after = [0] * steps
+            for m in makers[v]:
+                before[t] |= before[m] | 1 << m
+        for v in made[t]:
+            makers[v].append(t)
+    readers: list[list[int]] = [[] for _ in range(values)]
+    behind = [0] * steps
+    for t in range(steps - 1, -1, -1):
+        for v in made[t]:
+            for r in readers[v]:
+                behind[t] |= behind[r] | 1 << r
+        for v in problem.reads[t]:
+            readers[v].append(t)
+    always = (1 << steps) - 1
+    found = [0] * values
+    for v in range(values):
+        if not again or problem.maker[v] < 0:
+            since = until = always
+            if not problem.given[v]:
+                since = 0
+                for m in makers[v]:
+                    since |= behind[m]
+            if not problem.kept[v]:
+                until = 0
+                for r in readers[v]:
+                    until |= before[r]
+            found[v] = since & until
     for t in range(steps):
-        rest = before[t]
-        while rest:
-            low = rest & -rest
-            after[low.bit_length() - 1] |= 1 << t
-            rest ^= low
-    waits = [v for v in range(values) if not again or problem.maker[v] < 0]
-    return [
-        [
-            v
-            for v in waits
-            if (problem.given[v] or before[t] & makers[v]) and (problem.kept[v] or after[t] & readers[v])
-        ]
-        for t in range(steps)
-    ]
+        for v in (*problem.reads[t], *problem.writes[t]):
+            found[v] |= 1 << t
+    return found

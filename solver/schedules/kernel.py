@@ -13,23 +13,38 @@ from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.model.instance import Integers
 from solver.schedules.tables import Tables, Work
 
-__all__ = ["EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "anneal", "repair", "simulate"]
+__all__ = ["COMPILED", "EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "anneal", "repair", "simulate"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-try:
-    from solver.layout.compiled.jit import compiled, inlined
-except UNCOMPILED as error:
-    warn_uncompiled(error)
 
-    def compiled(function: Function) -> Function:
+def compiled(function: Function) -> Function:
+    """Compiled; the function itself where nothing compiles here, or what is compiled cannot be kept."""
+    try:
+        from solver.layout.compiled.jit import compiled as decorated
+
+        return decorated(function)
+    except UNCOMPILED as error:
+        warn_uncompiled(error)
         return function
 
-    inlined = compiled
+
+def inlined(function: Function) -> Function:
+    """A part of compiled functions; the function itself where nothing compiles here."""
+    try:
+        from solver.layout.compiled.jit import inlined as decorated
+
+        return decorated(function)
+    except UNCOMPILED as error:
+        warn_uncompiled(error)
+        return function
 
 
 # Positions in the result of a simulation. A peak of -1: the numbers give no legal sequence.
 PEAK, EXTRA, EVENTS, OVER, INSTANCES = range(5)
+
+#: Values that repair looks at in each of its steps, the largest first.
+_MOST_TRIED = 200
 
 #: As in `solver.schedules.tables`.
 _HOLD, _AGAIN, _BRIEF = 0, 1, 2
@@ -206,8 +221,15 @@ def repair(
                 tried[idle] = v
                 idle += 1
         chosen, number, gain, price = -1, 0, 0, 1
-        for i in range(idle):
-            v = tried[i]
+        for i in range(min(idle, _MOST_TRIED)):
+            # The largest of those that are left comes next.
+            largest = i
+            for j in range(i + 1, idle):
+                if tables.size[tried[j]] > tables.size[tried[largest]]:
+                    largest = j
+            v = tried[largest]
+            tried[largest] = tried[i]
+            tried[i] = v
             g = tables.touch_start[v]
             while g + 1 < tables.touch_start[v + 1] and tables.touches[g + 1] <= position:
                 g += 1
@@ -304,3 +326,7 @@ def anneal(
             for j in range(width - 1, -1, -1):
                 genes[undo[2 * j]] = undo[2 * j + 1]
     return least
+
+
+#: Whether the functions above run compiled.
+COMPILED = hasattr(simulate, "py_func")

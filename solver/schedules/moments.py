@@ -166,6 +166,8 @@ class Moments:
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 2
         solver.parameters.max_deterministic_time = work
+        # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
+        solver.parameters.catch_sigint_signal = False
         answer: Future[Relaxed] = Future()
 
         def run() -> None:
@@ -175,17 +177,20 @@ class Moments:
                 answer.set_exception(error)
 
         Thread(target=run).start()
-        while not answer.done():
-            if deadline.expired:
-                solver.stop_search()
-            wait((answer,), _TICK)
+        try:
+            while not answer.done():
+                if deadline.expired:
+                    solver.stop_search()
+                wait((answer,), _TICK)
+        finally:  # an interrupt must not wait for the end of the search
+            solver.stop_search()
         return answer.result()
 
     def _answer(self, solver: cp_model.CpSolver, deadline: Deadline) -> Relaxed:
         from ortools.sat.python import cp_model
 
         status = solver.solve(self._model)
-        work = solver.response_proto.deterministic_time
+        work = round(solver.response_proto.deterministic_time, 6)  # the last digits are noise
         if status == cp_model.INFEASIBLE:
             return Relaxed(0, None, work, infeasible=True)
         cut = status != cp_model.OPTIMAL and deadline.expired

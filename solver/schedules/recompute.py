@@ -1,6 +1,6 @@
 """What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
 
-    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► annealing
+    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► segments, annealing
                                             │
                       stop as soon as the best plan costs what the bound says
 
@@ -10,11 +10,14 @@ that the same problem has the same answer everywhere; a deadline cuts in with th
 
 from __future__ import annotations
 
+import numpy as np
+
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules.moments import Moments
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.schedule import Schedule, ScheduleProof
+from solver.schedules.segments import in_segments
 from solver.schedules.simulate import Simulator
 
 __all__ = ["cheapest"]
@@ -24,30 +27,49 @@ __all__ = ["cheapest"]
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
 #: Simulations of each annealing at most, and steps simulated: about a second.
-_ANNEAL, _ANNEAL_STEPS = 100_000, 30_000_000
+_ANNEAL, _ANNEAL_STEPS = 50_000, 30_000_000
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
 _ROUNDS, _CP_SAT, _CP_SAT_ROUND = 32, 12.0, 4.0
 
-#: Share of the step's cost at which annealing begins, and what a budget's worth of bytes too many costs.
-_HOT, _WEIGHT = 1000, 20
+#: Share of the step's cost at which annealing begins; shares that a budget's worth of bytes too many costs.
+_HOT, _WEIGHTS = 1000, (20, 1)
+
+#: Numbers of segments that are tried, how many of these plans are repaired, and how many annealed.
+_MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_ANNEALED = 30, 8, 2
 
 
-def cheapest(problem: ScheduleProblem, budget: int, deadline: Deadline | None = None) -> Schedule:
+def cheapest(
+    problem: ScheduleProblem,
+    budget: int,
+    deadline: Deadline | None = None,
+    *,
+    before: Schedule | None = None,
+    share: float = 1.0,
+) -> Schedule:
     """The cheapest schedule that was found to keep `budget` bytes, with a bound; else that of the least peak.
 
-    The bound holds for all schedules that keep the order of first runs. Where even the relaxation shows that
-    none of them keeps the budget, `impossible` is set. Cost: some milliseconds for a program that fits,
-    seconds for some hundred steps.
+    `before` is a schedule of the same problem to start from, `share` the part of the usual budgets of work
+    that this search may use. The bound holds for all schedules that keep the order of first runs. Where even
+    the relaxation shows that none of them keeps the budget, `impossible` is set. Cost: some milliseconds for
+    a program that fits, seconds for some hundred steps.
     """
-    return _Search(problem, budget, deadline or Deadline()).run()
+    return _Search(problem, budget, deadline or Deadline(), before, share).run()
 
 
 class _Search:
     """One search; lives for one call of `cheapest`."""
 
-    def __init__(self, problem: ScheduleProblem, budget: int, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        problem: ScheduleProblem,
+        budget: int,
+        deadline: Deadline,
+        before: Schedule | None = None,
+        share: float = 1.0,
+    ) -> None:
         self.problem, self.budget, self.deadline = problem, budget, deadline
+        self.before, self.share = before, share
         self.simulator = Simulator(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
@@ -64,7 +86,12 @@ class _Search:
     def run(self) -> Schedule:
         if self.peak <= self.budget:
             return self._schedule(ScheduleProof.ORDER)
-        self._offer(self._repair(self.start, _REPAIR))
+        if self.before is not None:
+            numbers = np.array(self.before.numbers, np.int64)
+            self._offer(numbers)
+            self._offer(self._repair(numbers, _REPAIR_AGAIN))
+        if self.before is None or self.peak > self.budget:
+            self._offer(self._repair(self.start, _REPAIR))
         self._moments()
         if not self.done():
             self._anneal()
@@ -75,7 +102,8 @@ class _Search:
         late = self.deadline.expired and not self.done()
         cut = self.cut or late
         found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
-        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut)
+        numbers = tuple(self.best.tolist())
+        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut, numbers=numbers)
 
     def _offer(self, genes: Integers) -> None:
         found = self.simulator.run(genes)
@@ -90,7 +118,7 @@ class _Search:
             self.best, self.peak, self.extra = genes.copy(), found.peak, found.extra
 
     def _repair(self, genes: Integers, work: int) -> Integers:
-        most = max(1, work // max(1, len(self.problem.steps)))
+        most = max(1, int(self.share * work) // max(1, len(self.problem.steps)))
         return self.simulator.repair(genes, self.budget, most, self.deadline)
 
     def _moments(self) -> None:
@@ -101,8 +129,10 @@ class _Search:
         load = self.simulator.loads(self.start)
         moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
-        left = _CP_SAT
+        left = self.share * _CP_SAT
         for _ in range(_ROUNDS):
+            if self.deadline.expired:
+                return
             model = Moments(self.problem, self.budget, moments)
             relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
             left -= relaxed.work
@@ -123,26 +153,50 @@ class _Search:
             if not self.done():
                 self._offer(self._repair(genes, _REPAIR_AGAIN))
             missed = self.simulator.overloads(genes, self.budget)
-            if self.done() or not missed or left <= 0 or self.deadline.expired:
+            if self.done() or not missed or left <= 0:
                 return
             t = max(missed, key=lambda t: (missed[t], -t))
             if t in moments:
                 less[t] = less.get(t, 0) + missed[t]
             moments.add(t)
 
+    def _segments(self) -> list[Integers]:
+        """The most promising plans in segments, repaired: those that fit first, then by cost."""
+        found = []
+        for parts in range(2, _MOST_SEGMENTS):
+            genes = in_segments(self.problem, self.start, parts)
+            run = self.simulator.run(genes)
+            if run.peak >= 0:
+                found.append((max(run.peak - self.budget, 0), run.extra, parts, genes))
+        found.sort(key=lambda each: each[:3])
+        repaired = []
+        for _, _, parts, genes in found[:_SEGMENTS_REPAIRED]:
+            better = self._repair(genes, _REPAIR_AGAIN)
+            self._offer(better)
+            run = self.simulator.run(better)
+            repaired.append((run.peak > self.budget, run.extra, parts, better))
+            if self.deadline.expired:
+                break
+        repaired.sort(key=lambda each: each[:3])
+        return [genes for *_, genes in repaired]
+
     def _anneal(self) -> None:
+        """From the best plan and from plans in segments, with bytes over the budget cheap, and dear."""
         most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))
-        for seed in range(3):
-            found = self.simulator.anneal(
-                self.best,
-                self.budget,
-                most,
-                seed=seed,
-                hot=self.total // _HOT,
-                weight=self.total // _WEIGHT,
-                deadline=self.deadline,
-            )
-            if found is not None:
-                self._offer(found)
-            if self.done() or self.deadline.expired:
-                return
+        most = max(1, int(self.share * most))
+        starts = self._segments()[:_SEGMENTS_ANNEALED]
+        for seed, start in enumerate((None, *starts, None)):
+            for weight in _WEIGHTS:
+                if self.done() or self.deadline.expired:
+                    return
+                found = self.simulator.anneal(
+                    self.best if start is None else start,
+                    self.budget,
+                    most,
+                    seed=seed,
+                    hot=self.total // _HOT,
+                    weight=self.total // weight,
+                    deadline=self.deadline,
+                )
+                if found is not None:
+                    self._offer(found)

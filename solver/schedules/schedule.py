@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 __all__ = ["Schedule", "ScheduleProof"]
@@ -27,7 +27,8 @@ class Schedule:
     nanoseconds: what the repetitions cost, and what they cost at least in every schedule within `budget`
     bytes that keeps the order of first runs. `proof` tells where the bound comes from, None for the bound 0
     that needs none. `impossible`: no schedule that keeps the order of first runs keeps the budget, which the
-    relaxation shows. `complete` is false where wall time ended the search.
+    relaxation shows. `complete` is false where wall time ended the search. `numbers` are those of the gaps:
+    what another search of the same problem may start from.
     """
 
     sequence: tuple[int, ...]
@@ -39,6 +40,7 @@ class Schedule:
     proof: ScheduleProof | None
     impossible: bool = False
     complete: bool = True
+    numbers: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def fits(self) -> bool:

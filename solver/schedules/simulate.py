@@ -15,8 +15,8 @@ from solver.schedules.tables import movable_gaps, nothing_again, tables, work_fo
 
 __all__ = ["Run", "Simulator", "replay"]
 
-#: Simulations between two looks at the deadline: some ten milliseconds.
-_SLICE = 500
+#: Steps simulated between two looks at the deadline: some ten milliseconds.
+_SLICE = 500_000
 
 #: Places in the table of logarithms that annealing throws its dice with.
 _DICE = 1024
@@ -42,6 +42,7 @@ class Simulator:
         self.simulations = 0
         self._tables, self._work = tables(problem), work_for(problem)
         self._gaps = movable_gaps(problem)
+        self._slice = max(1, _SLICE // max(1, len(problem.steps)))
         self._tried: Integers = np.zeros(max(1, len(self._work.first)), np.int64)
         self._logarithms: Integers = np.array(
             [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
@@ -88,7 +89,7 @@ class Simulator:
         genes, best, found = genes.copy(), genes.copy(), genes.copy()
         least, left = -1, most
         while left > 0 and not deadline.expired:
-            part = min(left, _SLICE)
+            part = min(left, self._slice)
             done = kernel.repair(genes, budget, part, found, self._tried, self._tables, self._work)
             self.simulations += done
             left -= done
@@ -107,10 +108,10 @@ class Simulator:
             return None
         genes, best, least = genes.copy(), genes.copy(), -1
         state: Integers = np.array([seed + 1], np.int64)
-        for begin in range(0, most, _SLICE):
+        for begin in range(0, most, self._slice):
             if deadline.expired:
                 break
-            end = min(begin + _SLICE, most)
+            end = min(begin + self._slice, most)
             least = int(
                 kernel.anneal(
                     genes,

@@ -38,7 +38,8 @@ class TargetOptions(Protocol):
 class Capabilities:
     """What can be asked of a target. `trains`: the executor of this project can run its plans.
 
-    `recompute`: its steps may run several times. `paging`: values may leave its arena for slower memory.
+    `recompute`: its steps may run several times. `order`: they may run in another order.
+    `paging`: values may leave its arena for slower memory.
     """
 
     trains: bool = False
@@ -46,6 +47,7 @@ class Capabilities:
     parallelism: bool = False
     rewrite: bool = False
     recompute: bool = False
+    order: bool = False
     paging: bool = False
 
 

@@ -9,7 +9,18 @@ from functools import partial
 
 from rich.console import Console
 
-from tests.benchmarks import gallery, layout, levels, main_job, onert_losses, paging, planning, resnet50
+from tests.benchmarks import (
+    gallery,
+    layout,
+    levels,
+    main_job,
+    onert_losses,
+    paging,
+    planning,
+    resnet50,
+    schedules,
+    shapes,
+)
 from tests.benchmarks.measure import commit, machine
 
 SUITES: dict[str, Callable[[Console], object]] = {
@@ -18,8 +29,10 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "paging": paging.run,
     "examples": gallery.run,
     "layout": layout.run,
+    "shapes": shapes.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
+    "schedules": schedules.run,
     "onert": onert_losses.run,
 }
 

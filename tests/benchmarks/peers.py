@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,9 @@ PLACERS = ("omni", "greedy_by_all")
 
 #: Buffers beyond which only the placers stand a chance within the seconds of a row.
 MOST_SEARCHED = 20_000
+
+#: The interpreter that has it, where that is another one.
+PYTHON = os.environ.get("ARENAPLAN_OMNIMALLOC", sys.executable)
 
 #: Seconds for a process to start in, and how late it may be, as a factor.
 START = 5.0
@@ -60,7 +64,7 @@ class Rival:
 
 
 def installed() -> bool:
-    return importlib.util.find_spec("omnimalloc") is not None
+    return sys.executable != PYTHON or importlib.util.find_spec("omnimalloc") is not None
 
 
 def best_rival(problem: LayoutProblem, seconds: float) -> Rival | None:
@@ -87,7 +91,7 @@ def _peak(problem: LayoutProblem, name: str, seconds: float) -> int | None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "problem.csv"
         path.write_bytes(dump_minimalloc(padded(problem)))
-        command = [sys.executable, "-c", _CODE, str(path), name, str(seconds)]
+        command = [PYTHON, "-c", _CODE, str(path), name, str(seconds)]
         try:
             ran = subprocess.run(
                 command, capture_output=True, check=True, cwd=ROOT, timeout=START + LATE * seconds

@@ -138,6 +138,24 @@ def test_rewriting(run: Run, tmp_path: Path) -> None:
     assert run("validate", "block.json", "plan.json", "--steps", "2").returncode == 0
 
 
+def test_recomputation(run: Run) -> None:
+    model = ROOT / "examples/mnist.json"
+    capacity = ("--capacity", "17.2MB")
+    made = run("plan", model, *capacity, "--recompute", "-o", "plan.json")
+    assert made.returncode == 0
+    assert "recomputed: 3 steps run again" in " ".join(made.stdout.split())
+    shown = run("show", "plan.json", "--width", "120")
+    assert "no schedule takes less than 17,035,072" in " ".join(shown.stdout.split())
+    assert "conv1.out@again1" in shown.stdout
+    facts = json.loads(run("show", "plan.json", "--json").stdout)["recomputation"]
+    assert facts["extra"] == facts["bound"] > 0
+    assert [one["step"] for one in facts["repetitions"]]
+    assert run("validate", model, "plan.json", "--steps", "1").returncode == 0
+    refused = run("plan", model, "--capacity", "16MB", "--recompute", "-o", "plan.json")
+    assert refused.returncode == 3
+    assert "takes less than 17,035,072 bytes" in " ".join(refused.stderr.split())
+
+
 def test_a_rewritten_graph_has_the_plan_without_rewriting(run: Run, tmp_path: Path) -> None:
     """What a device needs beside the plan."""
     (tmp_path / "block.json").write_bytes(documents.dump_graph(mobile_block()))

@@ -10,10 +10,24 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layout import Buffer, LayoutProblem, SolveOptions, Status, find_violations, max_load, solve
-from solver.layout.model.instance import Instance
+from solver.layout import (
+    Buffer,
+    Deadline,
+    LayoutProblem,
+    Rules,
+    SolveOptions,
+    Status,
+    find_violations,
+    max_load,
+    solve,
+)
+from solver.layout.exact.feasibility import Watch
+from solver.layout.exact.windows import repair
+from solver.layout.model.instance import Instance, layout_of
+from solver.layout.structures.recognise import STRUCTURES, structured
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
+from tests.support.shapes import SHAPES
 
 pytestmark = pytest.mark.fuzz
 
@@ -21,6 +35,7 @@ FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
 PROBLEMS = 10 * FUZZ or 40
 MIXED = FUZZ or 20
 PINNED = FUZZ or 30
+STRUCTURED = FUZZ or 60
 
 
 def test_every_rule_set_of_the_compiled_search_agrees_with_cp_sat(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +56,50 @@ def test_every_rule_set_of_the_compiled_search_agrees_with_cp_sat(capsys: pytest
     assert not wrong
     assert 10 * len(left_open) <= PROBLEMS, Counter(left_open)
     assert 4 * counts["with an optimum above max-load"] >= PROBLEMS
+
+
+def test_structures_agree_with_cp_sat_with_their_rule_on_and_off() -> None:
+    """Equal sizes, chains, nests and others: what a theorem places, and what search makes of it."""
+    met: Counter[str] = Counter()
+    shapes = [shape for name, shape in SHAPES.items() if not name.startswith("gaps")]
+    for seed in range(STRUCTURED):
+        p = _small(shapes[seed % len(shapes)](random.Random(seed).randint(1, 14), seed), seed)
+        best, bound = optimum(p), max_load(p).bytes
+        for name, offsets in structured(Instance.of(p)):
+            placed = layout_of(Instance.of(p), offsets)
+            assert find_violations(p, placed) == (), (seed, name)
+            assert best <= placed.peak, (seed, name)
+            met[name] += placed.peak == best == bound
+        for on in (True, False):
+            outcome = solve(p, options=SolveOptions(threads=1, rules=Rules(structure=on)))
+            assert outcome.layout is not None
+            assert find_violations(p, outcome.layout) == (), seed
+            assert outcome.lower_bound <= best <= outcome.layout.peak, seed
+            assert outcome.status is not Status.OPTIMAL or outcome.layout.peak == best, seed
+    assert set(met) == {structure.name for structure in STRUCTURES}
+
+
+def _small(p: LayoutProblem, seed: int) -> LayoutProblem:
+    """Sizes and alignments that CP-SAT is quick with; every other time all of one alignment, without pins."""
+    if any(b.offset is not None for b in p.buffers):
+        return p
+    alignment = (1, 4)[seed % 2]
+    return LayoutProblem(
+        tuple(replace(b, size=b.size % 40 + 1, alignment=min(b.alignment, 8) * alignment) for b in p.buffers)
+    )
+
+
+def test_windows_agree_with_cp_sat() -> None:
+    """Whatever is asked of windows, what comes out is right and not below the optimum."""
+    watch, lowered = Watch(Deadline(), SolveOptions()), 0
+    for seed in range(MIXED):
+        p = _mixed(seed)
+        start, best = stacked(p), optimum(p)
+        result = repair(Instance.of(p), start, max_load(p).bytes, 200_000, watch)
+        assert find_violations(p, result.layout) == (), seed
+        assert best <= result.layout.peak <= start.peak, seed
+        lowered += result.layout.peak < start.peak
+    assert 2 * lowered >= MIXED
 
 
 def _mixed(seed: int) -> LayoutProblem:

@@ -92,7 +92,11 @@ class Server:
 
 
 def die_with_parent() -> None:
-    """In a child before it becomes the command: a test run that is killed leaves no process (Linux)."""
+    """In a child before it becomes the command: a test run that is killed leaves no process (Linux).
+
+    Interrupts arrive as they do at a terminal, also where a shell has started the tests in the background.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.platform == "linux":
         _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

@@ -126,6 +126,12 @@ class TestCapacity:
         with pytest.raises(CapacityError):
             plan(graph, PlanOptions(target="onert", capacity=made.arena_bytes - 1))
 
+    def test_a_capacity_below_what_the_other_pools_need(self) -> None:
+        graph = load_graph((ROOT / "examples/mnist.json").read_bytes())
+        with pytest.raises(CapacityError) as caught:
+            plan(graph, PlanOptions(target="onert", capacity=1))
+        assert caught.value.required == plan(graph, PlanOptions(target="onert")).lower_bound
+
 
 @pytest.mark.parametrize(
     ("in_time", "message", "path"),

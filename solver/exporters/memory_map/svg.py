@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 from xml.sax.saxutils import escape
 
@@ -17,17 +17,30 @@ _THIN: Final = ' stroke-width="0.5"/>'
 _NO_XML: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def to_svg(scene: Scene) -> bytes:
-    """A document of its own, scripts and fonts from elsewhere excluded."""
+def to_svg(scene: Scene, dark: Mapping[str, str] | None = None) -> bytes:
+    """A document of its own, scripts and fonts from elsewhere excluded.
+
+    `dark` says which colour takes the place of which, white among them, for readers who prefer dark pages.
+    """
     size = f'viewBox="0 0 {scene.width} {scene.height}" width="{scene.width}" height="{scene.height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONTS}">',
         f"<title>{_text(scene.title)}</title>",
+        *_style(dark or {}),
         '<rect width="100%" height="100%" fill="#ffffff"/>',
         *(_element(mark) for mark in scene.marks),
         "</svg>",
     ]
     return "\n".join(lines).encode() + b"\n"
+
+
+def _style(dark: Mapping[str, str]) -> Iterator[str]:
+    """Rules of a style sheet go before the attributes of elements, so each colour is replaced by name."""
+    if dark:
+        yield "<style>@media (prefers-color-scheme: dark) {"
+        for light, other in dark.items():
+            yield f'[fill="{light}"] {{ fill: {other}; }} [stroke="{light}"] {{ stroke: {other}; }}'
+        yield "}</style>"
 
 
 def _text(text: str) -> str:

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
@@ -221,9 +222,11 @@ class Signature(ABC):
             rules["activation"] = Attribute("string", default="None", choices=ACTIVATIONS)
         return rules
 
-    def normalise(self, operation: Operation) -> dict[str, Any]:
+    def normalise(self, operation: Operation) -> Mapping[str, Any]:
         """Attributes with defaults filled in. Raises AttributeRuleError naming the attribute."""
         rules, given = self._rules, operation.attributes
+        if not given and self._defaults is not None:
+            return self._defaults
         for key in given:
             if key not in rules:
                 raise AttributeRuleError(
@@ -239,6 +242,14 @@ class Signature(ABC):
     @cached_property
     def _rules(self) -> Mapping[str, Attribute]:
         return self.rules()
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, Any] | None:
+        """One mapping for all operations without attributes; None where one of them is required."""
+        rules = self._rules
+        if any(rule.required for rule in rules.values()):
+            return None
+        return MappingProxyType({key: rule.default for key, rule in rules.items()})
 
 
 class OperationType(Signature):

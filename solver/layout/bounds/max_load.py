@@ -18,6 +18,9 @@ __all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
 #: Buffers from which columns are worth making.
 COLUMNS_FROM: Final = 1000
 
+#: Steps of which each is looked at by itself, a pass over the columns.
+CLOSE_STEPS: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
@@ -47,25 +50,43 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     with every birth (rounded size less any growth of that padding is positive), hence it is enough
     to look right after each birth, and the first to attain the maximum is at the earliest step.
 
-    With holes it is the load of the pieces, without any padding.
+    With holes it is the load of the pieces: what is held inside of holes counts, padding of pieces only where
+    all of them begin at multiples of the granule.
     """
     problem = in_pieces(problem)
     if len(problem.buffers) >= COLUMNS_FROM:
         columns = Columns.of(problem)
-        if columns is not None and not (columns.size % columns.alignment.min()).any():
-            return _unpadded(columns)
+        if columns is not None:
+            return _in_columns(columns) or exact_max_load(problem)
     return exact_max_load(problem)
 
 
-def _unpadded(columns: Columns) -> LowerBound:
-    """The same where no size needs padding, as a few sorts of columns."""
+def _in_columns(columns: Columns) -> LowerBound | None:
+    """The same as a few sorts of columns; None where padding leaves more than `CLOSE_STEPS` to look at.
+
+    The load less some padding is largest at one of the steps whose load is within a granule of the largest.
+    """
+    granule = int(columns.alignment.min())
+    padding = -columns.size % granule
     by_start, by_end = np.argsort(columns.start, kind="stable"), np.argsort(columns.end, kind="stable")
-    now = columns.start[by_start]
-    born = np.cumsum(columns.size[by_start])
-    dead = np.concatenate(([0], np.cumsum(columns.size[by_end])))
+    size, now = columns.size + padding, columns.start[by_start]
+    born = np.cumsum(size[by_start])
+    dead = np.concatenate(([0], np.cumsum(size[by_end])))
     load = born - dead[columns.end[by_end].searchsorted(now, side="right")]
-    at = int(load.argmax())
-    return LowerBound(int(load[at]), int(now[at]))
+    most = int(load.argmax())
+    if not padding.any():
+        return LowerBound(int(load[most]), int(now[most]))
+    close = np.flatnonzero(load > load[most] - granule)
+    if len(close) > CLOSE_STEPS:
+        return None
+    best = LowerBound(0, None)
+    for at in close.tolist():
+        live = (columns.start <= now[at]) & (columns.end > now[at])
+        needed = int(load[at]) - int(padding[live].max())
+        # Among births of one step the last one counts: only there is all that is live added up.
+        if needed > best.bytes and (at + 1 == len(now) or now[at + 1] != now[at]):
+            best = LowerBound(needed, int(now[at]))
+    return best
 
 
 def exact_max_load(problem: LayoutProblem) -> LowerBound:

@@ -22,7 +22,7 @@ import numpy as np
 
 from solver.errors import ProblemError
 from solver.layout.model.columns import UNPINNED, Columns
-from solver.layout.model.pieces import Piece, pieces
+from solver.layout.model.pieces import Piece, pieces, without_holes
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
 
 __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
@@ -30,6 +30,9 @@ __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
 
 #: Buffers from which the common answer, that nothing is wrong, is sought in columns first.
 COLUMNS_FROM: Final = 4000
+
+#: Buffers up to which all pairs are compared at once, a byte each, in less time than a sweep takes in Python.
+PAIRS: Final = 700
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,15 @@ def check_problem(problem: LayoutProblem) -> None:
         )
     if not _plainly_right(problem):
         _check_each(problem)
+    _check_pins(problem)
 
 
 def _plainly_right(problem: LayoutProblem) -> bool:
-    """Whether a glance at the columns of a large problem already shows that it is one."""
+    """Whether a glance at the columns of a large problem already shows that it is one, but for its pins."""
     if len(problem.buffers) < COLUMNS_FROM or len({b.id for b in problem.buffers}) < len(problem.buffers):
         return False
     columns = Columns.of(problem)
-    return columns is not None and columns.well_formed() and bool((columns.pin == UNPINNED).all())
+    return columns is not None and columns.well_formed()
 
 
 def _check_each(problem: LayoutProblem) -> None:
@@ -72,7 +76,6 @@ def _check_each(problem: LayoutProblem) -> None:
         seen.add(buffer.id)
         _check_buffer(index, buffer)
     _check_sum(problem)
-    _check_pins(problem)
 
 
 def _is_int(value: object) -> bool:
@@ -110,8 +113,13 @@ def _check_hole(index: int, buffer: Buffer, hole: Hole, before: int) -> None:
     what = f"has the hole [{span.start!r}, {span.end!r})"
     if not _is_int(span.start) or not _is_int(span.end):
         raise _bad(index, buffer, what, "Steps are whole numbers.", "gaps")
-    if not before <= span.start < span.end <= buffer.lifespan.end:
-        remedy = "Holes are not empty, lie inside the lifespan, apart and in order of time."
+    if span.end <= span.start:
+        raise _bad(index, buffer, what, "It ends after its start.", "gaps")
+    life = buffer.lifespan
+    if span.start < life.start or span.end > life.end:
+        raise _bad(index, buffer, what, f"It lies inside the lifespan [{life.start}, {life.end}).", "gaps")
+    if span.start < before:
+        remedy = f"Holes lie apart and in order of time; the one before ends at {before}."
         raise _bad(index, buffer, what, remedy, "gaps")
     what += f", which holds bytes [{hole.low!r}, {hole.high!r}) of {buffer.size}"
     if not _is_int(hole.low) or not _is_int(hole.high):
@@ -140,11 +148,10 @@ def _check_sum(problem: LayoutProblem) -> None:
 
 def _check_pins(problem: LayoutProblem) -> None:
     buffers = problem.buffers
-    if not any(buffer.offset is not None for buffer in buffers):
-        return
-    pinned = [piece for piece in pieces(problem) if buffers[piece.owner].offset is not None]
-    for a, b in _overlaps(pinned, [buffer.offset or 0 for buffer in buffers]):
-        index, other = max(a.owner, b.owner), min(a.owner, b.owner)
+    at = [index for index, buffer in enumerate(buffers) if buffer.offset is not None]
+    held = pieces(LayoutProblem(tuple(buffers[index] for index in at)))
+    for a, b in _overlaps(held, [buffers[index].offset or 0 for index in at]):
+        index, other = at[max(a.owner, b.owner)], at[min(a.owner, b.owner)]
         what = f"is pinned where buffer {buffers[other].id!r} is pinned at the same time"
         raise _bad(index, buffers[index], what, "Pin one of the two elsewhere.", "offset")
 
@@ -165,13 +172,15 @@ def find_violations(
 
 
 def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
-    """Whether columns and a compiled sweep show that a layout of a large problem breaks no rule.
+    """Whether columns show that a layout breaks no rule: of few buffers all pairs, of many a compiled sweep.
 
     False decides nothing: then each rule is checked by itself, in Python integers.
     """
-    if len(problem.buffers) < COLUMNS_FROM or set(map(type, layout.offsets)) != {int}:
+    few = 0 < len(problem.buffers) <= PAIRS
+    if not (few or len(problem.buffers) >= COLUMNS_FROM) or set(map(type, layout.offsets)) != {int}:
         return False
-    columns, highest = Columns.of(problem), max(layout.offsets)
+    whole = without_holes(problem)
+    columns, highest = Columns.of(whole), max(layout.offsets)
     if columns is None or min(layout.offsets) < 0 or highest > MAX_BYTES - int(columns.size.max()):
         return False
     bottom = np.array(layout.offsets, dtype=np.int64)
@@ -182,10 +191,17 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return False
     if problem.capacity is not None and peak > problem.capacity:
         return False
+    if few:
+        meet = (columns.start[:, None] < columns.end) & (bottom[:, None] < top)
+        return int((meet & meet.T).sum()) == len(bottom)  # each meets itself
     try:
         from solver.layout.check.sweep import disjoint
 
-        return disjoint(columns.start, columns.end, bottom, top)
+        if whole is problem:
+            return disjoint(columns.start, columns.end, bottom, top)
+        held = [(p.owner, p.lifespan.start, p.lifespan.end, p.low, p.high) for p in pieces(problem)]
+        owner, start, end, low, high = np.array(held, dtype=np.int64).T.copy()
+        return disjoint(start, end, bottom[owner] + low, bottom[owner] + high)
     except (ImportError, OSError, RuntimeError):  # nothing compiles here, whatever the reason
         return False
 

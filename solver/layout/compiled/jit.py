@@ -1,8 +1,8 @@
-"""The one place that imports numba: typed decorators for functions that are compiled once.
+"""The one place, beside `emit`, that imports numba: typed decorators for functions that are compiled once.
 
 Compiled code is kept in ``__pycache__`` beside the sources, as bytecode is, or under ``NUMBA_CACHE_DIR``
 where that is set. A cache that cannot be written is still read, as in an image that is filled when it
-is built (`python -m solver.layout.compile`). What is kept holds for one state of all compiled sources:
+is built (`python -m solver.compile`). What is kept holds for one state of all compiled sources:
 numba by itself looks at the file of a function, not at what it calls.
 
 Import this module only where compiled code is about to run: it costs a seventh of a second.
@@ -10,10 +10,7 @@ Import this module only where compiled code is about to run: it costs a seventh 
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,33 +22,11 @@ from numba.core.caching import (
     UserWideCacheLocator,
 )
 
-__all__ = ["compiled", "inlined", "stamp"]
+from solver.layout.compiled.stamp import stamp
 
-_IMPORTED = re.compile(rb"^ *from solver\.([\w.]+) import", re.MULTILINE)
-
-#: The packages with compiled code.
-_PACKAGES = ("layout", "schedules")
+__all__ = ["compiled", "inlined"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
-
-
-@cache
-def stamp() -> str:
-    """Changes whenever any compiled source does, or one that it takes constants from."""
-    here, root = Path(__file__), Path(__file__).parents[2]
-    sources = {
-        ".".join(path.relative_to(root).with_suffix("").parts): path.read_bytes()
-        for package in _PACKAGES
-        for path in sorted((root / package).rglob("*.py"))
-    }
-    imports = {
-        name: {found.decode() for found in _IMPORTED.findall(text)} & sources.keys()
-        for name, text in sources.items()
-    }
-    jit = ".".join(here.relative_to(root).with_suffix("").parts)
-    users = {name for name, found in imports.items() if jit in found}
-    used = users.union({jit}, *(imports[name] for name in users))
-    return hashlib.sha256(b"\0".join(sources[name] for name in sorted(used))).hexdigest()
 
 
 class _Stamped:
@@ -103,12 +78,14 @@ class _Kept(FunctionCache):
 
 
 def _decorated(function: Function, **options: bool) -> Function:
-    """No lock of the interpreter, and no reference counts: what runs here allocates nothing."""
+    """No lock of the interpreter, no reference counts, no exceptions: what runs here allocates nothing,
+    raises nothing and divides by nothing that can be zero.
+    """
     config, njit = cast(Any, numba.config), cast(Any, numba.njit)
     before = config.CACHE_LOCATOR_CLASSES
     config.CACHE_LOCATOR_CLASSES = ",".join(f"{__name__}.{kind.__name__}" for kind in (Given, Beside, Home))
     try:
-        dispatcher = njit(nogil=True, _nrt=False, **options)(function)
+        dispatcher = njit(nogil=True, _nrt=False, error_model="numpy", **options)(function)
         dispatcher._cache = cast(Any, _Kept)(function)
         return cast(Function, dispatcher)
     finally:

@@ -34,8 +34,7 @@ from solver.layout.compiled.skyline_conflicts import (
 )
 from solver.layout.compiled.skyline_parts import divide, same_part, split
 from solver.layout.compiled.skyline_state import (
-    BEST_SEED,
-    BEST_WORK,
+    BEST,
     CAPACITY,
     CAUSE,
     COUNT,
@@ -43,6 +42,8 @@ from solver.layout.compiled.skyline_state import (
     FIRST,
     FRAME_COUNT,
     FULL,
+    FULLS,
+    GOING,
     HASH1,
     HASH2,
     HEAD,
@@ -62,12 +63,14 @@ from solver.layout.compiled.skyline_state import (
     PART_COUNT,
     PARTS,
     PAUSE,
+    PAUSED,
     REST,
     RIGHT,
     RULES,
     RUNS,
     SECTION,
     SEED,
+    SEEDS,
     STOP,
     TABLE,
     TRAIL,
@@ -75,6 +78,7 @@ from solver.layout.compiled.skyline_state import (
     TRIED,
     TWO,
     UNKNOWN,
+    UNTIL,
     UNTRIED,
     WASTE,
     WORK,
@@ -99,33 +103,40 @@ MOST_NODES = 1e15
 def race(s: SearchState, ranks: Integers, first_limit: int, growth: float) -> int:
     """Runs with growing node limits over all rows of `ranks` and ways to choose until one answers.
 
-    NO, YES (offsets in `s.offset`), UNKNOWN (out of work, stopped or beaten; or paused, to be called again
-    as it is) or FULL (the depth is used
-    up, by every run of a round). A growth below 1 means one run without a limit.
+    NO, YES (offsets in `s.offset`), UNKNOWN (out of work, stopped or beaten), FULL (the depth is used up, by
+    every run of a round) or PAUSED. A growth below 1 means one run without a limit.
     """
-    c, full = s.counters, 0
+    c = s.counters
     while True:
         k = c[RUNS]
-        prepare(s, ranks, k)
-        limit = first_limit * growth ** (k // ROUND)
-        c[LIMIT] = c[NODES] + np.int64(min(limit, MOST_NODES)) if growth >= 1 else INFINITY
+        if c[GOING] == 0:
+            prepare(s, ranks, k)
+            limit = first_limit * growth ** (k // ROUND)
+            c[LIMIT] = c[NODES] + np.int64(min(limit, MOST_NODES)) if growth >= 1 else INFINITY
         answer = run(s)
-        full = full + 1 if answer == FULL else 0
-        if answer in (NO, YES) or stopped(s) or full == ROUND:
+        if answer == PAUSED:
+            return PAUSED
+        c[FULLS] = c[FULLS] + 1 if answer == FULL else 0
+        if answer in (NO, YES) or stopped(s) or c[FULLS] == ROUND:
             return answer
         c[RUNS] = k + 1
-        if c[PAUSE] != 0 and (k + 1) % ROUND == 0:
-            return UNKNOWN
+        if c[RUNS] == c[UNTIL]:
+            return PAUSED
 
 
 @compiled
 def run(s: SearchState) -> int:
-    """One depth-first search, up to LIMIT nodes."""
-    reset(s)
+    """One depth-first search, up to LIMIT nodes; or the one that was paused goes on."""
     c = s.counters
+    if c[GOING] == 0:
+        reset(s)
+    c[GOING] = 0
     while c[HEAD] != NONE:
         if c[NODES] >= c[LIMIT] or stopped(s):
             return UNKNOWN
+        if 0 < c[PAUSE] <= c[WORK]:
+            c[GOING] = 1
+            return PAUSED
         if c[FRAME_COUNT] + 2 > len(s.frames) or c[PART_COUNT] + len(s.skyline) + 1 > len(s.parts):
             return FULL
         c[NODES] += 1
@@ -139,11 +150,9 @@ def run(s: SearchState) -> int:
 
 @inlined
 def stopped(s: SearchState) -> bool:
-    """Asked to stop, out of work, or beaten by another seed, whatever the clock says."""
+    """Asked to stop, out of work, or beaten by an earlier turn, whatever the clock says."""
     c, shared = s.counters, s.signals
-    if c[WORK] >= c[WORK_LIMIT] or shared[STOP] != 0:
-        return True
-    return c[WORK] > shared[BEST_WORK] or (c[WORK] == shared[BEST_WORK] and c[SEED] > shared[BEST_SEED])
+    return c[WORK] >= c[WORK_LIMIT] or shared[STOP] != 0 or c[RUNS] * SEEDS + c[SEED] > shared[BEST]
 
 
 @inlined

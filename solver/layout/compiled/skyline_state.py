@@ -58,19 +58,22 @@ TRAIL_FIELDS: Final = 4
 TABLE_FIELDS: Final = 3
 
 # Slots of `counters`. WORK is buffers and sections looked at; LIMIT and WORK_LIMIT end a run, a search.
-# RUNS have been made; with PAUSE set the search comes back after each round of them. HASH1 and HASH2 are
-# of the part being looked at. GUIDED: the last row of priorities is a layout's, and every other run's.
-# CAUSE explains the last failure; DEAD_LEFT and DEAD_SECTION say where a look has met it.
+# RUNS have been made, the last FULLS of them ended by the depth. The search comes back where it has made
+# UNTIL runs, and at PAUSE work (0: never), in the middle of a run, which GOING tells. HASH1 and HASH2 are of
+# the part being looked at. GUIDED: the last row of priorities is a layout's, and every other run's. CAUSE
+# explains the last failure; DEAD_LEFT and DEAD_SECTION say where a look has met it.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
-    SECTION_RULE, LEANING, HITS, SEED, RUNS, PAUSE, HASH1, HASH2, GUIDED,
+    SECTION_RULE, LEANING, HITS, SEED, RUNS, FULLS, UNTIL, PAUSE, GOING, HASH1, HASH2, GUIDED,
     CAUSE, DEAD_LEFT, DEAD_SECTION, COUNTERS,
-) = range(23)  # fmt: skip
-# Slots of `signals`, shared by searches that race: stop now; the least work that found an answer, its seed.
-STOP, BEST_WORK, BEST_SEED = range(3)
+) = range(26)  # fmt: skip
+# Slots of `signals`, shared by searches that race: stop now; the first turn that found an answer.
+STOP, BEST = range(2)
+#: Searches that race. They take turns, a run each: turn `SEEDS * run + seed`.
+SEEDS: Final = 2
 
-# What the search answers.
-NO, YES, UNKNOWN, FULL = range(4)
+# What the search answers; PAUSED: to be called again as it is.
+NO, YES, UNKNOWN, FULL, PAUSED = range(5)
 
 # Rules, as bits of counters[RULES].
 ANY_PLATEAU, FORCED_WASTE, TABLE, DECOMPOSE, WEIGHTS, FILL, SPAN, WALLS, JUMPS, PROMOTION = (
@@ -133,9 +136,16 @@ class SearchState(NamedTuple):
 
 
 def allocate(
-    instance: Instance, unit: int, limit: Integers, table_bits: int, depth: int, signals: Integers, seed: int
+    instance: Instance,
+    unit: int,
+    limit: Integers,
+    table_bits: int,
+    depth: int,
+    signals: Integers,
+    seed: int,
+    kind: Integers | None = None,
 ) -> SearchState:
-    """Arrays for a search among buffers in the order of their starts.
+    """Arrays for a search among buffers in the order of their starts; `kind` is what `kinds` gives.
 
     They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes.
     """
@@ -145,7 +155,7 @@ def allocate(
     def hashes(count: int) -> Integers:
         return rng.integers(0, PRIME, count)
 
-    kind = kinds(instance)
+    kind = kinds(instance) if kind is None else kind
     count = int(kind.max(initial=-1)) + 1
     return SearchState(
         start=np.ascontiguousarray(instance.start),
@@ -197,7 +207,9 @@ def kinds(instance: Instance) -> Integers:
     leads where the first one led. Inverse: none is needed, every buffer gets an offset of its own.
     """
     stride = strides(instance, instance.unit)
-    rows = np.stack(
-        (instance.start, instance.end, instance.size, instance.exact, stride, instance.offset), axis=1
-    )
-    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    rows = np.stack((instance.offset, stride, instance.exact, instance.size, instance.end, instance.start))
+    order = np.lexsort(rows)
+    differs = (np.diff(rows[:, order], axis=1) != 0).any(axis=0)
+    found = np.empty(len(instance), dtype=np.int64)
+    found[order] = np.concatenate(([0], np.cumsum(differs)))[: len(instance)]
+    return found

@@ -18,7 +18,7 @@ from solver.layout.bounds.settle import settle
 from solver.layout.exact.skyline_search import Answer, Budget, Placed, SkylineSearch
 from solver.layout.greedy.placement import first_fit, greedy_portfolio, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.options import DEFAULT_WORK, Progress, Rules, SolveOptions
+from solver.layout.model.options import ENDLESS, Progress, Rules, SolveOptions
 from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
@@ -31,9 +31,6 @@ RUN_GROWTH: Final = 1.3
 
 #: Buffers and sections looked at: of the order of ten seconds.
 WORK: Final = 40_000_000
-
-#: Stands for no limit.
-ENDLESS: Final = 2**62
 
 
 def _priorities(instance: Instance) -> list[list[int]]:
@@ -148,9 +145,7 @@ class BranchAndBound:
                 remedy='Use "portfolio", or keep the rule.',
                 path=("rules", "decomposition"),
             )
-        limit = ENDLESS if options.work is None else options.work
-        # The default of the options is meant for compiled code.
-        return replace(self, options=options, work=self.work if limit == DEFAULT_WORK else limit)
+        return replace(self, options=options, work=options.limit(self.work))
 
     def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()

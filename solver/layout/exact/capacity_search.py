@@ -22,7 +22,7 @@ from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch
 from solver.layout.greedy.large import LARGE
 from solver.layout.greedy.placement import first_fit, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
-from solver.layout.model.options import DEFAULT_WORK
+from solver.layout.model.options import USUAL, USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES, Layout
 from solver.layout.model.reduce import components, peel
 
@@ -44,9 +44,6 @@ DESCENTS_WHEN_LARGE: Final = 1
 #: bound a few bytes too low, and seconds go by until a search has found the last of them, or none.
 NEGLIGIBLE: Final = 1_000_000
 NEGLIGIBLE_WORK: Final = 100_000_000
-
-#: Stands for no limit.
-ENDLESS: Final = 2**62
 
 
 def negligible(peak: int, bound: int) -> bool:
@@ -89,7 +86,7 @@ class CapacitySearch:
         # Offsets of some best layout are multiples of the unit, so its peak is a multiple of this.
         self._step = int(np.gcd(instance.unit, np.gcd.reduce(instance.exact)))
         self._layout, self._low, self._proved = layout, round_up(bound, self._step), 0
-        self._left = ENDLESS if self._options.work is None else self._affordable(self._options.work)
+        self._left = self._options.limit(self._affordable(USUAL_WORK))
         self._peels = self._options.rules.peel and not (instance.misaligning or instance.pinned)
         self._searches: dict[bytes, FeasibilitySearch] = {}
 
@@ -105,7 +102,7 @@ class CapacitySearch:
         self._layout = min(self._layout, layout, key=lambda candidate: candidate.peak)
 
     def _affordable(self, work: int) -> int:
-        """What is spent of a budget of `work`: a descent looks at up to all buffers for each buffer."""
+        """What is usually spent of `work`: a descent looks at up to all buffers for each buffer."""
         many = len(self._instance)
         return work if many < LARGE else min(work, DESCENTS_WHEN_LARGE * many**2)
 
@@ -125,7 +122,7 @@ class CapacitySearch:
 
     def _weigh(self) -> None:
         """What is left to win decides what is left to spend, where the caller has not said what to spend."""
-        peak, usual = self._layout.peak, self._options.work == DEFAULT_WORK
+        peak, usual = self._layout.peak, self._options.work is USUAL
         if usual and peak <= self._capacity and negligible(peak, self._low):
             self._left = min(self._left, NEGLIGIBLE_WORK)
 

@@ -1,47 +1,53 @@
 """One question, "does everything fit under C bytes?", put to the compiled search by two racing seeds.
 
 Search times are heavy-tailed: a seed that is lost for seconds stands beside one that finds an answer
-at once, so two of them run side by side. Whose answer counts is decided by work, not by the clock:
-the seed that needed the least, and of equals the first. Each stops as soon as it has done more than
-the best answer so far, so the loser is not waited for long, and the answer is the same on any number
-of threads. What a loser has learnt depends on when it was stopped, so it is forgotten.
+at once, so two of them take turns, a run each, or run side by side. Whose answer counts is decided by the
+turns, not by the clock: on one thread the first answer ends the search, and on two a seed stops as soon as
+the other has answered in an earlier turn than its own. Runs are short, so nobody is waited for long, and the
+answer is the same on any number of threads. What a loser has learnt depends on when it was stopped, so it is
+forgotten.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from functools import cache, partial
+from typing import Final
 
 import numpy as np
 
+from solver.layout.compiled import native
 from solver.layout.compiled.fallback import warn_uncompiled
+from solver.layout.compiled.native import Bind, Call
 from solver.layout.compiled.priorities import ORDERS, priorities, ranked
 from solver.layout.compiled.skyline_state import (
     ANY_PLATEAU,
-    BEST_SEED,
-    BEST_WORK,
+    BEST,
     CAPACITY,
     DECOMPOSE,
     FILL,
     FORCED_WASTE,
     FULL,
+    GOING,
     GUIDED,
     JUMPS,
     NO,
     PAUSE,
+    PAUSED,
     PRIME,
     PROMOTION,
     RULES,
     RUNS,
     SEED,
+    SEEDS,
     SPAN,
     STOP,
     TABLE,
     TABLE_FIELDS,
     UNKNOWN,
+    UNTIL,
     WALLS,
     WEIGHTS,
     WORK,
@@ -55,13 +61,7 @@ from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 __all__ = ["Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
-
-#: Searches that race.
-SEEDS: Final = 2
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
 #: `SHORT` work does, which remembers fewer.
@@ -77,7 +77,9 @@ FIRST_RUN: Final = 500
 FIRST_RUN_PER_BUFFER: Final = 3
 GROWTH: Final = 1.3
 
-#: Seconds between looks at the clock and at the cancel event.
+#: Looks at the clock and at the cancel event: the work between two of them, ten milliseconds or so, and the
+#: seconds where another thread is waited for.
+SLICE: Final = 1_000_000
 TICK: Final = 0.01
 
 _NEVER: Final = 2**62
@@ -114,14 +116,24 @@ class Watch:
         return self.cut
 
 
+@dataclass(slots=True)
+class _Race:
+    """One question: the seeds that have joined, by number, and what each has answered so far."""
+
+    watch: Watch
+    first: int
+    states: dict[int, SearchState] = field(default_factory=dict)
+    calls: dict[int, Call] = field(default_factory=dict)
+    answers: dict[int, int] = field(default_factory=dict)
+
+
 @cache
-def compiled_search() -> Callable[[SearchState, Integers, int, float], int] | None:
+def compiled_search() -> Bind | None:
     """The compiled kernel, tried once; None, and one warning, where nothing compiles here."""
     try:
-        from solver.layout.compiled.skyline_kernel import race
-
-        if race(*_nothing()) == YES:
-            return race
+        found = native.load() or _compiled()
+        if found(*_nothing())(1, GROWTH) == YES:
+            return found
         reason: object = "a trial went wrong"
     except Exception as error:  # noqa: BLE001 - numba, LLVM and the file system fail in ways of their own
         reason = error
@@ -129,13 +141,27 @@ def compiled_search() -> Callable[[SearchState, Integers, int, float], int] | No
     return None
 
 
-def _nothing() -> tuple[SearchState, Integers, int, float]:
-    """Arguments for a problem of one buffer: compiling, or loading from the cache, happens here."""
+def _compiled() -> Bind:
+    """Compiles it now, and keeps it; as numba keeps and loads it, where machine code alone is of no use."""
+    from solver.layout.compiled.emit import announce, machine_code
+    from solver.layout.compiled.skyline_kernel import race
+
+    announce()
+    try:
+        made = machine_code(*_nothing())
+        native.keep(made)
+        return native.link(made)
+    except (AttributeError, ImportError, OSError, RuntimeError, TypeError, ValueError):
+        return lambda state, ranks: partial(race, state, ranks)
+
+
+def _nothing() -> tuple[SearchState, Integers]:
+    """A problem of one buffer: compiling, or loading what is kept, happens with it."""
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
     instance = Instance(zero, one, one, one, one, zero - 1, 1)
-    state = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER, _NEVER], np.int64), 0)
+    state = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER], np.int64), 0)
     state.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
-    return state, np.zeros((ORDERS, 1), np.int64), 1, GROWTH
+    return state, np.zeros((ORDERS, 1), np.int64)
 
 
 class FeasibilitySearch:
@@ -145,15 +171,17 @@ class FeasibilitySearch:
     """
 
     def __init__(self, instance: Instance, options: SolveOptions) -> None:
-        race = compiled_search()
-        if race is None:
+        bind = compiled_search()
+        if bind is None:
             raise RuntimeError("there is no compiled search")
         self._order = np.argsort(instance.start, kind="stable")
-        self._race, self._instance, self._options = race, instance.subset(self._order), options
+        self._bind, self._instance, self._options = bind, instance.subset(self._order), options
         self._unit = instance.unit
         self._load = int(instance.load().max(initial=0)) // self._unit
-        self._signals = np.zeros(3, dtype=np.int64)
-        shared = kinds(instance) if options.rules.symmetry else np.arange(len(instance))
+        self._signals = np.zeros(2, dtype=np.int64)
+        kind = kinds(instance)
+        self._kind = kind[self._order]
+        shared = kind if options.rules.symmetry else np.arange(len(instance))
         self._shared = shared
         ranks = priorities(instance, shared)[:, self._order]
         # Rows that lie in one piece: as the kernel is compiled, for this layout of memory alone.
@@ -173,21 +201,27 @@ class FeasibilitySearch:
         lowest = np.maximum(self._instance.offset, 0) // self._unit
         if overfull or (lowest + self._instance.size // self._unit > limit).any():
             return Decision(Answer.NO, None, 0)
-        self._signals[:] = (0, _NEVER, _NEVER)
+        self._signals[:] = (0, _NEVER)
         self._forget(capacity if self._instance.pinned else capacity % self._unit)
-        states = [self._state(k, capacity, limit, work) for k in range(SEEDS)]
         if guide is not None:
             self._ranks[ORDERS] = _upwards(guide, self._instance.size, self._shared)[self._order]
-            for state in states:
-                state.counters[GUIDED] = 1
-        answers = [UNKNOWN] * SEEDS
-        if self._options.threads > 1:
-            self._together(states, answers, watch)
-        else:
-            self._in_turn(states, answers, watch)
+        runs = [self._runs.get((capacity, k), 0) for k in range(SEEDS)]
+        race = _Race(watch, first=max(FIRST_RUN, FIRST_RUN_PER_BUFFER * len(self._instance)))
+        # The first turn answers most questions; while it is taken, no second seed is made ready.
+        first = runs.index(min(runs))
+        self._join(race, first, capacity, limit, work, guided=guide is not None)
+        self._turn(race, first, runs[first] + 1)
+        if race.answers[first] == PAUSED:
+            for k in range(SEEDS):
+                if k != first:
+                    self._join(race, k, capacity, limit, work, guided=guide is not None)
+            if self._options.threads > 1:
+                self._together(race)
+            else:
+                self._in_turn(race)
         # What short runs could find has been looked for: asked again, go on with the longer ones.
-        self._runs.update({(capacity, k): int(state.counters[RUNS]) for k, state in enumerate(states)})
-        return self._verdict(states, answers)
+        self._runs.update({(capacity, k): int(race.states[k].counters[RUNS]) for k in race.states})
+        return self._verdict(race)
 
     def _forget(self, residue: int) -> None:
         """Where the remainder by the unit changes, buffers end at other heights: nothing learnt holds.
@@ -198,19 +232,22 @@ class FeasibilitySearch:
             self._residue = residue
             self._states = [None] * SEEDS
 
-    def _state(self, k: int, capacity: int, limit: Integers, work: int) -> SearchState:
+    def _join(self, race: _Race, k: int, capacity: int, limit: Integers, work: int, *, guided: bool) -> None:
+        """One more seed, with what it has learnt before."""
         state, bits = self._states[k], TABLE_BITS if work > SHORT else SHORT_TABLE_BITS
-        if state is not None and len(state.table) < 1 << bits:
-            state = self._states[k] = state._replace(table=np.zeros((1 << bits, TABLE_FIELDS), np.int64))
         if state is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
-            state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed)
-            self._states[k] = state
+            state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
+        elif len(state.table) < 1 << bits:
+            state = state._replace(table=np.zeros((1 << bits, TABLE_FIELDS), np.int64))
+        self._states[k] = race.states[k] = state
+        race.calls[k] = self._bind(state, self._ranks)
+        race.answers[k] = PAUSED
         counters = state.counters
         state.limit[:] = limit
         counters[:] = 0
-        counters[RUNS] = self._runs.get((capacity, k), 0)
+        counters[RUNS], counters[GUIDED] = self._runs.get((capacity, k), 0), guided
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
         counters[RULES] = _bits(
             self._options.rules,
@@ -218,72 +255,61 @@ class FeasibilitySearch:
             and not (self._instance.misaligning or self._instance.pinned),
             hashable=int(limit.max()) < PRIME,
         )
-        return state
 
-    def _step(self, state: SearchState, k: int, answers: list[int]) -> int:
-        growth = GROWTH if self._options.rules.restarts else 0.0
-        first = max(FIRST_RUN, FIRST_RUN_PER_BUFFER * len(self._instance))
-        answers[k] = self._race(state, self._ranks, first, growth)
-        mine = (int(state.counters[WORK]), k)
-        if answers[k] in (YES, NO):
+    def _turn(self, race: _Race, k: int, until: int = 0, *, watching: bool = True) -> None:
+        """The runs of one seed, up to this many, or (0) until it stops; with looks at the clock or not."""
+        counters, growth = race.states[k].counters, GROWTH if self._options.rules.restarts else 0.0
+        counters[UNTIL] = until
+        while True:
+            counters[PAUSE] = counters[WORK] + SLICE if watching else 0
+            race.answers[k] = race.calls[k](race.first, growth)
+            if watching and race.watch():
+                self._signals[STOP] = 1
+            if race.answers[k] != PAUSED or not counters[GOING]:
+                break
+        if race.answers[k] in (YES, NO):
             if self._options.race:
                 self._signals[STOP] = 1
-            if mine < (int(self._signals[BEST_WORK]), int(self._signals[BEST_SEED])):
-                self._signals[BEST_WORK], self._signals[BEST_SEED] = mine
-        return answers[k]
+            self._signals[BEST] = min(int(self._signals[BEST]), int(counters[RUNS]) * SEEDS + k)
 
-    def _together(self, states: list[SearchState], answers: list[int], watch: Watch) -> None:
-        """Each seed on a thread of its own; this one looks at the clock."""
+    def _together(self, race: _Race) -> None:
+        """Each seed on a thread of its own; this one is the first's, and looks at the clock."""
         threads = [
-            threading.Thread(target=self._step, args=(state, k, answers), daemon=True)
-            for k, state in enumerate(states)
+            threading.Thread(target=self._turn, args=(race, k), kwargs={"watching": False}, daemon=True)
+            for k in range(1, SEEDS)
         ]
         for thread in threads:
             thread.start()
+        self._turn(race, 0)
         for thread in threads:
             while thread.is_alive():
                 thread.join(TICK)
-                if watch():
+                if race.watch():
                     self._signals[STOP] = 1
 
-    def _in_turn(self, states: list[SearchState], answers: list[int], watch: Watch) -> None:
-        """The same on one thread: a round of runs each, until none goes on."""
-        active = list(range(SEEDS))
-        while active:
-            for k in list(active):
-                states[k].counters[PAUSE] = 1
-                runs = int(states[k].counters[RUNS])
-                self._together_one(states[k], k, answers, watch)
-                if answers[k] != UNKNOWN or states[k].counters[RUNS] == runs or self._out(states[k]):
-                    active.remove(k)
+    def _in_turn(self, race: _Race) -> None:
+        """The same on one thread: a run each, until one answers or none goes on."""
+        while active := [k for k in range(SEEDS) if race.answers[k] == PAUSED]:
+            runs = [int(race.states[k].counters[RUNS]) for k in active]
+            k = active[runs.index(min(runs))]
+            self._turn(race, k, min(runs) + 1)
+            if race.answers[k] in (YES, NO):
+                break
 
-    def _together_one(self, state: SearchState, k: int, answers: list[int], watch: Watch) -> None:
-        thread = threading.Thread(target=self._step, args=(state, k, answers), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(TICK)
-            if watch():
-                self._signals[STOP] = 1
-
-    def _out(self, state: SearchState) -> bool:
-        counters = state.counters
-        mine = (int(counters[WORK]), int(counters[SEED]))
-        best = (int(self._signals[BEST_WORK]), int(self._signals[BEST_SEED]))
-        return bool(self._signals[STOP]) or int(counters[WORK]) >= int(counters[WORK_LIMIT]) or mine > best
-
-    def _verdict(self, states: list[SearchState], answers: list[int]) -> Decision:
-        decided = [k for k in range(SEEDS) if answers[k] in (YES, NO)]
+    def _verdict(self, race: _Race) -> Decision:
+        decided = [k for k in race.states if race.answers[k] in (YES, NO)]
         if not decided:
-            return Decision(Answer.UNKNOWN, None, max(int(b.counters[WORK]) for b in states))
-        winner = min(decided, key=lambda k: (int(states[k].counters[WORK]), k))
-        state = states[winner]
-        for k in range(SEEDS):
+            work = max(int(state.counters[WORK]) for state in race.states.values())
+            return Decision(Answer.UNKNOWN, None, work)
+        winner = min(decided, key=lambda k: (int(race.states[k].counters[RUNS]), k))
+        state = race.states[winner]
+        for k in race.states:
             if k != winner:
                 self._states[k] = None
         offsets = np.empty_like(state.offset)
         offsets[self._order] = state.offset * self._unit
-        found = offsets if answers[winner] == YES else None
-        return Decision(_ANSWERS[answers[winner]], found, int(state.counters[WORK]))
+        found = offsets if race.answers[winner] == YES else None
+        return Decision(_ANSWERS[race.answers[winner]], found, int(state.counters[WORK]))
 
 
 def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:

@@ -33,22 +33,25 @@ def race(
     orders: Mapping[str, Callable[[], Integers]],
     bound: int,
     deadline: Deadline,
+    known: Layout | None = None,
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. The
-    first order is finished whatever the deadline says; later ones are given up within a placement.
+    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. Without
+    a layout that is `known`, the first order is finished whatever the deadline says; later ones are given up
+    within a placement.
     """
-    best, found, cut = Layout((), MAX_BYTES), "", False
+    best, found, cut = known or Layout((), MAX_BYTES), "", False
     names = iter(orders)
     with ThreadPoolExecutor(_THREADS) as pool:
         for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
-            if found and (best.peak - bound <= bound // GOOD_ENOUGH or deadline.expired):
-                cut = cut or best.peak - bound > bound // GOOD_ENOUGH
+            enough = best.peak - bound <= bound // GOOD_ENOUGH
+            if (found and enough) or ((found or known) and deadline.expired):
+                cut = cut or not enough
                 break
             runs = [_Run(instance, module, orders[name], best.peak - 1) for name in pair]
             futures = [pool.submit(run) for run in runs]
-            cut = _supervise(runs, futures, deadline, spare_first=not found) or cut
+            cut = _supervise(runs, futures, deadline, spare_first=not (found or known)) or cut
             for name, layout in zip(pair, (future.result() for future in futures), strict=True):
                 if layout is not None and layout.peak < best.peak:
                     best, found = layout, name

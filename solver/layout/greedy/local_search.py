@@ -25,7 +25,7 @@ from solver.layout.model.options import SolveOptions
 from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
-__all__ = ["Improvement", "LocalSearch", "Placer", "improve"]
+__all__ = ["PATIENCE", "Improvement", "LocalSearch", "Placer", "improve"]
 
 #: Places in an order, within a limit (bytes): the offsets, and how far into the order it got.
 Placer: TypeAlias = Callable[[Integers, int], tuple[Integers, int]]

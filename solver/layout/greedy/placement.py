@@ -216,11 +216,16 @@ class GreedyResult:
 
 
 def greedy_portfolio(
-    instance: Instance, bound: int, deadline: Deadline, attempts: int | None = None
+    instance: Instance,
+    bound: int,
+    deadline: Deadline,
+    attempts: int | None = None,
+    known: Layout | None = None,
 ) -> GreedyResult:
     """The best of all orders and fits, or of the first `attempts`; stops at the bound.
 
-    At least one layout is always made.
+    A layout that is `known` stands until a lower one is found; without one, the first order is finished
+    whatever the deadline says.
 
     Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time, until the layout is `GOOD_ENOUGH`.
     """
@@ -228,12 +233,14 @@ def greedy_portfolio(
     if module is not None:
         by_name = orders(instance)
         chosen = {f"{name}, first_fit": by_name[name] for name in LARGE_ORDERS}
-        return GreedyResult(*race(instance, module, chosen, bound, deadline))
-    return _one_by_one(instance, bound, deadline, attempts)
+        return GreedyResult(*race(instance, module, chosen, bound, deadline, known))
+    return _one_by_one(instance, bound, deadline, attempts, known)
 
 
-def _one_by_one(instance: Instance, bound: int, deadline: Deadline, attempts: int | None) -> GreedyResult:
-    best: GreedyResult | None = None
+def _one_by_one(
+    instance: Instance, bound: int, deadline: Deadline, attempts: int | None, known: Layout | None
+) -> GreedyResult:
+    best = None if known is None else GreedyResult(known, "", cut=False)
     for name, attempt in islice(_attempts(instance, deadline), attempts):
         if best is not None and deadline.expired:
             return GreedyResult(best.layout, best.order, cut=True)

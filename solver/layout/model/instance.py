@@ -25,6 +25,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.problem import MAX_BYTES, Layout, LayoutProblem
 
 __all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
@@ -32,7 +33,10 @@ __all__ = ["FREE", "Instance", "Integers", "layout_of", "round_up"]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 #: The offset of a buffer that no pin holds.
-FREE = -1
+FREE = UNPINNED
+
+#: Buffers from which columns are worth asking for.
+_FROM = 1000
 
 
 def round_up(value: int, granule: int) -> int:
@@ -60,7 +64,11 @@ class Instance:
     @classmethod
     def of(cls, problem: LayoutProblem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
-        buffers = problem.buffers
+        buffers, columns = problem.buffers, Columns.of(problem) if len(problem.buffers) >= _FROM else None
+        if columns is not None:
+            start, end, sections = _sections(columns.start, columns.end)
+            size = columns.size + -columns.size % columns.alignment.min()
+            return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections)
         start, end, sections = _sections(*_steps(problem))
         exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)
         alignment = np.array([buffer.alignment for buffer in buffers], dtype=np.int64)

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from threading import Event
 from typing import Final, Protocol, runtime_checkable
 
 from solver.errors import OptionsError
 from solver.layout.model.problem import MAX_BYTES, LayoutSolver
 
-__all__ = ["DEFAULT_WORK", "Configurable", "Progress", "Rules", "SolveOptions"]
+__all__ = ["ENDLESS", "USUAL", "USUAL_WORK", "Configurable", "Progress", "Rules", "SolveOptions", "Usual"]
 
-#: Buffers and sections that each seed of the search may look at: about three seconds.
-DEFAULT_WORK: Final = 600_000_000
+
+class Usual(Enum):
+    """In place of a number: each stage spends what it usually does."""
+
+    USUAL = "usual"
+
+
+USUAL: Final = Usual.USUAL
+
+#: Buffers and sections that each seed of the compiled search usually looks at: about three seconds.
+USUAL_WORK: Final = 600_000_000
+
+#: Stands for no limit.
+ENDLESS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,7 @@ class Rules:
     solve parts that share no buffer one by one. `weights`: prefer sections that failed before.
     `restarts`: start over with other priorities. `peel`: set aside buffers that always fit last.
     `fill`: fail where a niche cannot be filled. `span`: place at once a buffer that exactly spans a niche.
+    `structure`: place at once what a theorem places: equal sizes, chains, nested lifespans.
     `walls`: in part of the runs, try first a buffer that leans on a wall of a niche. `jumps`: go back at once
     to a choice that a failure depends on. `promotion`: below an incumbent, try earlier the kinds that were
     placed too late before.
@@ -58,11 +72,13 @@ class Rules:
     walls: bool = True
     jumps: bool = True
     promotion: bool = True
+    structure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """`work` per seed (None: until the deadline); `seed` of the first of two searches that race.
+    """`work` per seed (None: until the deadline; `USUAL`: what each stage usually spends); `seed` of the
+    first of two searches that race.
 
     `threads` changes the time, never the answer. With `race` the first answer wins, and the outcome
     says that it is not deterministic. The search stops at an optimality gap of `target_gap` (a fraction), and
@@ -75,7 +91,7 @@ class SolveOptions:
     "cp-sat" `seed`, `target_gap` and `fit`: their work has units of its own. Planners have nothing to choose.
     """
 
-    work: int | None = DEFAULT_WORK
+    work: int | Usual | None = USUAL
     seed: int = 0
     threads: int = 2
     race: bool = False
@@ -86,7 +102,7 @@ class SolveOptions:
     cancel: Event | None = None
 
     def __post_init__(self) -> None:
-        if self.work is not None and self.work < 0:
+        if isinstance(self.work, int) and self.work < 0:
             raise OptionsError(f"The work {self.work} is negative.", remedy="Give 0 or more, or None.")
         if not 0 <= self.seed < 2**62:
             raise OptionsError(f"The seed {self.seed} is out of range.", remedy="Give 0 to 2**62 - 1.")
@@ -96,6 +112,12 @@ class SolveOptions:
             raise OptionsError(
                 f"The target gap {self.target_gap} is not a fraction.", remedy="Give 0 or more."
             )
+
+    def limit(self, usual: int) -> int:
+        """The work that a stage may spend, which by itself would spend so much."""
+        if isinstance(self.work, Usual):
+            return usual
+        return ENDLESS if self.work is None else self.work
 
     def enough(self, bound: int, capacity: int | None) -> int:
         """The peak (bytes) at which a search may stop, with this lower bound."""

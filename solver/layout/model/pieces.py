@@ -36,7 +36,12 @@ def has_holes(problem: LayoutProblem) -> bool:
 
 
 def without_holes(problem: LayoutProblem) -> LayoutProblem:
-    """All bytes held throughout: a layout of this is one of the problem, its bounds are not."""
+    """All bytes held throughout: a layout of this is one of the problem, its bounds are not.
+
+    The very same problem where there are no holes.
+    """
+    if not has_holes(problem):
+        return problem
     return replace(problem, buffers=tuple(replace(b, holes=()) if b.holes else b for b in problem.buffers))
 
 
@@ -58,9 +63,16 @@ def _cut(owner: int, buffer: Buffer) -> Iterator[Piece]:
 
 
 def in_pieces(problem: LayoutProblem) -> LayoutProblem:
-    """Each piece a buffer of its own, free to move by itself; the same problem where there are no holes."""
+    """Each piece a buffer of its own, free to move by itself; the same problem where there are no holes.
+
+    Offsets are multiples of the smallest alignment, and so are bottoms of pieces where what lies below them
+    is: each piece keeps that alignment then. Otherwise none does.
+    """
     if not has_holes(problem):
         return problem
-    buffers = problem.buffers
-    alone = (Buffer(buffers[p.owner].id, p.high - p.low, p.lifespan) for p in pieces(problem))
+    buffers, held = problem.buffers, pieces(problem)
+    granule = min(buffer.alignment for buffer in buffers)
+    if any(p.low % granule for p in held):
+        granule = 1
+    alone = (Buffer(buffers[p.owner].id, p.high - p.low, p.lifespan, granule) for p in held)
     return replace(problem, buffers=tuple(alone))

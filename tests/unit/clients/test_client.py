@@ -57,6 +57,37 @@ LAYOUT: dict[str, Any] = {
     },
     "buffers": [{"id": "a", "offset": 0}, {"id": "b", "offset": 64}],
 }
+CURVE: dict[str, Any] = {
+    "floor": 80,
+    "step_nanoseconds": 1000,
+    "complete": True,
+    "points": [
+        {"peak": 120, "extra": 0, "bound": 0, "extra_flops": 0, "repeated_steps": 0},
+        {"peak": 90, "extra": 50, "bound": 40, "extra_flops": 7, "repeated_steps": 1},
+    ],
+}
+VERDICT: dict[str, Any] = {
+    "status": "open",
+    "capacity": 85,
+    "peak": 120,
+    "floor": 80,
+    "smallest": 90,
+    "extra": None,
+    "update_nanoseconds": 1000,
+    "complete": True,
+    "remedies": [
+        {
+            "measures": ["recompute", "rewrite"],
+            "changes": "rounding",
+            "arena_bytes": 84,
+            "extra": -20,
+            "bound": None,
+            "options": {"recompute": True, "rewrite": True},
+            "graph_fields": {},
+            "note": "",
+        }
+    ],
+}
 REPORT: dict[str, Any] = {
     "identical": False,
     "compared": 3,
@@ -204,6 +235,29 @@ async def test_layout(call: Call) -> None:
     assert result.gap == pytest.approx(0.2)
     assert result.offsets == {"a": 0, "b": 64}
     assert (result.cached, result.deterministic, result.document) == (True, True, LAYOUT)
+
+
+async def test_tradeoff(call: Call) -> None:
+    service = Service(ok(CURVE))
+    result = await call(service, "tradeoff", GRAPH, points=2, batch=4)
+    assert service.requests[-1].url.path == "/base/v1/tradeoff"
+    assert service.body == {"graph": GRAPH, "options": {"batch": 4}, "points": 2}
+    assert (result.floor, result.complete, result.document) == (80, True, CURVE)
+    assert [(p.peak, p.extra, p.bound) for p in result.points] == [(120, 0.0, 0.0), (90, 0.05, 0.04)]
+
+
+@pytest.mark.parametrize("extra", [None, 30])
+async def test_explain(call: Call, extra: int | None) -> None:
+    service = Service(ok(VERDICT | {"extra": extra}))
+    result = await call(service, "explain", GRAPH, "85B", {"batch": 4}, training=True, rewrite=False)
+    assert service.requests[-1].url.path == "/base/v1/explain"
+    options = {"batch": 4, "rewrite": False, "capacity": "85B"}
+    assert service.body == {"graph": GRAPH, "options": options, "training": True}
+    assert (result.status, result.capacity, result.floor, result.smallest) == ("open", 85, 80, 90)
+    assert result.extra == (None if extra is None else 0.03)
+    (remedy,) = result.remedies
+    assert (remedy.measures, remedy.extra) == (("recompute", "rewrite"), -0.02)
+    assert remedy.options == {"recompute": True, "rewrite": True}
 
 
 async def test_stored_layout(call: Call) -> None:

@@ -16,7 +16,18 @@ from solver.layout.model.problem import Proof, Status
 from solver.program import Access, EntryKind, Kind, Phase
 
 FOLDER = Path(solver.documents.__file__).with_name("schemas")
-KINDS = ("buffers", "graph", "layout", "layout_options", "options", "plan", "program", "report")
+KINDS = (
+    "buffers",
+    "graph",
+    "layout",
+    "layout_options",
+    "options",
+    "plan",
+    "program",
+    "report",
+    "tradeoff",
+    "verdict",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

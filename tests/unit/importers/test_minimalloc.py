@@ -237,7 +237,8 @@ ROWS = {
     "gaps that differ, too": ("gaps", "b,0,9,8,3-5@1:2 4-6@0:2", "gaps", "the gap [4, 6) overlaps"),
     "gaps leave nothing": ("gaps", "b,0,9,8,0-9", "gaps", "leave nothing"),
     "gap keeps bytes outside": ("gaps", "b,0,9,8,3-5@4:9", "gaps", "bytes outside the buffer"),
-    "gap keeps nothing": ("gaps", "b,0,9,8,3-5@4:4", "gaps", "bytes outside the buffer"),
+    "gap keeps nothing": ("gaps", "b,0,9,8,3-5@4:4", "gaps", "keeps no bytes"),
+    "gap keeps bytes backwards": ("gaps", "b,0,9,8,3-5@4:2", "gaps", "ends where it begins, or before"),
 }
 
 

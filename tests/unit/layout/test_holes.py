@@ -30,10 +30,12 @@ from solver.layout import (
     pieces,
     solve,
 )
-from solver.layout.holes import Placing
+from solver.layout import holes as module
+from solver.layout.holes import Placing, Shelf
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.pieces import without_holes
 from solver.layout.model.problem import MAX_BYTES
+from tests.support.shapes import SHAPES
 
 
 def hole(start: Any, end: Any, low: Any = 0, high: Any = 0) -> Hole:
@@ -166,10 +168,12 @@ def test_overlap_in_a_hole_is_none_and_beside_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("holes", "words"),
     [
-        ((hole(0, 0),), r"has the hole \[0, 0\)"),
-        ((hole(8, 10),), r"has the hole \[8, 10\)"),
-        ((hole(2, 4), hole(3, 5)), r"has the hole \[3, 5\)"),
-        ((hole(4, 5), hole(2, 3)), r"has the hole \[2, 3\)"),
+        ((hole(0, 0),), r"has the hole \[0, 0\). It ends after its start"),
+        ((hole(5, 3),), r"has the hole \[5, 3\). It ends after its start"),
+        ((hole(8, 10),), r"has the hole \[8, 10\). It lies inside the lifespan \[1, 9\)"),
+        ((hole(0, 2),), r"has the hole \[0, 2\). It lies inside the lifespan \[1, 9\)"),
+        ((hole(2, 4), hole(3, 5)), r"has the hole \[3, 5\). Holes lie apart .*; the one before ends at 4"),
+        ((hole(4, 5), hole(2, 3)), r"has the hole \[2, 3\). Holes lie apart .*; the one before ends at 5"),
         ((hole(2, 4, 3, 2),), r"holds bytes \[3, 2\) of 8"),
         ((hole(2, 4, 0, 9),), r"holds bytes \[0, 9\) of 8"),
         ((hole(2, 4, -1, 9),), r"holds bytes \[-1, 9\) of 8"),
@@ -279,3 +283,59 @@ def test_thousands_are_cut_short_at_a_deadline(monkeypatch: pytest.MonkeyPatch) 
     assert outcome.layout is not None
     assert find_violations(p, outcome.layout) == ()
     assert None not in passes
+
+
+@pytest.mark.parametrize("shape", ["gaps", "gaps, aligned"])
+@pytest.mark.parametrize("seed", range(3))
+def test_compiled_placing_is_that_in_numpy(monkeypatch: pytest.MonkeyPatch, shape: str, seed: int) -> None:
+    p = SHAPES[shape](400, seed)
+    p = replace(p, buffers=(replace(p.buffers[0], offset=8192), *p.buffers[1:]))
+    instance, order = Instance.of(without_holes(p)), np.random.default_rng(seed).permutation(400)
+    compiled = Placing(instance, pieces(p))
+    monkeypatch.setattr(module, "COMPILED_FROM", 10**9)
+    plain = Placing(instance, pieces(p))
+    assert compiled.cost < plain.cost
+    whole = plain(order, MAX_BYTES)
+    for limit in (MAX_BYTES, layout_of(instance, whole[0]).peak - 1, 1):
+        offsets, placed = plain(order, limit)
+        assert compiled(order, limit)[1] == placed
+        assert compiled(order, limit)[0].tolist() == offsets.tolist()
+
+
+@pytest.mark.parametrize("shape", ["gaps", "gaps, aligned"])
+def test_windows_lower_what_many_buffers_with_holes_need(shape: str) -> None:
+    p = SHAPES[shape](3000, 2)
+    outcome, greedy = solve(p), solve(p, solver="greedy")
+    assert outcome.layout is not None
+    assert greedy.layout is not None
+    assert outcome.solver == "portfolio/windows"
+    assert 2 * (outcome.layout.peak - outcome.lower_bound) <= greedy.layout.peak - greedy.lower_bound
+    assert find_violations(p, outcome.layout) == ()
+
+
+def test_an_order_that_fits_is_found_or_not() -> None:
+    instance = Instance.of(without_holes(BESIDE))
+    shelf = Shelf.of(instance, pieces(BESIDE))
+    found = shelf.reorder(np.array((1, 0)), 8, 1000, Deadline())
+    assert found is not None
+    assert found.tolist() == [0, 2]
+    assert shelf.reorder(np.array((1, 0)), 7, 1000, Deadline()) is None
+    assert shelf.reorder(np.array((1, 0)), 8, 1000, Deadline.after(0)) is None
+
+
+def test_padding_counts_where_all_pieces_begin_at_the_granule() -> None:
+    """Three of 5 bytes at multiples of 4: the second at 8, the third at 16, which ends at 21."""
+    held = [
+        buffer(name, 5, 0, 9, hole(3, 6, 0, low), alignment=4)
+        for name, low in zip("abc", (0, 1, 2), strict=True)
+    ]
+    assert max_load(LayoutProblem(tuple(held))).bytes == 21
+    off = replace(held[0], holes=(hole(3, 6, 1, 2),))
+    assert max_load(LayoutProblem((off, *held[1:]))).bytes == 15
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_holds_for_the_optimum_with_one_alignment(seed: int) -> None:
+    p = random_holed(random.Random(seed))
+    p = LayoutProblem(tuple(replace(b, alignment=4) for b in p.buffers[:4]))
+    assert max_load(p).bytes <= optimum(p)

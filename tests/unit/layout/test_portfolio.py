@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,13 @@ HOLE = LayoutProblem(
         Buffer("b", 3, Lifespan(1, 4)),
     )
 )
+
+
+def spend(monkeypatch: pytest.MonkeyPatch, name: str, budget: int) -> None:
+    """This budget for one stage."""
+    assert name in {stage.name for stage in module.STAGES}
+    stages = (replace(stage, budget=budget) if stage.name == name else stage for stage in module.STAGES)
+    monkeypatch.setattr(module, "STAGES", tuple(stages))
 
 
 def test_the_outcome_names_the_stage_that_found_the_layout() -> None:
@@ -104,7 +112,7 @@ def test_large_problems_are_left_to_local_search(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 10)
     monkeypatch.setattr(module, "PYTHON_BUFFERS", 10)
     monkeypatch.setattr(module, "CP_SAT_BUFFERS", 10)
-    monkeypatch.setattr(module, "SEARCH_WORK", 3000)
+    spend(monkeypatch, "local search", 3000)
     p = training_shaped(29, buffers=150)
     outcome = solve(p)
     assert outcome.layout is not None
@@ -205,14 +213,15 @@ def test_the_usual_greedy_portfolio_ends_a_negligible_gap_above_the_bound(
     ends: list[tuple[int, int | None]] = []
 
     def listen(
-        instance: Instance, bound: int, deadline: Deadline, attempts: int | None = None
+        instance: Instance, bound: int, deadline: Deadline, attempts: int | None, known: Layout
     ) -> GreedyResult:
         ends.append((bound, attempts))
-        return greedy_portfolio(instance, bound, deadline, attempts)
+        return greedy_portfolio(instance, bound, deadline, attempts, known)
 
     monkeypatch.setattr(module, "greedy_portfolio", listen)
-    for stage in ("CAPACITY_SEARCH_BUFFERS", "PYTHON_BUFFERS", "CP_SAT_BUFFERS", "SEARCH_WORK"):
+    for stage in ("CAPACITY_SEARCH_BUFFERS", "PYTHON_BUFFERS", "CP_SAT_BUFFERS"):
         monkeypatch.setattr(module, stage, 10)
+    spend(monkeypatch, "local search", 10)
     p = random_problem(random.Random(1), 40, 20, 10_000_000)
     solve(p, options=SolveOptions() if work is None else SolveOptions(work=work))
     bound = max_load(p).bytes

@@ -22,7 +22,7 @@ from solver.layout import (
     solve,
 )
 from solver.layout.exact.branch_and_bound import BranchAndBound
-from solver.layout.model.options import DEFAULT_WORK
+from solver.layout.model.options import USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import best_peak, random_problem
 from tests.support.oracle import sample
@@ -56,7 +56,15 @@ def test_branch_and_bound_spends_the_work_it_is_given() -> None:
     assert poor.status is Status.FEASIBLE
     assert poor.deterministic
     assert BranchAndBound().configured(SolveOptions()) == BranchAndBound(SolveOptions())
-    assert replace(BranchAndBound(), work=DEFAULT_WORK) != BranchAndBound()
+
+
+@pytest.mark.parametrize("work", [600_000_000, USUAL_WORK, 40_000_000])
+def test_work_that_is_asked_for_is_never_taken_for_the_usual(work: int) -> None:
+    solver = BranchAndBound().configured(SolveOptions(work=work))
+    assert isinstance(solver, BranchAndBound)
+    assert solver.work == work
+    assert SolveOptions(work=work).limit(7) == work
+    assert SolveOptions().limit(7) == 7
 
 
 def test_branch_and_bound_tells_of_progress() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
-from solver.passes import PASSES, Aliases, Levels, Order, Paging, Pass, Recompute, chosen
+from solver.passes import PASSES, Aliases, Levels, Order, Paging, Pass, Recompute, SearchOrder, chosen
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Program, loads
@@ -27,8 +27,15 @@ def has(program: Program, name: str) -> bool:
 
 
 def test_the_passes_in_the_order_in_which_they_run() -> None:
-    assert (Order, Recompute, Levels, Paging, Aliases) == PASSES
-    assert [kind.name for kind in PASSES] == ["order", "recompute", "levels", "paging", "aliases"]
+    assert (Order, SearchOrder, Recompute, Levels, Paging, Aliases) == PASSES
+    assert [kind.name for kind in PASSES] == [
+        "order",
+        "search_order",
+        "recompute",
+        "levels",
+        "paging",
+        "aliases",
+    ]
 
 
 @pytest.mark.parametrize("kind", PASSES, ids=lambda kind: str(kind.name))
@@ -62,14 +69,15 @@ def test_passes_are_chosen_by_options_of_the_same_name() -> None:
     options = PlanOptions(update="end", parallelism=4, in_place=True)
     assert chosen(options) == (
         Order("end"),
+        SearchOrder(in_place=True, update="end"),
         Recompute(in_place=True),
         Levels(4, "end"),
         Paging(in_place=True),
         Aliases(in_place=True),
     )
-    assert chosen(PlanOptions()) == (Order(), Recompute(), Levels(), Paging(), Aliases())
+    assert chosen(PlanOptions()) == (Order(), SearchOrder(), Recompute(), Levels(), Paging(), Aliases())
     again = PlanOptions(recompute=True, capacity=4096)
-    assert chosen(again)[1] == Recompute(recompute=True, capacity=4096)
+    assert chosen(again)[2] == Recompute(recompute=True, capacity=4096)
 
 
 @pytest.mark.parametrize(

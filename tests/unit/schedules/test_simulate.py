@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import loads
 from solver.schedules import rerun, roofline, schedule_problem
+from solver.schedules.ready import load_schedules
 from solver.schedules.simulate import Simulator, replay
 from solver.schedules.tables import AGAIN, BRIEF, HOLD
 from solver.training import derive
@@ -19,6 +23,8 @@ from tests.support.graphs import batch_normalised, convolutional, residual
 from tests.support.operator_graphs import attention, elementwise
 from tests.support.schedule_problems import layered, problem
 from tests.support.sequence_graphs import classifier
+
+ROOT = Path(__file__).resolve().parents[3]
 
 #: v0 is read by s1 and s4, with s2 and s3 in between.
 WAITS = problem([[], [0], [1], [2], [0, 3]], size=[10, 1, 30, 1, 1], cost=[7, 1, 1, 1, 1])
@@ -134,3 +140,36 @@ def test_a_deadline_that_has_passed_leaves_what_was_given() -> None:
     start = simulator.start()
     assert np.array_equal(simulator.repair(start, 1, 1_000, past), start)
     assert simulator.anneal(start, 1, 1_000, seed=0, hot=1, weight=1, deadline=past) is None
+
+
+PLAIN = """
+import sys
+sys.modules["numba"] = None  # importing it fails
+from solver.layout import Deadline
+from solver.schedules.kernel import COMPILED
+from solver.schedules.simulate import Simulator
+from tests.support.schedule_problems import layered
+
+assert not COMPILED
+simulator = Simulator(layered(20, 3))
+start = simulator.start()
+budget = simulator.run(start).peak * 9 // 10
+repaired = simulator.repair(start, budget, 300, Deadline())
+walked = simulator.anneal(repaired, budget, 300, seed=1, hot=50, weight=1000, deadline=Deadline())
+print([simulator.run(repaired), walked.tolist() if walked is not None else None])
+"""
+
+
+def test_plain_python_gives_what_compiled_code_gives() -> None:
+    done = subprocess.run([sys.executable, "-c", PLAIN], cwd=ROOT, capture_output=True, text=True, check=True)
+    simulator = Simulator(layered(20, 3))
+    budget = simulator.run(simulator.start()).peak * 9 // 10
+    repaired = simulator.repair(simulator.start(), budget, 300, Deadline())
+    walked = simulator.anneal(repaired, budget, 300, seed=1, hot=50, weight=1000, deadline=Deadline())
+    expected = [simulator.run(repaired), walked.tolist() if walked is not None else None]
+    assert done.stdout.strip() == str(expected)
+    assert "without compiled code" in done.stderr
+
+
+def test_everything_that_runs_compiled_is_loaded_at_once() -> None:
+    assert load_schedules()

@@ -121,6 +121,18 @@ class TestAliases:
         doubled = with_program(shared.plan, aliases=(*aliases, aliases[-1]))
         assert "in the bytes of two others" in shared.said(doubled, "form")
 
+    @pytest.mark.parametrize("view", [True, False])
+    def test_two_sources_that_it_is_not_a_view_of_both(self, shared: Subject, view: bool) -> None:
+        """Two views belong to one step, and none of two may overwrite."""
+        aliases = shared.plan.program.aliases
+        first = aliases[0]
+        step = first.step if view else first.step + 1
+        others = [v for v in range(len(shared.plan.program.values)) if v not in (first.value, first.source)]
+        second = Alias(first.value, others[0], step, view=False)
+        views = (replace(first, view=True), replace(second, view=not view))
+        doubled = with_program(shared.plan, aliases=(*views, *aliases[1:]))
+        assert "not a view of both" in shared.said(doubled, "form")
+
     def test_a_value_in_its_own_bytes(self, shared: Subject) -> None:
         first, *rest = shared.plan.program.aliases
         circle = with_program(shared.plan, aliases=(replace(first, source=first.value), *rest))

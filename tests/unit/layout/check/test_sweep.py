@@ -7,7 +7,7 @@ import pytest
 
 from solver.layout import Layout, LayoutProblem, find_violations
 from solver.layout.check import rules as check_module
-from solver.layout.check.rules import COLUMNS_FROM
+from solver.layout.check.rules import COLUMNS_FROM, PAIRS
 from solver.layout.check.sweep import disjoint
 from tests.support.buffers import problem, random_problem
 from tests.support.training_shaped import training_columns
@@ -48,12 +48,13 @@ def test_huge() -> None:
     assert not fast(problem((2**62, 0, 2), (2**61, 0, 2)), [0, 2**62 - 1])
 
 
+@pytest.mark.parametrize("buffers", [300, COLUMNS_FROM + 800])
 @pytest.mark.parametrize("damage", ["none", "overlap", "alignment", "peak", "offset", "capacity"])
-def test_large_problems_get_the_same_answer_through_columns(damage: str) -> None:
-    """The slow check names what the columns only notice."""
-    columns = training_columns(3, buffers=COLUMNS_FROM + 800)
+def test_the_answer_through_columns_is_that_of_the_slow_check(damage: str, buffers: int) -> None:
+    """The slow check names what the columns only notice: of few buffers all pairs, of many a sweep."""
+    columns = training_columns(3, buffers=buffers)
     p = columns.problem()
-    assert len(p.buffers) >= COLUMNS_FROM
+    assert 1 < len(p.buffers) <= PAIRS or len(p.buffers) >= COLUMNS_FROM
     tops = np.cumsum(columns.size).tolist()
     offsets = [top - size for top, size in zip(tops, columns.size.tolist(), strict=True)]
     peak = tops[-1]
@@ -70,7 +71,9 @@ def test_large_problems_get_the_same_answer_through_columns(damage: str) -> None
             offsets[0] = -64
         case "capacity":
             p = LayoutProblem(p.buffers, peak - 1)
-    found = find_violations(p, Layout(tuple(offsets), peak), limit=1)
+    layout = Layout(tuple(offsets), peak)
+    assert check_module.known_sound(p, layout) is (damage == "none")
+    found = find_violations(p, layout, limit=1)
     assert [v.rule for v in found] == ([] if damage == "none" else [damage])
 
 

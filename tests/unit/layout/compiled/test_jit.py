@@ -19,7 +19,7 @@ LAYOUT = Path(jit.__file__).parents[1]
 
 PRINT_STAMP = """
 import sys; sys.path.insert(0, '.')
-from solver.layout.compiled.jit import stamp
+from solver.layout.compiled.stamp import stamp
 print(stamp())
 """
 

@@ -41,7 +41,7 @@ def decide(problem: LayoutProblem, capacity: int, rules: Rules, guide: list[int]
 
 
 def fresh_state(instance: Instance) -> SearchState:
-    made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62, 2**62]), 1)
+    made = allocate(instance, 1, np.full(len(instance), 10**6), 4, 100, np.array([0, 2**62]), 1)
     made.counters[[SEED, RULES, GUIDED]] = (1, PROMOTION, 1)
     return made
 
@@ -50,9 +50,9 @@ def test_a_search_that_goes_back_to_the_cause_looks_at_far_less() -> None:
     """One depth-first run for each tiling, without a table that would save part of it, too."""
     spent = {True: 0, False: 0}
     for seed in range(30):
-        p = tiling(random.Random(seed), 200, 60, 60)
+        p = tiling(random.Random(seed), 40, 40, 60)
         for jumps in spent:
-            decision = decide(p, 200, replace(ONE_RUN, jumps=jumps))
+            decision = decide(p, 40, replace(ONE_RUN, jumps=jumps))
             assert decision.answer is Answer.YES
             spent[jumps] += decision.work
     assert spent[True] < spent[False] / 2

@@ -49,7 +49,7 @@ def fresh_state(instance: Instance, capacity: int, rules: int, seed: int) -> Sea
     """A search for a layout of this height, with the section rule and the regard that the seed gives."""
     by_start = instance.subset(np.argsort(instance.start, kind="stable"))
     limit = (capacity + by_start.size - by_start.exact) // by_start.unit
-    never = np.array([0, 2**62, 2**62])
+    never = np.array([0, 2**62])
     made = allocate(by_start, by_start.unit, limit, 10, 20 * len(by_start) + 1000, never, seed)
     made.counters[[CAPACITY, RULES, SECTION_RULE, LEANING]] = int(limit.max()), rules, seed % 3, seed // 3 % 3
     made.counters[WORK_LIMIT] = 2**62

@@ -12,7 +12,7 @@ from solver.layout.exact import capacity_search as module
 from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.options import DEFAULT_WORK
+from solver.layout.model.options import USUAL, USUAL_WORK, Usual
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import problem
 from tests.support.oracle import tiling
@@ -20,7 +20,7 @@ from tests.support.oracle import tiling
 WORK = 10**7
 
 
-def spent(monkeypatch: pytest.MonkeyPatch, work: int | None, large: int) -> tuple[int, int]:
+def spent(monkeypatch: pytest.MonkeyPatch, work: int | Usual | None, large: int) -> tuple[int, int]:
     """Work asked for until the search gave up, where no question is ever answered; and the buffers."""
     asked: list[int] = []
 
@@ -46,8 +46,12 @@ def test_a_small_problem_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_large_problem_gets_one_descent(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, buffers = spent(monkeypatch, WORK, 10)
+    asked, buffers = spent(monkeypatch, USUAL, 10)
     assert asked == buffers**2
+
+
+def test_a_large_problem_gets_all_of_the_work_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spent(monkeypatch, WORK, 10)[0] == WORK
 
 
 def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +59,7 @@ def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch
 
 
 def above(
-    bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch, work: int = DEFAULT_WORK
+    bound: int, gap: int, capacity: int, monkeypatch: pytest.MonkeyPatch, work: int | Usual = USUAL
 ) -> int:
     """Work asked for where the bound is so far below the incumbent, and no question is answered."""
     asked: list[int] = []
@@ -81,12 +85,13 @@ def test_a_millionth_is_worth_little_work(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_above_the_capacity_nothing_is_negligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 900, 10**9 + 899, monkeypatch) == DEFAULT_WORK
+    assert above(10**9, 900, 10**9 + 899, monkeypatch) == USUAL_WORK
 
 
 def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == DEFAULT_WORK
+    assert above(10**9, 1001, MAX_BYTES, monkeypatch) == USUAL_WORK
 
 
 def test_work_that_is_asked_for_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert above(10**9, 900, MAX_BYTES, monkeypatch, work=10**10) == 10**10
+    assert above(10**9, 900, MAX_BYTES, monkeypatch, work=USUAL_WORK) == USUAL_WORK

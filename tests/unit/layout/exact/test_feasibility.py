@@ -81,7 +81,7 @@ def test_whoever_levels_the_floor_goes_first_then_whoever_leans() -> None:
 
 
 def _state(instance: Instance) -> SearchState:
-    limit, signals = np.full(len(instance), 10**6), np.array([0, 2**62, 2**62])
+    limit, signals = np.full(len(instance), 10**6), np.array([0, 2**62])
     state = allocate(instance, 1, limit, 4, 100, signals, 1)
     state.counters[[SEED, RULES]] = (1, WALLS)
     return state

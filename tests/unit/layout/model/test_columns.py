@@ -9,7 +9,7 @@ from solver.errors import ProblemError
 from solver.layout import Buffer, LayoutProblem, Lifespan, check_problem, max_load
 from solver.layout.bounds.max_load import exact_max_load
 from solver.layout.check.rules import COLUMNS_FROM
-from solver.layout.model.columns import UNPINNED, Columns
+from solver.layout.model.columns import UNPINNED, Columns, columns_kept
 from solver.layout.model.instance import Instance
 from tests.support.buffers import problem, random_problem
 from tests.support.training_shaped import training_shaped
@@ -103,3 +103,38 @@ def test_a_bad_buffer_among_many_is_named(change: dict[str, object], field: str)
     with pytest.raises(ProblemError) as caught:
         check_problem(LayoutProblem(tuple(buffers)))
     assert caught.value.path == ("buffers", 777, field)
+
+
+def test_columns_are_made_once_while_they_are_kept() -> None:
+    p = problem((4, 0, 2), (4, 1, 3))
+    with columns_kept(p):
+        assert Columns.of(p) is Columns.of(replace(p, capacity=9))
+        assert Columns.of(LayoutProblem(p.buffers[:1])) is not Columns.of(p)
+    assert Columns.of(p) is not Columns.of(p)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_problem_is_the_same_from_its_columns(seed: int) -> None:
+    rng = random.Random(seed)
+    large = random_problem(rng, 1100, 300, 90, (4, 16))
+    small = LayoutProblem(large.buffers[:900])
+    for p in (large, small):
+        instance = Instance.of(p)
+        assert instance.exact.tolist() == [b.size for b in p.buffers]
+        assert instance.size.tolist() == [-(-b.size // 4) * 4 for b in p.buffers]
+        assert set(instance.offset.tolist()) == {UNPINNED}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_padded_load_is_the_same_in_columns(seed: int) -> None:
+    rng = random.Random(seed)
+    p = random_problem(rng, 1200, (5, 40, 400)[seed % 3], (9, 5000)[seed % 2], (4, 64))
+    assert max_load(p) == exact_max_load(p)
+
+
+def test_pins_of_a_large_problem_are_checked() -> None:
+    buffers = list(training_shaped(0, buffers=COLUMNS_FROM + 800).buffers)
+    first = replace(buffers[7], offset=0)
+    buffers[7], buffers[900] = first, replace(first, id="again")
+    with pytest.raises(ProblemError, match="is pinned where buffer"):
+        check_problem(LayoutProblem(tuple(buffers)))

@@ -16,6 +16,7 @@ from service.problems import Problem
 from service.settings import Settings
 from solver import documents, executor, pipeline
 from tests.support.rewritable import mobile_block
+from tests.support.server import ROOT
 
 TINY: dict[str, Any] = example("tiny")["graph"]
 
@@ -139,6 +140,23 @@ def test_a_fallback_beyond_the_capacity_is_none() -> None:
     assert set(channel.kinds) <= {"fallback", "result"}
     for _, _, body in channel.sent:
         assert documents.load_plan(body).arena_bytes <= tight
+
+
+def test_recomputation_and_a_capacity_that_nothing_keeps() -> None:
+    graph = json.loads((ROOT / "examples/mnist.json").read_bytes())
+    options = {"capacity": "17.2MB", "recompute": True}
+    (kind, _, body), *rest = run("plan", {"graph": graph, "options": options}).sent
+    assert (kind, rest) == ("result", [])
+    made = documents.load_plan(body)
+    assert made.arena_bytes == 17_135_488
+    assert made.options.recompute
+    late = run("plan", {"graph": graph, "options": {**options, "deadline_seconds": 30.0}})
+    assert late.kinds == ["result"]  # what is found at once exceeds the capacity
+    with pytest.raises(Problem) as caught:
+        run("plan", {"graph": graph, "options": {**options, "capacity": "16MB"}})
+    assert caught.value.pointer == "/options/capacity"
+    assert "takes less than 17,035,072 bytes" in caught.value.detail
+    assert caught.value.extensions["required"] == 17_035_072
 
 
 def test_the_default_deadline() -> None:

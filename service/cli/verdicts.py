@@ -1,0 +1,235 @@
+"""Curves and verdicts on the command line: tables for people, documents for scripts, and a picture."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from service.cli.console import read_document, write_document
+from service.cli.models import read_model
+from solver import documents, verdict
+from solver.errors import OptionsError
+from solver.exporters.curve import dump_curve
+from solver.pipeline import BlockProgram, TrainableGraph
+from solver.plan import Changes, PlanOptions, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
+
+__all__ = ["explain", "tradeoff"]
+
+#: Values named at the step of the floor; --json has all of them.
+_MOST_NAMED: Final = 4
+
+#: What a picture or document of a curve is called by the end of its name.
+_SUFFIXES: Final = (".svg", ".png", ".json")
+
+
+def tradeoff(
+    model: Path, given: Mapping[str, Any], output: Path | None, points: int, *, as_json: bool
+) -> None:
+    """Compute the curve of what `model` holds, write it to `output` if there is one, and print it.
+
+    `given` are fields of an options document. Raises OptionsError for an output of another kind than .svg,
+    .png and .json, before anything is computed.
+    """
+    if output is not None and output.suffix.lower() not in _SUFFIXES:
+        raise OptionsError(
+            f"A curve cannot be written as {output.name!r}.",
+            remedy="Name a file that ends in .svg, .png or .json.",
+            path=("output",),
+        )
+    options = documents.load_options(given)
+    graph, _ = _graph(model, options)
+    with _progress(f"looking for schedules of {graph.name}") as show:
+
+        def observe(point: TradeOffPoint) -> None:
+            show(f"{point.peak:,} bytes")
+
+        made = verdict.tradeoff(graph, options, points=points, observe=observe)
+    if output is not None:
+        write_document(output, _written(made, output.suffix.lower()))
+    if as_json:
+        write_document(Path("-"), documents.dump_tradeoff(made, indent=2) + b"\n")
+    else:
+        _print_curve(Console(highlight=False), made)
+
+
+def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: bool) -> None:
+    """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
+    options = documents.load_options(given)
+    graph, document = _graph(model, options)
+    batches = None if document is None else verdict.batches_of(document, options)
+    with _progress(f"looking for what makes {graph.name} fit") as show:
+
+        def observe(names: tuple[str, ...]) -> None:
+            show(" and ".join(names))
+
+        made = verdict.explain(graph, options, training=training, batches=batches, observe=observe)
+    if as_json:
+        write_document(Path("-"), documents.dump_verdict(made, indent=2) + b"\n")
+    else:
+        _print_verdict(Console(highlight=False), made, model, given, training=training)
+
+
+def _graph(model: Path, options: PlanOptions) -> tuple[TrainableGraph, bytes | None]:
+    """The graph with its document, None where it came from a file of another kind."""
+    document = read_document(model)
+    found = read_model(document, model, options.batch)
+    if isinstance(found, BlockProgram):
+        raise OptionsError(
+            f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
+            remedy="Give a graph, or plan the program with a capacity.",
+        )
+    return found, None if model.suffix.lower() == ".ini" else document
+
+
+@contextlib.contextmanager
+def _progress(title: str) -> Iterator[Callable[[str], None]]:
+    """What is looked at now, on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _text: None
+        return
+    with console.status(escape(title)) as status:
+        yield lambda text: status.update(escape(f"{title}: {text}"))
+
+
+def _written(curve: TradeOff, suffix: str) -> bytes:
+    if suffix == ".json":
+        return documents.dump_tradeoff(curve, indent=2) + b"\n"
+    return dump_curve(curve, png=suffix == ".png")
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):+.2f} %"
+
+
+def _print_curve(console: Console, curve: TradeOff) -> None:
+    table = Table(title=f"{curve.graph}: what less memory costs", title_justify="left")
+    for heading in ("peak bytes", "of now", "extra time", "proved at least", "extra products", "steps again"):
+        table.add_column(heading, justify="right")
+    for point in curve.points:
+        least = "the same" if point.optimal else _percent(point.bound, curve.step_nanoseconds)
+        table.add_row(
+            f"{point.peak:,}",
+            f"{point.peak / max(curve.present.peak, 1):.1%}",
+            _percent(point.extra, curve.step_nanoseconds) if point.extra else "now",
+            least if point.bound or point.optimal else "-",
+            _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
+            f"{point.repeated_steps:,}",
+        )
+    console.print(table)
+    console.print(
+        f"floor: {curve.floor:,} bytes, proved for every order and any recomputation; step"
+        f" {escape(curve.floor_step)} needs them"
+    )
+    if curve.impossible > curve.floor:
+        console.print(f"{curve.impossible:,} bytes are proved to be too few for this order")
+    if not curve.complete:
+        console.print("Time ran out: smaller peaks and lower costs may exist.")
+
+
+# ------------------------------------------------------------------------------------------ verdicts
+
+
+def _print_verdict(
+    console: Console, made: Verdict, model: Path, given: Mapping[str, Any], *, training: bool
+) -> None:
+    for line in _sentences(made):
+        console.print(escape(line))
+    if made.remedies:
+        console.print(_remedies(made))
+        for note in dict.fromkeys(remedy.note for remedy in made.remedies if remedy.note):
+            console.print(escape(f"note: {note}"))
+        best = made.remedies[0]
+        console.print(escape(f"to plan the first: {_command(best, model, given)}"), soft_wrap=True)
+    elif made.extra != 0:
+        console.print("None of the measures that were tried makes it fit.")
+    if made.extra != 0 and not training:
+        console.print(
+            "--training also tries what changes what is learned: micro-batches, fewer trained layers,"
+        )
+        console.print("less optimizer state.")
+    if not made.complete:
+        console.print("Time ran out: there may be more, and cheaper, ways.")
+
+
+def _sentences(made: Verdict) -> Iterator[str]:
+    total = made.update_nanoseconds
+    title = f"{made.graph} in {made.capacity:,} bytes:"
+    if made.status is VerdictStatus.PLAN and not made.extra:
+        yield f"{title} it fits as it is, in {made.peak:,}."
+        return
+    if made.status is VerdictStatus.PLAN:
+        known = (
+            "no bound is proved"
+            if made.bound is None
+            else f"{_percent(made.bound, total)} at least is proved"
+        )
+        if made.bound == made.extra:
+            known = "proved to be the least for this order"
+        yield f"{title} it fits with recomputation, for {_percent(made.extra or 0, total)} of time ({known})."
+    elif made.status is VerdictStatus.IMPOSSIBLE:
+        yield f"{title} impossible as it is, in every order and with any recomputation."
+        short = f"{made.floor - made.capacity:,} more than there are"
+        yield (
+            f"{made.floor:,} bytes at least are proved, {short}: step {made.floor_step} needs"
+            f" {', '.join(_needs(made))}."
+        )
+    else:
+        yield (
+            f"{title} open. No plan was found, and only {made.floor:,} bytes at least are proved for every"
+            f" order, at step {made.floor_step}."
+        )
+        if made.impossible >= made.capacity:
+            yield f"In the order of the steps as it is, {made.impossible:,} bytes are proved to be too few."
+    yield f"As it is, nothing running again, it takes {made.peak:,} bytes." + (
+        f" The smallest found is {made.smallest:,}, for {_percent(made.smallest_extra, total)} of time."
+        if made.smallest < made.peak
+        else ""
+    )
+
+
+def _needs(made: Verdict) -> Iterator[str]:
+    yield f"{made.fixed:,} for weights, optimizer variables and constants"
+    if made.scratch:
+        yield f"{made.scratch:,} for scratch"
+    for what, values in (("touches", made.touched), ("must keep for later steps", made.waiting)):
+        if values:
+            named = ", ".join(f"{name} {size:,}" for name, size in values[:_MOST_NAMED])
+            more = f" and {len(values) - _MOST_NAMED} more" if len(values) > _MOST_NAMED else ""
+            yield f"{sum(size for _, size in values):,} for what it {what} ({named}{more})"
+
+
+def _remedies(made: Verdict) -> Table:
+    table = Table(title="what makes it fit, planned and proved", title_justify="left")
+    table.add_column("measures", overflow="fold")
+    for heading in ("bytes", "time", "proved at least"):
+        table.add_column(heading, justify="right")
+    table.add_column("changes")
+    words = {Changes.NOTHING: "nothing", Changes.ROUNDING: "rounding", Changes.TRAINING: "what is learned"}
+    for remedy in made.remedies:
+        bound = "-" if remedy.bound is None else _percent(remedy.bound, made.update_nanoseconds)
+        table.add_row(
+            escape(" + ".join(remedy.names)),
+            f"{remedy.arena_bytes:,}",
+            _percent(remedy.extra, made.update_nanoseconds),
+            "the same" if remedy.bound == remedy.extra else bound,
+            words[remedy.changes],
+        )
+    return table
+
+
+def _command(remedy: Remedy, model: Path, given: Mapping[str, Any]) -> str:
+    """The command that makes the plan of a remedy, and what the document must say besides."""
+    words = ["arenaplan", "plan", str(model)]
+    for name, value in {**given, **remedy.options}.items():
+        option = f"--{name.removesuffix('_seconds').replace('_', '-')}"
+        if value != getattr(PlanOptions(), name):
+            words.append(option if value is True else f"{option} {value}")
+    fields = f", with {', '.join(remedy.graph_fields)} as --json has it" if remedy.graph_fields else ""
+    return " ".join(words) + fields

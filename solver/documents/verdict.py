@@ -1,0 +1,119 @@
+"""Verdict documents: whether a network fits a capacity, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive, Text
+from solver.documents.parse import to_bytes
+from solver.documents.read import read
+from solver.plan import Changes, Remedy, Verdict, VerdictStatus
+
+__all__ = ["FORMAT", "VerdictDocument", "dump_verdict", "load_verdict"]
+
+FORMAT = "arenaplan.verdict"
+
+
+class LiveValue(DocumentModel):
+    """A value and its bytes."""
+
+    operand: Text
+    bytes: Natural
+
+
+_Live = Annotated[tuple[LiveValue, ...], *FIXED_LIST]
+
+
+class RemedyOfVerdict(DocumentModel):
+    """A combination of measures that fits the capacity: planned, and its plan proved."""
+
+    measures: Annotated[tuple[Text, ...], *FIXED_LIST]
+    changes: Literal["nothing", "rounding", "training"] = Field(
+        description="Nothing: every bit stays. Rounding: the same mathematics. Training: what is learned."
+    )
+    arena_bytes: Natural
+    extra: Int64 = Field(description="Nanoseconds of modelled time for an update, beyond the present ones.")
+    bound: Int64 | None = Field(None, description="Proved: so many of them at least, with these measures.")
+    options: dict[str, bool | int | str] = Field(description="Fields of an options document that repeat it.")
+    graph_fields: dict[str, Any] = Field(description="Fields of the graph document that change.")
+    note: Text = ""
+
+
+class VerdictDocument(DocumentModel):
+    """What is known of a capacity. Sizes are bytes; costs are nanoseconds of modelled time for one update."""
+
+    format: Literal["arenaplan.verdict"]
+    version: Literal[1]
+    graph: Name
+    capacity: Natural
+    status: Literal["impossible", "open", "plan"] = Field(
+        description="Impossible is proved, for every order and any recomputation; open: nothing is known."
+    )
+    peak: Natural = Field(description="Bytes live at once where nothing runs again.")
+    floor: Natural = Field(description="No schedule of any order takes less: proved.")
+    floor_step: Text
+    fixed: Natural = Field(description="Weights, optimizer variables and constants, part of the floor.")
+    scratch: Natural
+    touched: _Live = Field(description="What the step of the floor reads and writes.")
+    waiting: _Live = Field(description="What waits there for later steps and cannot be made again.")
+    smallest: Natural = Field(description="The least peak that a schedule was found for.")
+    smallest_extra: Natural
+    impossible: Natural = Field(description="Proved to be too few bytes for this order; 0: nothing known.")
+    update_nanoseconds: Positive
+    extra: Int64 | None = Field(None, description="Of the plan within the capacity.")
+    bound: Int64 | None = Field(None, description="Proved: so many of them at least.")
+    remedies: Annotated[tuple[RemedyOfVerdict, ...], *FIXED_LIST]
+    complete: bool = Field(description="False where wall time ended a search.")
+
+
+def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
+    """The verdict of a document. Raises DocumentError."""
+    document = read(VerdictDocument, data, format_=FORMAT)
+    plain = {"format", "version", "status", "touched", "waiting", "remedies"}
+    return Verdict(
+        status=VerdictStatus(document.status),
+        touched=tuple((value.operand, value.bytes) for value in document.touched),
+        waiting=tuple((value.operand, value.bytes) for value in document.waiting),
+        remedies=tuple(
+            Remedy(
+                names=r.measures, changes=Changes(r.changes), **r.model_dump(exclude={"measures", "changes"})
+            )
+            for r in document.remedies
+        ),
+        **document.model_dump(exclude=plain),
+    )
+
+
+def dump_verdict(verdict: Verdict, *, indent: int | None = None) -> bytes:
+    """The document of a verdict."""
+    found = {name: getattr(verdict, name) for name in VerdictDocument.model_fields if hasattr(verdict, name)}
+    document = {
+        "format": FORMAT,
+        "version": 1,
+        **found,
+        "status": verdict.status.value,
+        "touched": _live(verdict.touched),
+        "waiting": _live(verdict.waiting),
+        "remedies": [_remedy(remedy) for remedy in verdict.remedies],
+    }
+    return to_bytes(document, indent=indent)
+
+
+def _live(values: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"operand": name, "bytes": size} for name, size in values]
+
+
+def _remedy(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "measures": list(remedy.names),
+        "changes": remedy.changes.value,
+        "arena_bytes": remedy.arena_bytes,
+        "extra": remedy.extra,
+        "bound": remedy.bound,
+        "options": dict(remedy.options),
+        "graph_fields": dict(remedy.graph_fields),
+        "note": remedy.note,
+    }

@@ -1,0 +1,73 @@
+"""The pass `search_order`: another order of the steps, where one with a lower peak is left.
+
+    a ──► b (large) ──► c (small)          a b d c e f    both large values at the same time
+    a ──► d (large) ──► e (small)          a b c d e f    one after the other
+    c, e ──► f
+
+First comes a bound that holds for every order. Most training steps meet it as they are, or nearly so: then
+nothing is searched, and the record says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from solver.layout import Deadline
+from solver.passes.aliases import define_in_place
+from solver.passes.base import Applied, Pass
+from solver.program import UPDATE, Program, dependencies, loads
+from solver.schedules import order_bound, roofline, schedule_problem
+
+__all__ = ["SearchOrder"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOrder(Pass):
+    """Whether another order may be searched for."""
+
+    name: ClassVar[str] = "search_order"
+    requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
+    searches: ClassVar[bool] = True
+
+    order: bool = False
+    in_place: bool = False
+    update: str = "immediate"
+
+    def run(self, program: Program) -> Program:
+        return self.apply(program, Deadline()).program
+
+    def apply(self, program: Program, deadline: Deadline) -> Applied:
+        """Search until the deadline. The facts are bytes: the bound for all orders, the peaks, what is left.
+
+        What will be defined in place counts where two orders are compared, not while one is searched for.
+        """
+        if not self.order:
+            return Applied(program)
+        problem = schedule_problem(program, roofline(program))
+        given = max(loads(program)[0], default=0)
+        bound = order_bound(problem).bytes
+        facts = {"order_bound": bound, "peak_before": given, "peak_after": given}
+        if given <= bound:
+            return Applied(program, facts)
+        from solver.schedules.order import best_order  # numba, only where it is needed
+
+        found = best_order(problem, self._before(program), deadline)
+        changed = program.reordered(found.order)
+        if found.peak >= given or self._peak(changed) >= self._peak(program):
+            return Applied(program, facts, found.complete)
+        facts["peak_after"] = max(loads(changed)[0])
+        return Applied(changed, facts, found.complete)
+
+    def _before(self, program: Program) -> list[frozenset[int]]:
+        """The steps that each step must follow; updates at the end stay behind all others."""
+        before = list(dependencies(program.touches()))
+        if self.update == "end":
+            updates = {t for t, step in enumerate(program.steps) if program.kernel(step) == UPDATE}
+            others = frozenset(range(len(program.steps))) - updates
+            before = [others | found if t in updates else found for t, found in enumerate(before)]
+        return before
+
+    def _peak(self, program: Program) -> int:
+        """The bytes that are live at once, with what will be defined in place."""
+        return max(loads(define_in_place(program) if self.in_place else program)[0])

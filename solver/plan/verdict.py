@@ -1,0 +1,89 @@
+"""Whether a network can be trained in a capacity, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+__all__ = ["Changes", "Remedy", "Verdict", "VerdictStatus"]
+
+
+class VerdictStatus(Enum):
+    """`IMPOSSIBLE`: proved, for every order of the steps and any recomputation. `OPEN`: neither a plan nor a
+    proof was found. `PLAN`: there is a plan.
+    """
+
+    IMPOSSIBLE = "impossible"
+    OPEN = "open"
+    PLAN = "plan"
+
+
+class Changes(Enum):
+    """What a remedy changes of what is computed, from the least to the most.
+
+    `NOTHING`: every bit stays. `ROUNDING`: the same mathematics, rounded differently. `TRAINING`: something
+    else is learned.
+    """
+
+    NOTHING = "nothing"
+    ROUNDING = "rounding"
+    TRAINING = "training"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A combination of measures, and the plan that was made and proved with it.
+
+    `names` are the measures. `options` are fields of an options document, `graph_fields` those of the graph
+    document that change; together they repeat the plan. `extra` are nanoseconds of modelled time for one
+    update beyond those of the program as it was asked for; negative where it saves time. `bound`: at least so
+    many are proved to be necessary with these measures, None where nothing is proved.
+    """
+
+    names: tuple[str, ...]
+    changes: Changes
+    arena_bytes: int
+    extra: int
+    bound: int | None
+    options: Mapping[str, int | bool | str] = field(default_factory=dict)
+    graph_fields: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of `capacity` bytes for one network and its options; all sizes are bytes.
+
+    `peak` is what the program takes in which nothing runs again. `floor` is proved: the step `floor_step`
+    needs it in every order and with any recomputation, `fixed` of it for weights, optimizer variables and
+    constants, `scratch` for scratch, the rest for the values that it has `touched` and for those `waiting`
+    for later steps that cannot be made again, each with its bytes. `smallest` is the least peak that a
+    schedule was found for; `impossible` bytes, 0 where nothing is known, are proved to be too few for every
+    schedule that keeps the order of first runs.
+
+    Costs are nanoseconds of modelled time for one update, which takes `update_nanoseconds` as it was asked
+    for: `smallest_extra` more within the smallest peak, `extra` more within the capacity, of which `bound`
+    are proved to be necessary; None where there is no plan, and where nothing is proved. `remedies` are plans
+    within the capacity; the best comes first. `complete` is false where wall time ended a search.
+    """
+
+    graph: str
+    capacity: int
+    status: VerdictStatus
+    peak: int
+    floor: int
+    floor_step: str
+    fixed: int
+    scratch: int
+    touched: tuple[tuple[str, int], ...]
+    waiting: tuple[tuple[str, int], ...]
+    smallest: int
+    smallest_extra: int
+    impossible: int
+    update_nanoseconds: int
+    extra: int | None
+    bound: int | None
+    remedies: tuple[Remedy, ...]
+    complete: bool = True

@@ -1,0 +1,43 @@
+"""Compiled code of the search for schedules into this process before a search has to wait for it."""
+
+from __future__ import annotations
+
+from solver.layout import Deadline
+from solver.schedules.problem import ScheduleProblem
+
+__all__ = ["load_schedules"]
+
+#: Two steps, one value: enough to call everything that runs compiled, with the types that it is called with.
+_SMALLEST = ScheduleProblem(
+    steps=("write", "read"),
+    reads=((), (0,)),
+    writes=((0,), ()),
+    updates=((), ()),
+    scratch=(0, 0),
+    scratch_again=(0, 0),
+    cost=(1, 1),
+    until=(2, -1),
+    values=("value",),
+    size=(1,),
+    given=(False,),
+    kept=(False,),
+    maker=(0,),
+    together=(0,),
+    fixed=0,
+)
+
+
+def load_schedules() -> bool:
+    """All of it: from disk at once, or compiled now, which takes half a minute.
+
+    False where nothing compiles here; then the same functions run as plain Python.
+    """
+    from solver.schedules.kernel import COMPILED
+    from solver.schedules.order import load_walks
+    from solver.schedules.simulate import Simulator
+
+    simulator = Simulator(_SMALLEST)
+    simulator.repair(simulator.start(), 0, 1, Deadline())
+    simulator.anneal(simulator.start(), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
+    load_walks(_SMALLEST)
+    return COMPILED

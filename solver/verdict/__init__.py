@@ -1,0 +1,34 @@
+"""What a capacity comes to: the trade-off between memory and time, and a verdict with what would make it fit.
+
+    subject      one graph under given options, scheduled for many budgets
+    curve        peak against modelled time: `tradeoff`
+    measures     what could make a network fit, one row each
+    explain      impossible, open or a plan, and the measures that help: `explain`, `brief`
+
+Stands above the pipeline: what a verdict recommends has been planned and proved.
+"""
+
+from solver.plan import Changes, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
+from solver.verdict.curve import MOST_POINTS, tradeoff
+from solver.verdict.explain import Brief, brief, explain
+from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, batches_of
+
+__all__ = [
+    "MEASURES",
+    "MOST_POINTS",
+    "Batches",
+    "Brief",
+    "Changes",
+    "Measure",
+    "Remedy",
+    "Request",
+    "Setting",
+    "TradeOff",
+    "TradeOffPoint",
+    "Verdict",
+    "VerdictStatus",
+    "batches_of",
+    "brief",
+    "explain",
+    "tradeoff",
+]

@@ -1,0 +1,143 @@
+"""The trade-off curve: budgets from the peak down, each search starting from the last schedule.
+
+extra time
+  │ o                              o  a schedule: its peak, and what its repetitions cost
+  │ ┆ o                            ┆  the floor: no schedule of any order takes less
+  │ ┆    o
+  │ ┆         o  o
+  │ ┆                 o            the last point is the program as it is
+  └─┴──────────────────────► peak
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from solver.errors import OptionsError
+from solver.graph import TrainableGraph
+from solver.layout import Deadline
+from solver.plan import PlanOptions, TradeOff, TradeOffPoint
+from solver.verdict.subject import Found, Subject
+
+__all__ = ["MOST_POINTS", "tradeoff"]
+
+#: More points than a picture can show.
+MOST_POINTS = 100
+
+#: Share of a search's usual work for each point, so that ten of them cost what two or three plans do.
+_SHARE = 0.2
+
+
+def tradeoff(
+    graph: TrainableGraph,
+    options: PlanOptions | None = None,
+    *,
+    points: int = 10,
+    observe: Callable[[TradeOffPoint], None] | None = None,
+) -> TradeOff:
+    """What smaller peaks cost in modelled time, down to the smallest that was found.
+
+    As many searches as `points`, and one more where the memory ends; only schedules are kept that no other
+    one beats in both respects, so there may be fewer points. `options.capacity` is left aside; `observe` is
+    told what each search found. `options.deadline_seconds` cuts in, with the points so far. Without it the
+    same arguments give the same curve. Raises OptionsError for a number of points out of range, an option out
+    of range, and a target that does not recompute. Cost: a second for some hundred steps, more near floors.
+    """
+    options = options or PlanOptions()
+    if not 2 <= points <= MOST_POINTS:
+        raise OptionsError(
+            f"A curve of {points:,} points is asked for.",
+            remedy=f"Ask for 2 to {MOST_POINTS} points.",
+            path=("points",),
+        )
+    deadline = Deadline.after(options.deadline_seconds)
+    subject = Subject(graph, options, deadline)
+    curve = _Curve(subject, observe)
+    high, low = subject.peak, subject.floor.bytes
+    budgets = (high - (high - low) * k // (points - 1) for k in range(1, points))
+    while not deadline.expired and (budget := next(budgets, None)) is not None:
+        if not curve.add(budget):
+            break
+    for _ in budgets:  # searches that smaller budgets no longer need
+        between = curve.widest()
+        if between is None or deadline.expired:
+            break
+        curve.add(between)
+    return TradeOff(
+        graph=graph.name,
+        points=curve.points(),
+        floor=low,
+        floor_step=subject.problem.steps[subject.floor.step],
+        impossible=subject.impossible,
+        step_nanoseconds=subject.step_nanoseconds,
+        step_flops=sum(subject.flops),
+        complete=subject.complete and not deadline.expired,
+    )
+
+
+class _Curve:
+    """What was found so far."""
+
+    def __init__(self, subject: Subject, observe: Callable[[TradeOffPoint], None] | None) -> None:
+        self._subject, self._observe = subject, observe
+        self._found = [subject.unscheduled()]
+        #: Proved costs, by the budgets that they hold for.
+        self._bounds: dict[int, int] = {}
+        self._tried: set[int] = set()
+
+    def add(self, budget: int) -> bool:
+        """Search within a budget, from the schedule of the next larger one; false where nothing fits.
+
+        Then the least peak that was found becomes a budget, so that its cost comes down, too.
+        """
+        before = min((f for f in self._found if f.schedule.peak >= budget), key=_peak, default=self._found[0])
+        found = self._search(budget, before)
+        if not found.schedule.fits:
+            self._search(found.schedule.peak, found)
+        return found.schedule.fits
+
+    def _search(self, budget: int, before: Found) -> Found:
+        found = self._subject.schedule(budget, before.schedule, _SHARE)
+        self._found.append(found)
+        self._bounds[budget] = found.schedule.bound
+        if self._observe:
+            self._observe(found.point(found.schedule.bound))
+        return found
+
+    def widest(self) -> int | None:
+        """The budget half-way between the two neighbours that leave the most open: bytes times
+        nanoseconds.
+        """
+        kept = sorted(self._kept(), key=_peak)
+        gaps = [
+            ((b.schedule.peak - a.schedule.peak) * (a.schedule.extra - b.schedule.extra), middle)
+            for a, b in pairwise(kept)
+            if (middle := (a.schedule.peak + b.schedule.peak) // 2) not in self._tried
+        ]
+        if not gaps:
+            return None
+        self._tried.add(max(gaps)[1])
+        return max(gaps)[1]
+
+    def _kept(self) -> list[Found]:
+        """Those that no other one beats in both respects, by rising cost."""
+        kept: list[Found] = []
+        for found in sorted(self._found, key=lambda f: (f.schedule.extra, f.peak)):
+            if not kept or found.peak < kept[-1].peak:
+                kept.append(found)
+        return kept
+
+    def points(self) -> tuple[TradeOffPoint, ...]:
+        """A bound holds for its budget and for every smaller peak. With values in place nothing is proved:
+        the bound counts each value by itself, and there some share bytes.
+        """
+        proved = {} if self._subject.in_place else self._bounds
+        return tuple(
+            found.point(max((bound for budget, bound in proved.items() if budget >= found.peak), default=0))
+            for found in self._kept()
+        )
+
+
+def _peak(found: Found) -> int:
+    return found.schedule.peak

@@ -1,0 +1,257 @@
+"""The verdict on a capacity: impossible, open or a plan; and what would make the network fit.
+
+    capacity < floor             impossible, whatever the order and the recomputation
+    a plan within it was found   a plan, with its cost and the least that is proved
+    neither                      open
+
+Then the measures: first each by itself, then two and more together, as long as no part of a combination is
+enough. What a remedy says is not an estimate: it has been planned, and its plan proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+
+from solver import pipeline
+from solver.errors import CapacityError, GraphError, OptionsError
+from solver.graph import TrainableGraph
+from solver.layout import Deadline
+from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, recomputation
+from solver.schedules import ScheduleProblem, roofline
+from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting
+from solver.verdict.subject import Subject
+
+__all__ = ["Brief", "brief", "explain"]
+
+#: Combinations with recomputation that are searched at most; each takes as long as a plan with it does.
+_MOST_SEARCHES = 8
+
+#: A combination must save this part of an update's time more than what it adds to: more measures for a gain
+#: that nobody can measure help nobody.
+_WORTH_IT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What bounds alone say: no schedule takes less than `floor` bytes, at `floor_step`; the program in which
+    nothing runs again takes `peak`.
+    """
+
+    floor: int
+    floor_step: str
+    peak: int
+
+
+def brief(graph: TrainableGraph, options: PlanOptions) -> Brief:
+    """Milliseconds for some hundred steps, and what rewriting takes. Raises OptionsError as `explain`
+    does.
+    """
+    subject = Subject(graph, options, Deadline.after(options.deadline_seconds))
+    return Brief(subject.floor.bytes, subject.problem.steps[subject.floor.step], subject.peak)
+
+
+def explain(
+    graph: TrainableGraph,
+    options: PlanOptions,
+    *,
+    training: bool = False,
+    batches: Batches | None = None,
+    measures: Sequence[Measure] = MEASURES,
+    observe: Callable[[tuple[str, ...]], None] | None = None,
+) -> Verdict:
+    """What is known of `options.capacity` for this graph, with recomputation and without.
+
+    Measures that change what is learned are tried where `training` asks for them; micro-batches need
+    `batches` (see `batches_of`). `observe` is told which measures are tried. Without
+    `options.deadline_seconds` the same arguments give the same verdict; the deadline cuts in, with what is
+    known by then. Raises OptionsError without a capacity, for an option out of range, and for a target that
+    does not recompute. Cost: some tens of plans; near floors some seconds for each hundred steps.
+    """
+    if options.capacity is None:
+        raise OptionsError(
+            "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
+        )
+    deadline = Deadline.after(options.deadline_seconds)
+    subject = Subject(graph, options, deadline)
+    iterations = graph.training.accumulate
+    trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe)
+    asked = Request(graph, replace(options, recompute=False), batches)
+    problem, lowest = subject.problem, subject.floor
+    planned = trial.remedy(asked, (), Changes.NOTHING)
+    best = subject.unscheduled()
+    if planned is None and lowest.bytes <= options.capacity:
+        planned = trial.remedy(asked.choosing(recompute=True), (), Changes.NOTHING)
+    if best.peak > lowest.bytes:
+        best = subject.smallest()
+    fits_as_it_is = planned is not None and not planned.extra
+    remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
+    status = VerdictStatus.OPEN if planned is None else VerdictStatus.PLAN
+    if options.capacity < lowest.bytes and planned is None:
+        status = VerdictStatus.IMPOSSIBLE
+    touched = {*problem.reads[lowest.step], *problem.writes[lowest.step]}
+    return Verdict(
+        graph=graph.name,
+        capacity=options.capacity,
+        status=status,
+        peak=subject.peak,
+        floor=lowest.bytes,
+        floor_step=problem.steps[lowest.step],
+        fixed=problem.fixed,
+        scratch=problem.scratch[lowest.step],
+        touched=_named(problem, touched),
+        waiting=_named(problem, set(lowest.live) - touched),
+        smallest=best.peak,
+        smallest_extra=best.schedule.extra * iterations,
+        impossible=subject.impossible,
+        update_nanoseconds=trial.usual,
+        extra=planned.extra if planned else None,
+        bound=planned.bound if planned else None,
+        remedies=tuple(sorted(remedies, key=_rank)),
+        complete=subject.complete and trial.complete and not deadline.expired,
+    )
+
+
+def _named(problem: ScheduleProblem, values: Iterable[int]) -> tuple[tuple[str, int], ...]:
+    """Labels with bytes, the largest first."""
+    found = ((problem.values[v], problem.size[v]) for v in values)
+    return tuple(sorted(found, key=lambda item: (-item[1], item[0])))
+
+
+def _rank(remedy: Remedy) -> tuple[bool, int, int, int, int]:
+    """What changes the training comes last; before that decide the time, what changes, and how much it
+    takes.
+    """
+    order = list(Changes).index(remedy.changes)
+    slower = max(remedy.extra, 0)
+    return remedy.changes is Changes.TRAINING, slower, order, len(remedy.names), remedy.arena_bytes
+
+
+class _Trial:
+    """Plans requests within one capacity. `usual` is the modelled time of an update as it was asked for."""
+
+    def __init__(
+        self,
+        capacity: int,
+        usual: int,
+        deadline: Deadline,
+        observe: Callable[[tuple[str, ...]], None] | None,
+    ) -> None:
+        self.capacity, self.usual, self.deadline, self.observe = capacity, usual, deadline, observe
+        self.complete = True
+        #: By graph and options; the graphs stay, so that no other one comes to have their identity.
+        self._made: dict[tuple[int, PlanOptions], tuple[TrainableGraph, Plan | None]] = {}
+
+    def remedy(self, request: Request, names: tuple[str, ...], changes: Changes) -> Remedy | None:
+        """The request as a remedy, if a plan of it fits."""
+        if self.observe and names:
+            self.observe(names)
+        made = self._plan(request)
+        if made is None:
+            return None
+        iterations = request.graph.training.accumulate
+        again = recomputation(made)
+        time = _update_nanoseconds(made, iterations) - self.usual
+        bound = None if again is None or not again.bound else time + again.bound * iterations
+        extra = time + (again.extra * iterations if again else 0)
+        facts = (request.changed, request.graph_fields, request.note)
+        return Remedy(names, changes, made.arena_bytes, extra, bound, *facts)
+
+    def _plan(self, request: Request) -> Plan | None:
+        key = (id(request.graph), request.options)
+        if key not in self._made:
+            if self.deadline.expired:
+                self.complete = False
+                return None
+            left = None if self.deadline.at is None else self.deadline.remaining
+            options = replace(request.options, capacity=self.capacity, deadline_seconds=left)
+            made: Plan | None = None
+            try:
+                made = pipeline.plan(request.graph, options)
+                self.complete &= made.deterministic
+            except (CapacityError, GraphError, OptionsError):
+                self.complete &= not self.deadline.expired
+            self._made[key] = request.graph, made
+        return self._made[key][1]
+
+
+def _update_nanoseconds(made: Plan, iterations: int) -> int:
+    """The modelled time of an update without what runs again."""
+    total, seen = 0, set[int | None]()
+    for step, cost in zip(made.program.steps, roofline(made.program), strict=True):
+        if step.reference not in seen:
+            total += cost if step.due else cost * iterations
+        seen.add(step.reference)
+    return total
+
+
+_Taken = tuple[tuple[Measure, Setting], ...]
+
+
+def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, training: bool) -> list[Remedy]:
+    """Combinations that fit, none of which has a part that is enough or as cheap."""
+    usual = [m for m in measures if m.changes is not Changes.TRAINING and m.settings(asked)]
+    quick, slow = ([m for m in usual if m.searches is searches] for searches in (False, True))
+    found: list[tuple[frozenset[str], Remedy]] = []
+
+    def offer(combination: Sequence[Measure]) -> None:
+        names = frozenset(measure.name for measure in combination)
+        inside = [remedy for other, remedy in found if other <= names]
+        if any(not any(m.searches for m in combination) or remedy.extra <= 0 for remedy in inside):
+            return
+        remedy = _mildest(trial, asked, combination)
+        if remedy is not None and all(
+            other.extra - remedy.extra > trial.usual // _WORTH_IT for other in inside
+        ):
+            found.append((names, remedy))
+
+    for size in range(1, len(quick) + 1):
+        for combination in combinations(quick, size):
+            offer(combination)
+    searched = ((again, *more) for again in slow for size in range(3) for more in combinations(quick, size))
+    for combination in islice(searched, _MOST_SEARCHES):
+        offer(combination)
+    for measure in measures if training else ():
+        if measure.changes is Changes.TRAINING and measure.settings(asked):
+            remedy = _mildest(trial, asked, (measure,))
+            for again in slow if remedy is None else ():
+                remedy = remedy or _mildest(trial, asked, (measure, again))
+            if remedy is not None:
+                found.append((frozenset({measure.name}), remedy))
+    return [remedy for _, remedy in found]
+
+
+def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> Remedy | None:
+    """The combination with the mildest settings that fit; None where the strongest of all do not.
+
+    Settings of one measure take fewer and fewer bytes, so each is looked for by halving, the others staying
+    as they are. A measure that searches stands in for what the others leave, so they keep their strongest.
+    """
+    settings = [measure.settings(asked) for measure in combination]
+    chosen = [len(each) - 1 for each in settings]
+
+    def attempt(numbers: Sequence[int]) -> Remedy | None:
+        taken = [each[number] for each, number in zip(settings, numbers, strict=True)]
+        request = asked
+        try:
+            for setting in taken:
+                request = setting.apply(request)
+        except GraphError:
+            return None
+        changes = max((m.changes for m in combination), key=list(Changes).index)
+        return trial.remedy(request, tuple(setting.name for setting in taken), changes)
+
+    best = attempt(chosen)
+    if best is None or any(measure.searches for measure in combination):
+        return best
+    for k in range(len(chosen)):
+        low = 0
+        while low < chosen[k]:
+            middle = (low + chosen[k]) // 2
+            milder = attempt([*chosen[:k], middle, *chosen[k + 1 :]])
+            if milder is None:
+                low = middle + 1
+            else:
+                best, chosen[k] = milder, middle
+    return best

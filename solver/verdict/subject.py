@@ -1,0 +1,137 @@
+"""One graph under given options, derived once and scheduled for many budgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from solver import pipeline
+from solver.collector import collector_paused
+from solver.errors import OptionsError
+from solver.graph import TrainableGraph
+from solver.layout import Deadline
+from solver.passes import Recompute
+from solver.plan import PlanOptions, TradeOffPoint
+from solver.program import Program, loads
+from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, roofline, schedule_problem
+from solver.targets import TARGETS
+
+__all__ = ["Found", "Subject", "check_recomputes"]
+
+#: Searches for the smallest peak, and the share of a search's usual work that each of them has: together they
+#: cost what two or three ordinary ones do.
+_SOLVES, _SHARE = 10, 0.2
+
+#: Where the smallest peak is known to this part of the peak, looking further is not worth another search.
+_CLOSE = 1000
+
+
+def check_recomputes(options: PlanOptions) -> None:
+    """Raises OptionsError for a target whose steps run once, whatever the memory."""
+    if options.target in TARGETS and not TARGETS[options.target].capabilities.recompute:
+        able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
+            remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
+            path=("target",),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A schedule with the bytes that are live at once behind all passes, and what it computes again."""
+
+    schedule: Schedule
+    peak: int
+    extra_flops: int
+
+    def point(self, bound: int) -> TradeOffPoint:
+        """As a point of a curve; `bound` nanoseconds are proved for its peak."""
+        given = self.schedule
+        repeated = len(given.sequence) - len(set(given.sequence))
+        return TradeOffPoint(self.peak, given.extra, min(bound, given.extra), self.extra_flops, repeated)
+
+
+class Subject:
+    """Peaks are the bytes live at once behind all passes of the options; every arena takes them at least."""
+
+    @collector_paused()
+    def __init__(self, graph: TrainableGraph, options: PlanOptions, deadline: Deadline) -> None:
+        """Raises OptionsError for an option out of range, and for a target that does not recompute."""
+        options = replace(options, recompute=False, capacity=None)
+        check_recomputes(options)
+        start = pipeline.start_of(graph, options, deadline)
+        passes = start.target.passes(options)
+        at = next(i for i, each in enumerate(passes) if isinstance(each, Recompute))
+        self._after = passes[at + 1 :]
+        self.complete = start.prepared.complete
+        self.deadline = deadline
+        self.in_place = options.in_place
+        self.program: Program = reduce(
+            lambda made, each: each.run(made), passes[:at], start.reference.program
+        )
+        self.problem = schedule_problem(self.program, roofline(self.program), in_place=options.in_place)
+        self.floor: PeakBound = floor(self.problem)
+        self.flops = tuple(flops_of(self.program, step) for step in self.program.steps)
+        self.peak = self._peak(self.program)
+        #: Bytes that are proved to be too few for every schedule that keeps the order of first runs.
+        self.impossible = 0
+
+    @property
+    def step_nanoseconds(self) -> int:
+        """The modelled time of one iteration in which nothing runs again."""
+        return sum(self.problem.cost)
+
+    def update_nanoseconds(self, iterations: int) -> int:
+        """The modelled time of one update that takes so many iterations."""
+        steps = zip(self.program.steps, self.problem.cost, strict=True)
+        return sum(cost if step.due else cost * iterations for step, cost in steps)
+
+    def unscheduled(self) -> Found:
+        """The order as it is, in which nothing runs again."""
+        return self.schedule(2**62)
+
+    def schedule(self, budget: int, before: Schedule | None = None, share: float = 1.0) -> Found:
+        """The cheapest schedule found whose steps, each with memory of its own, keep `budget` bytes; else
+        that of the least peak. `before` is where to start from. See `solver.schedules.recompute.cheapest`.
+        """
+        from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
+
+        schedule = cheapest(self.problem, budget, self.deadline, before=before, share=share)
+        self.complete &= schedule.complete
+        if schedule.impossible and not self.in_place:
+            self.impossible = max(self.impossible, budget)
+        return self._found(schedule)
+
+    def _found(self, schedule: Schedule) -> Found:
+        again = sum(self.flops[t] for t in schedule.sequence) - sum(self.flops)
+        return Found(schedule, self._peak(rerun(self.program, schedule.sequence)), again)
+
+    def _peak(self, program: Program) -> int:
+        made = reduce(lambda made, each: each.run(made), self._after, program)
+        return sum(max(curve, default=0) for curve in loads(made))
+
+    def smallest(self, best: Found | None = None) -> Found:
+        """The schedule of the least peak that about ten searches come by, halving what is left each time.
+
+        `best` is one to start from. The cost is then searched for once more with all the usual work.
+        """
+        best = best or self.unscheduled()
+        low = max(self.floor.bytes - 1, self.impossible)
+        high = best.schedule.peak
+        for _ in range(_SOLVES):
+            if high - low <= max(1, high // _CLOSE) or self.deadline.expired:
+                break
+            budget = (low + high) // 2
+            found = self.schedule(budget, best.schedule, _SHARE)
+            if (found.peak, found.schedule.extra) < (best.peak, best.schedule.extra):
+                best = found
+            if found.schedule.peak < high:
+                high = found.schedule.peak
+            if not found.schedule.fits:
+                low = max(low, budget)
+        if best.schedule.extra and not self.deadline.expired:
+            cheaper = self.schedule(best.schedule.peak, best.schedule)
+            if cheaper.peak <= best.peak:
+                best = cheaper
+        return best

@@ -1,0 +1,106 @@
+"""Recomputation: what a budget costs in modelled time and products, how near to its bound, in which CPU time.
+
+Schedules are the same on every machine, so only the seconds are measured: processor time of this process, of
+one search each, behind a first one that has loaded compiled code and CP-SAT.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from examples.gallery import GALLERY
+from examples.resnet50 import resnet50
+from solver.documents import load_graph
+from solver.graph import TrainableGraph
+from solver.passes import Order
+from solver.program import loads
+from solver.schedules import (
+    ScheduleProblem,
+    floor,
+    flops_of,
+    order_bound,
+    roofline,
+    schedule_problem,
+)
+from solver.schedules.ready import load_schedules
+from solver.schedules.recompute import cheapest
+from solver.training import derive
+
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+#: Shares of the peak, or bytes where they are more than 1.
+BUDGETS: dict[str, tuple[float, ...]] = {
+    "mnist": (0.95, 0.9, 0.85, 0.793),
+    "mobilenet_v2": (0.9, 0.8, 0.7, 0.6, 201_325_433, 178_198_784, 165_000_000),
+    "resnet50": (0.9, 0.8, 0.7, 0.6, 0.5, 609_260_517, 0.32),
+    "transformer": (0.9, 0.8, 0.7, 0.6),
+    "lstm_classifier": (0.8, 0.6, 0.45, 0.35, 0.25),
+    "mobilenet_v2_bn": (0.8, 0.6, 0.5, 0.45),
+    "resnet18": (0.95, 0.9, 0.87),
+    "lenet5": (0.95, 0.9, 0.85),
+    "autoencoder": (0.97, 0.955),
+}
+
+
+def run(console: Console) -> None:
+    """Print both tables. Takes some minutes, most of them near floors."""
+    load_schedules()
+    bounds = Table("network", "steps", "peak", "fixed", "order bound", "floor", "step that needs it",
+                   title="Bounds on the peak, over all orders; share of the peak as given")  # fmt: skip
+    found = Table("network", "of peak", "budget", "peak", "extra time", "bound", "gap", "products", "again",
+                  "CPU s", title="Recomputation in the given order; share of the step")  # fmt: skip
+    for name, shares in BUDGETS.items():
+        program = Order().run(derive(_graph(name)))
+        problem = schedule_problem(program, roofline(program))
+        peak = max(loads(program)[0])
+        bounds.add_row(name, f"{len(program.steps):,}", *_bounds(problem, peak))
+        flops = [flops_of(program, step) for step in program.steps]
+        for share in shares:
+            budget = int(peak * share) if share <= 1 else int(share)
+            found.add_row(name, f"{budget / peak:.1%}", f"{budget:,}", *_row(problem, budget, flops))
+    console.print(bounds)
+    console.print(found)
+
+
+def _graph(name: str) -> TrainableGraph:
+    if name == "resnet50":
+        return resnet50(16).graph
+    if name in GALLERY:
+        return GALLERY[name].model().graph
+    batch = 32 if name == "mnist" else 10
+    return load_graph((_EXAMPLES / f"{name}.json").read_bytes(), batch=batch)
+
+
+def _bounds(problem: ScheduleProblem, peak: int) -> tuple[str, ...]:
+    high, low = order_bound(problem), floor(problem)
+    shares = (problem.fixed / peak, high.bytes / peak)
+    return (
+        f"{peak:,}",
+        *(f"{share:.1%}" for share in shares),
+        f"{low.bytes:,} ({low.bytes / peak:.1%})",
+        problem.steps[low.step],
+    )
+
+
+def _row(problem: ScheduleProblem, budget: int, flops: list[int]) -> tuple[str, ...]:
+    began = time.process_time()
+    schedule = cheapest(problem, budget)
+    seconds = time.process_time() - began
+    if not schedule.fits:
+        return (f"{schedule.peak:,}", "not found", "", "", "", "", f"{seconds:.2f}")
+    total = sum(problem.cost)
+    gap = (schedule.extra - schedule.bound) / total
+    more = sum(flops[t] for t in schedule.sequence) / max(sum(flops), 1) - 1
+    return (
+        f"{schedule.peak:,}",
+        f"+{schedule.extra / total:.3%}",
+        f"{schedule.bound / total:.3%}",
+        "proved" if schedule.optimal else f"{gap:.3%}",
+        f"+{more:.2%}",
+        str(len(schedule.sequence) - len(problem.steps)),
+        f"{seconds:.2f}",
+    )

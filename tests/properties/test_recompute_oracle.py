@@ -1,0 +1,44 @@
+"""Schedules of tiny problems against the exact optimum: Dijkstra over what has run and what is in memory."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from solver.layout import Deadline
+from solver.schedules.moments import Moments, fullest
+from solver.schedules.recompute import cheapest
+from solver.schedules.simulate import replay
+from tests.support.schedule_problems import exact, layered
+
+pytestmark = pytest.mark.fuzz
+
+PROBLEMS = int(os.environ.get("ARENAPLAN_FUZZ") or 40)
+
+
+def test_bounds_are_never_above_the_optimum_and_plans_never_below() -> None:
+    possible = tight = optimal = 0
+    for seed in range(PROBLEMS):
+        rng = random.Random(seed)
+        count = rng.randint(8, 11)
+        found = layered(count, seed, skip=rng.choice((0.2, 0.5, 0.8)))
+        load = replay(found, tuple(range(count)))
+        budget = int(max(load) * rng.uniform(0.8, 0.99))
+        best, schedule = exact(found, budget), cheapest(found, budget)
+        dense = Moments(found, budget, fullest(load, budget, count)).solve(1.0, Deadline())
+        if best is None:
+            assert not schedule.fits, seed
+            continue
+        possible += 1
+        assert not schedule.impossible, seed
+        assert not dense.infeasible, seed
+        assert max(schedule.bound, dense.bound) <= best, seed
+        if schedule.fits:
+            assert schedule.extra >= best, seed
+            assert max(replay(found, schedule.sequence)) <= budget, seed
+        tight += max(schedule.bound, dense.bound) == best
+        optimal += schedule.fits and schedule.extra == best
+    assert 2 * tight >= possible
+    assert 2 * optimal >= possible

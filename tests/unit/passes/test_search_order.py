@@ -1,0 +1,77 @@
+"""Another order of steps, where one with a lower peak is left; the record says where nothing is."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import OptionsError
+from solver.executor import validate
+from solver.graph import TrainableGraph
+from solver.layout import Deadline
+from solver.passes import Order, SearchOrder
+from solver.pipeline import plan
+from solver.plan import PlanOptions
+from solver.program import UPDATE, loads
+from solver.training import derive
+from tests.support.graphs import Sketch, chain, convolutional
+
+
+def wide() -> TrainableGraph:
+    """Four branches, each first large and then small, in the order of their depth."""
+    s = Sketch("wide")
+    x = s.input("x", 8, 4)
+    large = [s.op("Gemm", [x, s.parameter(f"u{k}", 4, 256)], f"large{k}") for k in range(4)]
+    large = [s.op("Relu", [h], f"relu{k}") for k, h in enumerate(large)]
+    small = [s.op("Gemm", [h, s.parameter(f"v{k}", 256, 2)], f"small{k}") for k, h in enumerate(large)]
+    total = small[0]
+    for k, h in enumerate(small[1:]):
+        total = s.op("Add", [total, h], f"sum{k}")
+    total = s.op("Gemm", [total, s.parameter("w", 2, 2)], "out")
+    s.op("MeanSquaredError", [total, s.label("t", 8, 2)], "loss")
+    return s.graph(trainable=("w",))
+
+
+def test_branches_run_one_after_the_other() -> None:
+    given, found = plan(wide()), plan(wide(), PlanOptions(order=True))
+    assert found.arena_bytes < given.arena_bytes
+    (record,) = [record for record in found.records if record.name == "search_order"]
+    assert record.facts["peak_before"] == given.lower_bound
+    assert record.facts["peak_after"] == found.lower_bound
+    assert record.facts["order_bound"] <= found.lower_bound  # type: ignore[operator]  # bytes
+    assert validate(wide(), found, steps=2).identical
+
+
+@pytest.mark.parametrize("graph", [chain(), convolutional()])
+def test_where_nothing_is_left_the_record_says_so(graph: TrainableGraph) -> None:
+    given, found = plan(graph), plan(graph, PlanOptions(order=True))
+    assert found.program == given.program
+    (record,) = [record for record in found.records if record.name == "search_order"]
+    assert record.facts["peak_before"] == record.facts["peak_after"]
+
+
+def test_updates_that_stand_at_the_end_stay_there() -> None:
+    found = plan(wide(), PlanOptions(order=True, update="end")).program
+    kernels = [found.kernel(step) for step in found.steps]
+    assert kernels.index(UPDATE) == len(kernels) - kernels.count(UPDATE)
+
+
+def test_with_what_is_in_place_nothing_gets_worse() -> None:
+    given = plan(wide(), PlanOptions(in_place=True))
+    found = plan(wide(), PlanOptions(in_place=True, order=True))
+    assert found.lower_bound <= given.lower_bound
+    assert validate(wide(), found, steps=1).identical
+
+
+def test_the_pass_is_deterministic_and_heeds_a_deadline() -> None:
+    program = Order().run(derive(wide()))
+    once, twice = (SearchOrder(order=True).apply(program, Deadline()) for _ in range(2))
+    assert once == twice
+    late = SearchOrder(order=True).apply(program, Deadline(at=0.0))
+    assert max(loads(late.program)[0]) <= max(loads(program)[0])
+
+
+@pytest.mark.parametrize("target", ["onert", "nntrainer", "singa"])
+def test_targets_with_an_order_of_their_own_refuse_it(target: str) -> None:
+    with pytest.raises(OptionsError, match="order of its own") as caught:
+        plan(chain(), PlanOptions(target=target, order=True))
+    assert caught.value.path == ("order",)

@@ -1,0 +1,144 @@
+"""`arenaplan tradeoff` and `arenaplan explain`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.commands import app
+from service.cli.console import Exit
+from solver.documents import load_tradeoff, load_verdict
+from solver.plan import VerdictStatus
+
+EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
+MNIST = EXAMPLES / "mnist.json"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "160"})
+
+
+# -------------------------------------------------------------------------------------------- curves
+
+
+def test_a_table_and_a_picture(tmp_path: Path) -> None:
+    result = run("tradeoff", MNIST, "--points", "4", "-o", tmp_path / "curve.svg")
+    assert result.exit_code == Exit.OK, result.output
+    assert "21,613,184" in result.stdout
+    assert "floor: 17,035,072 bytes, proved" in result.stdout
+    assert (tmp_path / "curve.svg").read_bytes().startswith(b"<svg")
+
+
+@pytest.mark.parametrize(("name", "begins"), [("c.png", b"\x89PNG"), ("c.json", b"{")])
+def test_other_files(tmp_path: Path, name: str, begins: bytes) -> None:
+    assert run("tradeoff", MNIST, "--points", "2", "-o", tmp_path / name).exit_code == Exit.OK
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_a_curve_for_scripts(tmp_path: Path) -> None:
+    result = run("tradeoff", MNIST, "--points", "3", "--json", "-o", tmp_path / "c.json")
+    made = load_tradeoff(result.stdout.encode())
+    assert made == load_tradeoff((tmp_path / "c.json").read_bytes())
+    assert made.present.peak == 21_613_184
+
+
+def test_options_reach_the_curve() -> None:
+    result = run("tradeoff", MNIST, "--points", "2", "--rewrite", "--batch", "16", "--json")
+    assert load_tradeoff(result.stdout.encode()).present.peak < 17_085_056
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--target", "onert"), "--target: Target 'onert' runs each step once"),
+        (("--points", "1"), "--points: A curve of 1 points"),
+        (("-o", "curve.gif"), "--output: A curve cannot be written as 'curve.gif'"),
+        (("--sub-ranges",), "The option sub_ranges is about what is defined in place"),
+    ],
+)
+def test_what_a_curve_refuses(arguments: tuple[str, ...], words: str) -> None:
+    result = run("tradeoff", MNIST, *arguments)
+    assert result.exit_code == Exit.USAGE
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize("command", [("tradeoff",), ("explain", "--capacity", "1MB")])
+def test_no_curve_of_a_program(command: tuple[str, ...]) -> None:
+    result = run(*command, EXAMPLES / "programs" / "momentum.json")
+    assert result.exit_code == Exit.USAGE
+    assert "program of explicit operations" in result.stderr
+    assert "Give a graph" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("tradeoff",), ("explain", "--capacity", "1MB")])
+def test_what_is_not_a_model(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "model.json").write_text("{}", encoding="utf-8")
+    result = run(*command, tmp_path / "model.json")
+    assert result.exit_code == Exit.USAGE
+    assert "model.json" in result.stderr
+
+
+# ------------------------------------------------------------------------------------------ verdicts
+
+
+def test_an_impossible_capacity_says_why_and_what_helps() -> None:
+    result = run("explain", MNIST, "--capacity", "16.6MB")
+    assert result.exit_code == Exit.OK, result.output
+    said = " ".join(result.stdout.split())
+    assert "mnist in 16,600,000 bytes: impossible as it is" in said
+    assert (
+        "17,035,072 bytes at least are proved, 435,072 more than there are: step conv2:calc_gradient" in said
+    )
+    assert "conv1.out 3,211,264" in said
+    assert "The smallest found is 17,135,488" in said
+    assert "rewrite + 1 MiB of scratch" in said
+    assert f"plan {MNIST} --rewrite --capacity 16600000 --scratch-budget 1048576" in said
+    assert "--training also tries" in said
+
+
+def test_what_is_open() -> None:
+    said = " ".join(run("explain", MNIST, "--capacity", "17.1MB").stdout.split())
+    assert "open. No plan was found" in said
+    assert "proved to be too few" in said
+
+
+def test_a_plan_with_recomputation() -> None:
+    said = " ".join(run("explain", MNIST, "--capacity", "20MiB").stdout.split())
+    assert "it fits with recomputation, for +0.47 % of time (proved to be the least for this order)" in said
+
+
+def test_what_fits_says_no_more() -> None:
+    said = " ".join(run("explain", MNIST, "--capacity", "24MiB").stdout.split())
+    assert said == "mnist in 25,165,824 bytes: it fits as it is, in 21,613,184."
+
+
+def test_what_nothing_helps() -> None:
+    said = " ".join(run("explain", MNIST, "--capacity", "1MB").stdout.split())
+    assert "None of the measures that were tried makes it fit." in said
+
+
+def test_a_verdict_for_scripts() -> None:
+    made = load_verdict(run("explain", MNIST, "--capacity", "12MB", "--training", "--json").stdout.encode())
+    assert made.status is VerdictStatus.IMPOSSIBLE
+    assert {name for remedy in made.remedies for name in remedy.graph_fields} >= {"training", "trainable"}
+
+
+def test_the_command_repeats_the_other_options() -> None:
+    said = " ".join(
+        run("explain", MNIST, "--capacity", "16.6MB", "--in-place", "--batch", "32").stdout.split()
+    )
+    assert f"plan {MNIST} --batch 32 --in-place --rewrite --capacity 16600000" in said
+
+
+def test_a_capacity_has_to_be_given() -> None:
+    result = run("explain", MNIST)
+    assert result.exit_code == Exit.USAGE
+    assert "--capacity" in result.stderr
+
+
+def test_errors_for_scripts() -> None:
+    result = run("explain", MNIST, "--capacity", "1MB", "--target", "singa", "--json")
+    assert json.loads(result.stderr)["exit"] == Exit.USAGE
