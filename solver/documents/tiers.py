@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from solver.documents.fields import DocumentModel, Name, Natural, Positive
@@ -74,4 +74,4 @@ def _of_text(value: Any) -> Any:
 
 
 #: A tier as an object or as text.
-TierOfOptions = Annotated[TierFields, BeforeValidator(_of_text), Field()]
+TierOfOptions = Annotated[TierFields, BeforeValidator(_of_text, json_schema_input_type=TierFields | str)]

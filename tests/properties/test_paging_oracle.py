@@ -16,7 +16,7 @@ from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Program, Tier, loads
 from solver.schedules.paging import elapsed, in_tiers, level_costs, paging_problem, traffic, with_transfers
-from solver.schedules.paging.cover import greedy, least_moved
+from solver.schedules.paging.cover import greedy, least_moved, level_bound
 from solver.training import derive, explicit_program
 from solver.verify import prove
 from tests.support import paging_oracle
@@ -45,6 +45,7 @@ def test_no_way_of_paging_moves_less(seed: int) -> None:
         assert found.complete
         assert found.moved == found.bound == paging_oracle.least_moved(stories, capacity)
         assert max(problem.loads(found.taken)) <= capacity
+        assert level_bound(problem, capacity) <= found.moved
         fast = greedy(problem, capacity)
         assert max(problem.loads(fast)) <= capacity
         assert sum(problem.cost(fast)) >= found.moved

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from solver.layout import Deadline
 from solver.schedules.paging.gaps import PagingProblem
 from solver.schedules.paging.model import SLACK, exact
 
-__all__ = ["Cover", "greedy", "least_moved", "needed_only"]
+__all__ = ["Cover", "greedy", "least_moved", "level_bound", "needed_only"]
 
 #: CP-SAT's deterministic time for one lookahead: some seconds, in which most programs are settled.
 WORK = 6.0
@@ -86,6 +88,29 @@ def greedy(problem: PagingProblem, capacity: int, start: Collection[int] = ()) -
     return needed_only(problem, capacity, taken)
 
 
+def level_bound(problem: PagingProblem, capacity: int) -> int:
+    """Bytes that are moved at least, by what is over on the fullest level alone.
+
+    There every value has one gap, so what that costs is known: what frees most for a byte comes first, the
+    last one in part. Linear, but for sorting.
+    """
+    loads = problem.loads()
+    level = max(range(problem.levels), key=loads.__getitem__)
+    left = loads[level] - capacity
+    here = []
+    for j, gap in enumerate(problem.gaps):
+        if any(span.start <= level < span.end for span in gap.free):
+            out = 0 if gap.contents is None else problem.contents[gap.contents]
+            here.append((problem.moved[j] + out, gap.size))
+    bound = Fraction(0)
+    for cost, size in sorted(here, key=lambda item: Fraction(*item)):
+        if left <= 0:
+            break
+        bound += Fraction(cost * min(size, left), size)
+        left -= size
+    return ceil(bound)
+
+
 def needed_only(problem: PagingProblem, capacity: int, taken: Collection[int]) -> frozenset[int]:
     """The gaps without those that the rest can do without, of which the dearest are held again first."""
     left = set(taken)
@@ -112,4 +137,5 @@ def least_moved(problem: PagingProblem, capacity: int, deadline: Deadline) -> Co
     if sum(problem.cost(taken)) > sum(problem.cost(start)) * (1 + SLACK):
         taken = start
     into, out = problem.cost(taken)
-    return Cover(taken, into, out, min(found.bound, into + out), found.complete)
+    bound = max(found.bound, level_bound(problem, capacity))
+    return Cover(taken, into, out, min(bound, into + out), found.complete)
