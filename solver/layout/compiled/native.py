@@ -157,7 +157,7 @@ def _name() -> str:
 
     parts = (
         llvmlite.__version__,
-        platform.python_version(),
+        platform.python_version_tuple()[:2],
         llvm.get_process_triple(),
         *processor(),
     )
