@@ -46,4 +46,4 @@ def test_examples_run_as_the_page_sends_them(http: httpx.Client) -> None:
             answer = http.post(path, json=example["value"])
             assert answer.status_code == 200, (path, answer.text)
             ran += 1
-    assert ran == 6
+    assert ran == 8
