@@ -178,15 +178,14 @@ def _binds_alike(reference: Program, program: Program, wanted: Step, step: Step)
 
 
 class _Fact(NamedTuple):
-    """What one slot of a step gets: a copy of `copied`, pieces of `pieces`, or a term of those in `needs`.
+    """What one slot of a step gets: a copy of `copied`, pieces of `pieces`, or else a term.
 
     Slots are positions in the bindings of the step; what is `computed` is a term. A piece is the position of
     a slot with the first and last byte of it, exclusive, and the bytes that it has.
     """
 
     position: int
-    copied: int | None
-    needs: tuple[int, ...]
+    copied: int | None = None
     pieces: tuple[tuple[int, int, int, int], ...] = ()
     computed: bool = True
 
@@ -194,7 +193,7 @@ class _Fact(NamedTuple):
 def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
     """What the operators say about each result of each step."""
     found: list[tuple[_Fact, ...]] = []
-    # Where an operator says nothing, its steps are alike if their bindings have the same access.
+    # Where an operator copies nothing, its steps are alike if their bindings have the same access.
     plain: dict[str, bool] = dict.fromkeys(_OWN, True)
     alike: dict[tuple[Access, ...], tuple[_Fact, ...]] = {}
     for step in reference.steps:
@@ -202,14 +201,11 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
         node = reference.operations[step.operation]
         type_ = node.operation.type
         if step.phase is not Phase.EXPLICIT and type_ not in plain:
-            plain[type_] = _says_nothing(type_)
+            plain[type_] = _copies_nothing(type_)
         if step.phase is Phase.EXPLICIT or plain[type_]:
             accesses = tuple([b.access for b in bindings])
             if accesses not in alike:
-                reads = tuple([i for i, access in enumerate(accesses) if access.reads])
-                alike[accesses] = tuple(
-                    [_Fact(i, None, reads) for i, access in enumerate(accesses) if access.defines]
-                )
+                alike[accesses] = tuple([_Fact(i) for i, access in enumerate(accesses) if access.defines])
             found.append(alike[accesses])
             continue
         kind, forward = lookup(type_), step.phase is Phase.FORWARD
@@ -219,34 +215,37 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
             slots = {b.slot: i for i, b in enumerate(bindings) if b.access.reads}
             copies = {promise.target: slots.get(promise.source) for promise in promises}
         pieces = _pieces(reference, step, parts) if parts else {}
-        reads = tuple([i for i, b in enumerate(bindings) if b.access.reads])
         facts = []
         for i, binding in enumerate(bindings):
             if not binding.access.defines:
                 continue
-            slot, needs = binding.slot, reads
-            if slot in pieces:
-                needs = tuple([piece[0] for piece in pieces[slot]])
-                facts.append(_Fact(i, None, needs, pieces[slot], computed=False))
-                continue
-            ignored = kind.ignores(node, forward, slot)
-            if ignored:
-                needs = tuple([r for r in reads if bindings[r].slot not in ignored])
-            source = copies.get(slot) if copies else None
-            facts.append(_Fact(i, source, needs, (), source is None))
+            source, of = copies.get(binding.slot), pieces.get(binding.slot, ())
+            facts.append(_Fact(i, source, of, source is None and not of))
         found.append(tuple(facts))
     return found
 
 
-def _says_nothing(type_: str) -> bool:
-    """Whether an operator promises no copy and no parts, and depends on all that it reads."""
+def _copies_nothing(type_: str) -> bool:
+    """Whether an operator promises no copy and no parts."""
     kind = type(lookup(type_))
     return (
         kind.copies is OperationType.copies
         and kind.in_place is OperationType.in_place
         and kind.parts is OperationType.parts
-        and kind.ignores is OperationType.ignores
     )
+
+
+def _needs(reference: Program, t: int, fact: _Fact) -> tuple[int, ...]:
+    """The slots that a result depends on: asked only where a step does not find what the reference finds."""
+    if fact.pieces:
+        return tuple([piece[0] for piece in fact.pieces])
+    step = reference.steps[t]
+    node = reference.operations[step.operation]
+    ignored: frozenset[str] = frozenset()
+    if step.phase is not Phase.EXPLICIT and node.operation.type not in _OWN:
+        kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
+        ignored = kind.ignores(node, forward, step.bindings[fact.position].slot)
+    return tuple([i for i, b in enumerate(step.bindings) if b.access.reads and b.slot not in ignored])
 
 
 def _pieces(
@@ -532,7 +531,7 @@ def _check_contents(
         found = [memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings]
         reads, results = ran[step.reference]
         if found != reads:
-            torn = _torn(terms, bindings, facts[step.reference], found)
+            torn = _torn(reference, step.reference, terms, bindings, facts[step.reference], found)
             if torn is not None:
                 yield _undefined(plan, t, torn)
                 return
@@ -542,7 +541,8 @@ def _check_contents(
                 )
                 return
             results = [
-                (fact, _again(terms, step.reference, fact, number, reads, found)) for fact, number in results
+                (fact, _again(reference, step.reference, terms, fact, number, reads, found))
+                for fact, number in results
             ]
         for binding in bindings:
             if binding.access is Access.SCRATCH:
@@ -595,7 +595,13 @@ def _copied(terms: Terms, fact: _Fact, found: Sequence[int]) -> int:
 
 
 def _again(
-    terms: Terms, step: int, fact: _Fact, number: int, reads: Sequence[int], found: Sequence[int]
+    reference: Program,
+    t: int,
+    terms: Terms,
+    fact: _Fact,
+    number: int,
+    reads: Sequence[int],
+    found: Sequence[int],
 ) -> int:
     """What a slot gets where a step does not find all that it reads in the reference.
 
@@ -603,18 +609,24 @@ def _again(
     """
     if not fact.computed:
         return _copied(terms, fact, found)
-    if all(found[i] == reads[i] for i in fact.needs):
+    needs = _needs(reference, t, fact)
+    if all(found[i] == reads[i] for i in needs):
         return number
-    return terms.number((step, fact.position, tuple([found[i] for i in fact.needs])))
+    return terms.number((t, fact.position, tuple([found[i] for i in needs])))
 
 
 def _torn(
-    terms: Terms, bindings: Sequence[Binding], facts: Sequence[_Fact], found: Sequence[int]
+    reference: Program,
+    t: int,
+    terms: Terms,
+    bindings: Sequence[Binding],
+    facts: Sequence[_Fact],
+    found: Sequence[int],
 ) -> Binding | None:
     """The first slot that a result depends on and that does not hold a whole value."""
     for fact in facts:
         if bindings[fact.position].access is not Access.SCRATCH:
-            for i in fact.needs:
+            for i in _needs(reference, t, fact):
                 if not terms.is_value(found[i]):
                     return bindings[i]
     return None
