@@ -106,7 +106,10 @@ class Bytes:
         self._ranges: dict[int, tuple[int, int]] = {}
 
     def write(self, low: int, high: int, number: int) -> None:
-        """Let the bytes ``[low, high)`` hold what has this number, or nothing."""
+        """Let the bytes ``[low, high)`` hold what has this number, or nothing.
+
+        A view of a part writes what is there already; what it is a part of can still be read as a whole.
+        """
         starts, ranges = self._starts, self._ranges
         found = ranges.get(low)
         if found is not None and found[0] == high and number != UNDEFINED:
@@ -129,11 +132,6 @@ class Bytes:
         else:
             starts[first:last] = [low]
             ranges[low] = (high, number)
-
-    def view(self, low: int, high: int, number: int) -> None:
-        """As `write`; where the bytes hold it already, what they are a part of stays as it is."""
-        if self.read(low, high) != number:
-            self.write(low, high, number)
 
     def read(self, low: int, high: int) -> int:
         """The number of what the bytes ``[low, high)`` hold; UNDEFINED if they do not hold it all."""

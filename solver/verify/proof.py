@@ -329,7 +329,7 @@ def _missed(program: Program, step: Step, aliases: Sequence[Alias]) -> list[str]
     """The slots whose parts the target of these aliases is not a view of; none where it is whole anyway."""
     slots = {b.slot for b in step.bindings if b.value == aliases[0].value and b.access is Access.WRITE}
     parts = [part for part in _parts(program, step) if part.target in slots]
-    if any(not alias.view for alias in aliases):
+    if not aliases[0].view:  # then it is the only one, which the form says
         return []
     return [part.source for part in parts if not any(_is_of(part, step, alias) for alias in aliases)]
 
@@ -550,8 +550,7 @@ def _check_contents(
         for fact, number in results:
             binding = bindings[fact.position]
             if binding.access is not Access.SCRATCH:
-                put = memory.write if fact.computed else memory.view
-                put(low[binding.value], high[binding.value], number)
+                memory.write(low[binding.value], high[binding.value], number)
     for _, start, end, number in pending:
         memory.write(start, end, number)
     yield from _check_end(reference, plan, terms, wanted, memory, line)
