@@ -272,6 +272,17 @@ def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], wat
 # ------------------------------------------------------------------------------------------- options
 
 
+#: By option: the capability that a target needs for it, what a target without it is like, and the remedy.
+_ASKED_OF_TARGETS = {
+    "parallelism": ("parallelism", "runs one step at a time", "Leave the parallelism at 1."),
+    "in_place": ("in_place", "says itself what is defined in place", "Leave it out."),
+    "rewrite": ("rewrite", "runs the operations that it is given", "Leave it out."),
+    "order": ("order", "has an order of its own", "Leave it out."),
+    "recompute": ("recompute", "runs each step once", "Leave it out."),
+    "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
+}
+
+
 def _checked(options: PlanOptions) -> Target:
     """The target of the options, which has all that they ask for; what others take, they check themselves."""
     if options.target not in TARGETS:
@@ -282,42 +293,10 @@ def _checked(options: PlanOptions) -> Target:
         )
     target = TARGETS[options.target]
     _check_numbers(options)
-    if options.parallelism != 1 and not target.capabilities.parallelism:
-        raise OptionsError(
-            f"Target {options.target!r} runs one step at a time.",
-            remedy="Leave the parallelism at 1.",
-            path=("parallelism",),
-        )
-    if options.in_place and not target.capabilities.in_place:
-        raise OptionsError(
-            f"Target {options.target!r} says itself what is defined in place.",
-            remedy="Leave it out.",
-            path=("in_place",),
-        )
-    if options.rewrite and not target.capabilities.rewrite:
-        raise OptionsError(
-            f"Target {options.target!r} runs the operations that it is given.",
-            remedy="Leave it out.",
-            path=("rewrite",),
-        )
-    if options.order and not target.capabilities.order:
-        raise OptionsError(
-            f"Target {options.target!r} has an order of its own.",
-            remedy="Leave it out.",
-            path=("order",),
-        )
-    if options.recompute and not target.capabilities.recompute:
-        raise OptionsError(
-            f"Target {options.target!r} runs each step once.",
-            remedy="Leave it out.",
-            path=("recompute",),
-        )
-    if options.tiers and not target.capabilities.paging:
-        raise OptionsError(
-            f"Target {options.target!r} has memory of one kind.",
-            remedy="Leave the tiers out.",
-            path=("tiers",),
-        )
+    for name, (capability, why, remedy) in _ASKED_OF_TARGETS.items():
+        asked = getattr(options, name) != getattr(_DEFAULTS, name)
+        if asked and not getattr(target.capabilities, capability):
+            raise OptionsError(f"Target {options.target!r} {why}.", remedy=remedy, path=(name,))
     if options.tiers and options.capacity is not None:
         raise OptionsError(
             "Both a capacity and tiers are given.",

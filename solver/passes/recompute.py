@@ -40,7 +40,7 @@ _STEP = 50
 class Recompute(Pass):
     """Whether steps may run again to keep `capacity` bytes.
 
-    Raises OptionsError where there is no capacity to keep; when run, CapacityError where no schedule keeps
+    Raises OptionsError without a capacity. `run` raises CapacityError where no schedule keeps
     it, or none was found.
     """
 

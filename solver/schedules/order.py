@@ -18,7 +18,7 @@ from solver.layout.model.instance import Integers
 from solver.schedules.bounds import order_bound
 from solver.schedules.order_kernel import Links, Room, peak_of, walk
 from solver.schedules.problem import ScheduleProblem
-from solver.schedules.tables import Tables, tables
+from solver.schedules.tables import Tables, end_to_end, tables
 
 __all__ = ["Ordered", "best_order", "load_walks"]
 
@@ -121,12 +121,7 @@ def _links(before: Sequence[frozenset[int]]) -> Links:
         for s in sorted(earlier):
             after[s].append(t)
 
-    def lists(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
-        starts = np.zeros(len(rows) + 1, np.int64)
-        starts[1:] = np.cumsum([len(row) for row in rows])
-        return starts, np.array([t for row in rows for t in row], np.int64)
-
-    return Links(*lists([sorted(earlier) for earlier in before]), *lists(after))
+    return Links(*end_to_end([sorted(earlier) for earlier in before]), *end_to_end(after))
 
 
 def _list(

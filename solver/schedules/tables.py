@@ -22,7 +22,18 @@ import numpy as np
 from solver.layout.model.instance import Integers
 from solver.schedules.problem import ScheduleProblem
 
-__all__ = ["AGAIN", "BRIEF", "HOLD", "Tables", "Work", "movable_gaps", "nothing_again", "tables", "work_for"]
+__all__ = [
+    "AGAIN",
+    "BRIEF",
+    "HOLD",
+    "Tables",
+    "Work",
+    "end_to_end",
+    "movable_gaps",
+    "nothing_again",
+    "tables",
+    "work_for",
+]
 
 HOLD, AGAIN, BRIEF = range(3)
 
@@ -73,7 +84,8 @@ class Work(NamedTuple):
     result: Integers
 
 
-def _lists(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+    """Where each list starts, and behind the last one the end; and all lists, one behind the other."""
     starts = np.zeros(len(rows) + 1, np.int64)
     starts[1:] = np.cumsum([len(row) for row in rows])
     return starts, np.array(list(chain.from_iterable(rows)), np.int64)
@@ -86,9 +98,9 @@ def tables(problem: ScheduleProblem) -> Tables:
         return np.array(numbers, np.int64)
 
     return Tables(
-        *_lists(problem.reads),
-        *_lists(problem.writes),
-        *_lists(problem.touches),
+        *end_to_end(problem.reads),
+        *end_to_end(problem.writes),
+        *end_to_end(problem.touches),
         column(problem.size),
         column(problem.given),
         column(problem.kept),

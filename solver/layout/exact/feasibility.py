@@ -3,7 +3,7 @@
 Search times are heavy-tailed: a seed that is lost for seconds stands beside one that finds an answer
 at once, so two of them take turns, a run each, or run side by side. Whose answer counts is decided by the
 turns, not by the clock: on one thread the first answer ends the search, and on two a seed stops as soon as
-the other has answered in an earlier turn than its own. Runs are short, so nobody is waited for long, and the
+the other has answered in an earlier turn than its own. Runs are short, so no wait is long, and the
 answer is the same on any number of threads. What a loser has learnt depends on when it was stopped, so it is
 forgotten.
 """

@@ -8,9 +8,9 @@
            | |__a__| |__c__|
            +---------------------------- sections
 
-Whoever hangs meets buffers of the floor alone, one at a time, so it ends where the larger load of a step that
-it lives through does: no layout is lower. Each stretch that no lifespan crosses may be turned over by itself,
-which matters where padding counts at the top alone.
+A buffer of the other colour meets only buffers that stand on the floor, one at a time. So it ends at the
+larger load of a step that it lives through: no layout is lower. Each stretch that no lifespan crosses may be
+turned over by itself, which matters where padding counts at the top alone.
 """
 
 from __future__ import annotations
