@@ -1,0 +1,1 @@
+"""Memory plans for ExecuTorch's programs. Needs the extra ``arenaplan[executorch]``."""

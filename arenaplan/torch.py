@@ -1,0 +1,1 @@
+"""PyTorch modules, as graphs. Needs the extra ``arenaplan[torch]``."""
