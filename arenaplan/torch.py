@@ -122,8 +122,8 @@ def graph(
     * `outputs`: whether what the module returns can be read after a step, which holds its memory to the end.
     * `weights`: without them planning is the same, and training begins from the initial values of graphs.
 
-    Parameters keep PyTorch's names, tied ones are one. Raises ImportError without PyTorch, and ArenaplanError:
-    DocumentError where `torch.export` fails, UnknownOperatorError with all operators that are missing.
+    Parameters keep PyTorch's names, tied ones are one. Raises ImportError without PyTorch, ArenaplanError
+    else: DocumentError where `torch.export` fails, UnknownOperatorError with all operators that are missing.
     """
     inputs, wanted = _tuple(example_inputs), _tuple(targets)
     if batch is not None:

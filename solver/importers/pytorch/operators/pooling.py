@@ -93,7 +93,8 @@ def _adaptive(type_: str, rank: int) -> Handler:
             axes = c.integers("axes", list(range(x.rank - rank, x.rank)))
             return c.apply("ReduceMean", x, axes, keepdims=1)
         if any(size % out for size, out in zip(sizes, outs, strict=True)):
-            raise UnsupportedError(f"adaptive pooling of {list(sizes)} to {list(outs)}, which does not divide")
+            what = f"adaptive pooling of {list(sizes)} to {list(outs)}, which does not divide"
+            raise UnsupportedError(what)
         kernel = tuple(size // out for size, out in zip(sizes, outs, strict=True))
         return _pool(c, type_, rank, x, kernel_shape=kernel, strides=kernel)
 
