@@ -15,7 +15,7 @@ from solver.pipeline import BlockProgram, TrainableGraph, plan_program
 from solver.pipeline import plan as plan_graph
 from solver.plan import Plan, PlanOptions
 
-__all__ = ["HasGraph", "Loaded", "Plannable", "load", "plan"]
+__all__ = ["HasGraph", "HasProgram", "Loaded", "Plannable", "load", "plan"]
 
 
 @runtime_checkable
@@ -26,8 +26,18 @@ class HasGraph(Protocol):
     def graph(self) -> TrainableGraph: ...
 
 
+@runtime_checkable
+class HasProgram(Protocol):
+    """What holds an explicit program: a step that `arenaplan.torch.program` traced."""
+
+    @property
+    def program(self) -> BlockProgram: ...
+
+
 #: A file, a document as JSON text or as its parsed value, or what those become.
-Plannable = str | os.PathLike[str] | bytes | Mapping[str, Any] | TrainableGraph | BlockProgram | HasGraph
+Plannable = (
+    str | os.PathLike[str] | bytes | Mapping[str, Any] | TrainableGraph | BlockProgram | HasGraph | HasProgram
+)
 
 #: What a file holds.
 Loaded = TrainableGraph | BlockProgram | Plan
@@ -67,8 +77,8 @@ def _of_document(value: object, batch: int | None) -> Loaded:
 def plan(model: Plannable, options: PlanOptions | None = None, **choices: Any) -> Plan:
     """The plan of one training step: every tensor at its byte of the arena, proved to compute what is asked.
 
-    `model` is a path, a document (text or parsed), a graph, a program, or what holds a graph. `choices` are
-    the options of plans by name, as an options document has them: ``capacity="24 MiB"``, ``target="onert"``;
+    `model` is a path, a document (text or parsed), a graph, a program, or what holds one. `choices` are the
+    options of plans by name, as an options document has them: ``capacity="24 MiB"``, ``target="onert"``;
     they are given like that or together as `options`. Without a deadline the same arguments give the same
     plan, byte for byte. Raises ArenaplanError: a CapacityError where no arena within the capacity was found.
     """
@@ -104,6 +114,8 @@ def _subject(model: Plannable, batch: int | None) -> TrainableGraph | BlockProgr
             found = load(model, batch=batch)
         case HasGraph():
             return model.graph
+        case HasProgram():
+            return model.program
         case _:
             raise TypeError(
                 f"cannot plan {type(model).__name__}: give a path, a document, a graph or a program"

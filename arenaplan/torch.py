@@ -13,6 +13,7 @@ module trains. PyTorch is imported when a function is called, not with this modu
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -21,14 +22,14 @@ from arenaplan.optimizers import optimizer_spec
 from solver import documents
 from solver.errors import BatchError, PlanError
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
-from solver.importers.pytorch import LOSSES, Imported, import_module
-from solver.pipeline import plan
+from solver.importers.pytorch import LOSSES, Imported, TracedStep, import_module, trace, trace_module
+from solver.pipeline import plan, plan_program
 from solver.plan import Plan, PlanOptions
 
 if TYPE_CHECKING:
-    from solver.executor import Trainer
+    from solver.executor import BlockRunner, Trainer
 
-__all__ = ["LOSSES", "Captured", "document", "graph"]
+__all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,48 @@ def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]
     return {**first, "batch": size, "operands": operands}
 
 
+def program(
+    module: Any,
+    example_inputs: Any,
+    *,
+    loss: Callable[..., Any] | None = None,
+    targets: Any = (),
+    optimizer: Any,
+    name: str | None = None,
+) -> TracedStep:
+    """Forward pass, backward pass and PyTorch's optimizer as an explicit program of PyTorch's kernels.
+
+    For modules that have no graph here, and for runtimes that run PyTorch's kernels: `plan` takes what this
+    returns, `runner` runs it. `loss` is a function of the output and the targets, or None where the module
+    returns it. `trace` does the same with any function of tensors. Raises ImportError without PyTorch,
+    DocumentError where it cannot trace the step.
+    """
+    return trace_module(
+        module,
+        _tuple(example_inputs),
+        loss=loss,
+        targets=_tuple(targets),
+        optimizer=optimizer,
+        name=name,
+    )
+
+
+def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
+    """PyTorch's kernels in the planned arena, which begins with the values that the step was traced with.
+
+    Write what is fed (``input0``, ``target0``, ...) by `BlockRunner.block` before each `run`.
+    """
+    import numpy as np
+
+    from solver.executor import BlockRunner
+
+    made = BlockRunner(step.program, plan_program(step.program, options), step.functions)
+    for name, values in step.values.items():
+        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        made.block(name).reshape(-1).view(np.uint8)[:] = flat
+    return made
+
+
 def _with_symbol(
     first: dict[str, Any], other: dict[str, Any], batch: int, path: tuple[str | int, ...]
 ) -> dict[str, Any]:
@@ -180,12 +223,21 @@ def _with_symbol(
     found = {**first, "shape": shape}
     if first.get("initializer") == other.get("initializer"):
         return found
-    values, changed = first["initializer"].get("values"), other["initializer"].get("values")
-    differing = [k for k, (a, b) in enumerate(zip(values or (), changed or (), strict=True)) if a != b]
+    values, changed = _integers(first), _integers(other)
+    differing = [k for k, (a, b) in enumerate(zip(values, changed, strict=True)) if a != b]
     if len(differing) != 1:
         raise _not_symbolic(f"the constant {first['name']!r}", path)
     sizes = [-1 if k in differing else size for k, size in enumerate(values)]
-    return {**found, "initializer": {**first["initializer"], "values": sizes}}
+    return {**found, "initializer": {"kind": "values", "values": sizes}}
+
+
+def _integers(operand: Mapping[str, Any]) -> list[int]:
+    """The elements of a constant list of sizes; nothing for what cannot be one."""
+    text = operand.get("initializer", {}).get("base64")
+    if operand["dtype"] != "int64" or len(operand["shape"]) != 1 or text is None:
+        return []
+    raw = base64.b64decode(text)
+    return [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
 
 
 def _check_alike(first: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> None:
