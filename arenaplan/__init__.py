@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from arenaplan.neighbours import NEIGHBOURS, hidden
 
 if TYPE_CHECKING:
-    from arenaplan import builder, executorch, onnx, torch
+    from arenaplan import builder, executorch, jax, onnx, torch
     from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
     from arenaplan.models import load, plan
     from clients import AsyncClient, Client
@@ -45,6 +45,7 @@ __all__ = [
     "adam",
     "builder",
     "executorch",
+    "jax",
     "layers",
     "load",
     "onnx",

@@ -18,16 +18,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from arenaplan.kernels import runner
 from arenaplan.optimizers import optimizer_spec
 from solver import documents
 from solver.errors import BatchError, PlanError
 from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
-from solver.importers.pytorch import LOSSES, Imported, TracedStep, import_module, trace, trace_module
-from solver.pipeline import plan, plan_program
+from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
+from solver.importers.traced import TracedStep
+from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions
 
 if TYPE_CHECKING:
-    from solver.executor import BlockRunner, Trainer
+    from solver.executor import Trainer
 
 __all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
 
@@ -112,8 +114,9 @@ def graph(
 ) -> Captured:
     """Capture a module with its loss and optimizer as a graph.
 
-    * `example_inputs`: a tensor or a tuple of them, by position. Their shapes are those of the graph, except
-      that `batch` takes the place of the first axis where that has the examples' batch.
+    * `example_inputs`: a tensor, a tuple of them, or a mapping for a module that takes them by name. Their
+      shapes are those of the graph, except that `batch` takes the place of the first axis where that has the
+      examples' batch.
     * `loss`: one of `LOSSES` on the module's only output; a function of the output and `targets`, of which
       there are examples, too; or None where the module returns its loss.
     * `optimizer`: a name ("sgd", "adam", ...), a document (``{"type": "Adam", "learning_rate": 0.01}``), or
@@ -126,7 +129,7 @@ def graph(
     Parameters keep PyTorch's names, tied ones are one. Raises ImportError without PyTorch, ArenaplanError
     else: DocumentError where `torch.export` fails, UnknownOperatorError with all operators that are missing.
     """
-    inputs, wanted = _tuple(example_inputs), _tuple(targets)
+    inputs, wanted = _inputs(example_inputs), _tuple(targets)
     if batch is not None:
         size = _batch_of(inputs)
         inputs, wanted = (tuple(_resized(x, size, batch) for x in tensors) for tensors in (inputs, wanted))
@@ -135,6 +138,7 @@ def graph(
         import_module(
             module,
             inputs,
+            keywords=_keywords(example_inputs),
             loss=loss,
             targets=wanted,
             optimizer=spec,
@@ -154,7 +158,7 @@ def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]
     must be the batch itself, or a shape that follows from it. Raises BatchError where it is something else,
     such as an axis that is a multiple of the batch; other errors as `graph`.
     """
-    size = options.pop("batch", None) or _batch_of(_tuple(example_inputs))
+    size = options.pop("batch", None) or _batch_of(_inputs(example_inputs))
     first, other = (
         documents.parse_json(documents.dump_graph(graph(module, example_inputs, batch=n, **options).graph))
         for n in (size, size + 1)
@@ -186,28 +190,13 @@ def program(
     """
     return trace_module(
         module,
-        _tuple(example_inputs),
+        _inputs(example_inputs),
+        keywords=_keywords(example_inputs),
         loss=loss,
         targets=_tuple(targets),
         optimizer=optimizer,
         name=name,
     )
-
-
-def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
-    """PyTorch's kernels in the planned arena, which begins with the values that the step was traced with.
-
-    Write what is fed (``input0``, ``target0``, ...) by `BlockRunner.block` before each `run`.
-    """
-    import numpy as np
-
-    from solver.executor import BlockRunner
-
-    made = BlockRunner(step.program, plan_program(step.program, options), step.functions)
-    for name, values in step.values.items():
-        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        made.block(name).reshape(-1).view(np.uint8)[:] = flat
-    return made
 
 
 def _with_symbol(
@@ -269,6 +258,14 @@ def _not_symbolic(what: str, path: tuple[str | int, ...]) -> BatchError:
 
 def _tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def _inputs(given: Any) -> tuple[Any, ...]:
+    return tuple(given.values()) if isinstance(given, Mapping) else _tuple(given)
+
+
+def _keywords(given: Any) -> tuple[str, ...]:
+    return tuple(given) if isinstance(given, Mapping) else ()
 
 
 def _batch_of(inputs: Sequence[Any]) -> int:

@@ -22,7 +22,7 @@ LOCKS = (
 BESIDE = ("requirements-docs.lock", "requirements-parity.lock")
 
 #: Extras that no environment of the project's own has: a rival, and what is heavy.
-APART = {"bench", "executorch", "torch"}
+APART = {"bench", "executorch", "jax", "torch"}
 
 Pins = dict[str, list[Requirement]]
 

@@ -48,15 +48,22 @@ class Captured:
 
 
 def capture(
-    module: Any, inputs: Sequence[Any], targets: Sequence[Any] = (), loss: Loss | None = None
+    module: Any,
+    inputs: Sequence[Any],
+    targets: Sequence[Any] = (),
+    loss: Loss | None = None,
+    *,
+    keywords: Sequence[str] = (),
 ) -> Captured:
     """The module in the mode that it is in, with a function for the loss behind it if there is one.
 
+    With `keywords` the inputs are given to the module by these names, not by position.
     Tensors are traced by their types alone: nothing is computed. Raises DocumentError with what PyTorch says
     about a module that it cannot export.
     """
     framework = torch()
-    subject = module if loss is None else _with_loss(framework, module, loss, len(inputs))
+    wrapped = loss is not None or bool(keywords)
+    subject = _wrapped(framework, module, loss, len(inputs), tuple(keywords)) if wrapped else module
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about PyTorch's own deprecations, and what it does with hooks
         try:
@@ -69,11 +76,11 @@ def capture(
             ) from error
     return Captured(
         program,
-        _input_names(module, inputs, targets),
+        _input_names(module, inputs, targets, keywords),
         len(targets),
         _all_names(module),
         frozenset(name for name, parameter in module.named_parameters() if not parameter.requires_grad),
-        loss is not None,
+        wrapped,
     )
 
 
@@ -82,23 +89,28 @@ def _first_line(error: Exception) -> str:
     return lines[0][:300]
 
 
-def _with_loss(framework: Any, module: Any, loss: Loss, count: int) -> Any:
-    class WithLoss(framework.nn.Module):  # type: ignore[misc]  # PyTorch is not installed where this is checked
+def _wrapped(framework: Any, module: Any, loss: Loss | None, count: int, keywords: tuple[str, ...]) -> Any:
+    class Wrapped(framework.nn.Module):  # type: ignore[misc]  # PyTorch is not installed where this is checked
         def __init__(self) -> None:
             super().__init__()
             setattr(self, _INNER, module)
             self.training = module.training
 
         def forward(self, *tensors: Any) -> Any:
-            return loss(getattr(self, _INNER)(*tensors[:count]), *tensors[count:])
+            inner, given = getattr(self, _INNER), tensors[:count]
+            output = inner(**dict(zip(keywords, given, strict=True))) if keywords else inner(*given)
+            return output if loss is None else loss(output, *tensors[count:])
 
-    return WithLoss()
+    return Wrapped()
 
 
-def _input_names(module: Any, inputs: Sequence[Any], targets: Sequence[Any]) -> tuple[str, ...]:
+def _input_names(
+    module: Any, inputs: Sequence[Any], targets: Sequence[Any], keywords: Sequence[str]
+) -> tuple[str, ...]:
     """Those of the parameters of ``forward``, with numbers where these do not say."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in kinds]
+    named = list(keywords) or named
     found = [named[k] if k < len(named) else f"input{k}" for k in range(len(inputs))]
     labels = ["target"] if len(targets) == 1 else [f"target{k}" for k in range(len(targets))]
     return (*found, *labels)

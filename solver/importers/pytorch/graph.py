@@ -94,6 +94,7 @@ def import_module(
     module: Any,
     inputs: Sequence[Any],
     *,
+    keywords: Sequence[str] = (),
     loss: str | Loss | None,
     targets: Sequence[Any] = (),
     optimizer: OptimizerSpec,
@@ -106,9 +107,10 @@ def import_module(
     """Capture a module and its loss, and translate both.
 
     `loss` is one of `LOSSES` on the module's only output, a function of the output and the targets, or None
-    where the module itself returns it. The batch is that of the example inputs. With `outputs` what the
-    module returns can be read after a step. Raises ArenaplanError: DocumentError where PyTorch cannot export,
-    UnknownOperatorError with all that is missing, LossError, and what building a graph raises.
+    where the module itself returns it. With `keywords` the inputs go to the module by name. The batch is that
+    of the example inputs. With `outputs` what the module returns can be read after a step. Raises
+    ArenaplanError: DocumentError where PyTorch cannot export, UnknownOperatorError with all that is missing,
+    LossError, and what building a graph raises.
     """
     if isinstance(loss, str) and loss not in LOSSES:
         raise LossError(
@@ -117,7 +119,8 @@ def import_module(
             path=("loss",),
         )
     wrapped = callable(loss) and not isinstance(loss, str)
-    captured = capture(module, inputs, targets if wrapped else (), loss if wrapped else None)  # type: ignore[arg-type]
+    function, labels = (loss, targets) if wrapped else (None, ())
+    captured = capture(module, inputs, labels, function, keywords=keywords)  # type: ignore[arg-type]
     made = _translated(captured, values=values)
     prediction = made.outputs
     if isinstance(loss, str):

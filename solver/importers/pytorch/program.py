@@ -21,9 +21,10 @@ from solver.graph import Array, TensorType
 from solver.graph.types import DType
 from solver.importers.pytorch.capture import Loss, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
-from solver.training import Block, BlockOperation, BlockProgram, build_program
+from solver.importers.traced import TracedStep
+from solver.training import Block, BlockOperation, build_program
 
-__all__ = ["TracedStep", "trace", "trace_module"]
+__all__ = ["trace", "trace_module"]
 
 #: Operators that share memory with their first argument, or write arguments, and whose schemas do not say so.
 _VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
@@ -33,18 +34,6 @@ _WRITES = {"aten.native_batch_norm.default": (3, 4)}
 _OVERWRITES = frozenset(
     {"aten.copy_.default", "aten.zero_.default", "aten.fill_.Scalar", "aten.fill_.Tensor"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TracedStep:
-    """A program, and for each of its operations a function that runs PyTorch's kernel on the blocks.
-
-    `values` are the elements that carried blocks start with, by name, as they were when the step was traced.
-    """
-
-    program: BlockProgram
-    functions: Mapping[str, Callable[[Any], None]]
-    values: Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +100,7 @@ def trace_module(
     module: Any,
     inputs: Sequence[Any],
     *,
+    keywords: Sequence[str] = (),
     loss: Loss | None,
     targets: Sequence[Any] = (),
     optimizer: Any,
@@ -127,12 +117,14 @@ def trace_module(
     buffers = dict(module.named_buffers())
     names = {id(parameter): key for key, parameter in parameters.items()}
     state = _optimizer_state(framework, optimizer, names)
-    fed = {f"input{k}": x for k, x in enumerate(inputs)} | {f"target{k}": x for k, x in enumerate(targets)}
+    names_in = tuple(keywords) or tuple(f"input{k}" for k in range(len(inputs)))
+    fed = dict(zip(names_in, inputs, strict=True)) | {f"target{k}": x for k, x in enumerate(targets)}
 
     def step(tensors: Mapping[str, Any]) -> Any:
         weights = {key: tensors[key] for key in (*parameters, *buffers)}
-        given = [tensors[f"input{k}"] for k in range(len(inputs))]
-        output = framework.func.functional_call(module, weights, tuple(given))
+        given = tuple(tensors[name] for name in names_in)
+        named = dict(zip(keywords, given, strict=True)) if keywords else {}
+        output = framework.func.functional_call(module, weights, () if keywords else given, named)
         wanted = [tensors[f"target{k}"] for k in range(len(targets))]
         value = output if loss is None else loss(output, *wanted)
         trained = [key for key in parameters if parameters[key].requires_grad]

@@ -134,6 +134,17 @@ class TestGraph:
         assert captured.graph.operands["x"].shape == (32, 1, 28, 28)
         assert captured.graph.operands["target"].shape == (32,)
 
+    def test_inputs_by_name(self) -> None:
+        from tests.support.pytorch_models import example
+
+        one = example("frozen")
+        given = dict(zip(("wanted", "x", "words"), (one.inputs[2], *one.inputs[:2]), strict=True))
+        captured = arenaplan.torch.graph(one.module, given)
+        positional = arenaplan.torch.graph(one.module, one.inputs)
+        assert captured.imported.inputs == ("wanted", "x", "words")
+        assert next(captured.train([tuple(given.values())])) == next(positional.train([one.inputs]))
+        assert set(captured.state_dict()) == set(one.module.state_dict())
+
     def test_outputs_can_be_read(self, made: Any) -> None:
         captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", outputs=True)
         with captured.trainer() as trainer:
