@@ -30,6 +30,9 @@ __all__ = ["trace", "trace_module"]
 _VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
 _WRITES = {"aten.native_batch_norm.default": (3, 4)}
 
+#: Stands for a number that is known when the step runs.
+_NUMBER = object()
+
 #: Operators that write every byte of their first argument without looking at it.
 _OVERWRITES = frozenset(
     {"aten.copy_.default", "aten.zero_.default", "aten.fill_.Scalar", "aten.fill_.Tensor"}
@@ -261,13 +264,16 @@ class _Blocks:
             return
         arguments, named = self._viewed(node.args), {k: self._viewed(x) for k, x in node.kwargs.items()}
         word = str(node.target)
-        written, alias = self._written(node, arguments, named)
-        values = node.meta.get("val")
-        if word == "aten._local_scalar_dense.default":
+        if word == "aten._local_scalar_dense.default" or not hasattr(node.target, "_schema"):
+            self.views[node] = _NUMBER  # an element as a number, or what is computed of such numbers
+            return
+        if any(leaf is _NUMBER for leaf in _leaves([arguments, *named.values()])):
             raise DocumentError(
-                "PyTorch cannot trace the step: it takes an element of a tensor as a number.",
+                f"PyTorch cannot trace the step: {node.name!r} takes an element of a tensor as a number.",
                 remedy="Leave out item(), tolist() and the like; keep the number as a tensor.",
             )
+        written, alias = self._written(node, arguments, named)
+        values = node.meta.get("val")
         many = list(values) if isinstance(values, list | tuple) else [values]
         reads = [view.block for view in _blocks_of([arguments, *named.values()])]
         if alias is not None and not written:

@@ -6,7 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
-from solver.graph import AttributeValue, DType, TensorType
+from solver.graph import AttributeValue, DType
+from solver.importers.pytorch.capture import torch
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError
 from solver.importers.pytorch.recorder import Value
 
@@ -231,11 +232,14 @@ def _masked_fill(c: Context, x: Value, mask: Value, number: _Operand) -> Value:
 
 
 def _like(number: float) -> Handler:
-    """A tensor of one number, of which only type and shape are those of something else."""
+    """A tensor of one number, of which only type and shape are those of something else: it is constant.
 
-    def handler(c: Context, *_: object, **__: object) -> Value:
-        type_: TensorType = c.result
-        return c.number(number, type_.dtype, type_.shape)
+    As PyTorch's tensor, so that what is made of it is computed at once.
+    """
+
+    def handler(c: Context, *_: object, **__: object) -> Any:
+        type_ = c.result
+        return torch().full(type_.shape, number, dtype=getattr(torch(), type_.dtype.value))
 
     return handler
 

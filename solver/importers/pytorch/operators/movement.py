@@ -144,6 +144,41 @@ def _flip(c: Context, x: Value, axes: Sequence[int]) -> Value:
     return x
 
 
+def _slice_scatter(
+    c: Context,
+    x: Value,
+    source: Value,
+    axis: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    """X with a range of an axis replaced: what stands before it, the source, and what stands behind it."""
+    axis, first = axis % x.rank, start or 0
+    size = x.shape[axis]
+    first = max(0, first + size if first < 0 else first)
+    last = first + source.shape[axis]
+    if step != 1:
+        raise UnsupportedError("assignment to every other position")
+    parts = [
+        *([c.slice(x, axis, 0, first)] if first else []),
+        source,
+        *([c.slice(x, axis, last, size)] if last < size else []),
+    ]
+    return parts[0] if len(parts) == 1 else c.apply("Concat", *parts, axis=axis)
+
+
+def _select_scatter(c: Context, x: Value, source: Value, axis: int, index: int) -> Value:
+    axis, index = axis % x.rank, index % x.shape[axis]
+    raised = c.reshape(source, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return _slice_scatter(c, x, raised, axis, index)
+
+
+def _copy(c: Context, x: Value, source: Value, *_: object) -> Value:
+    """The elements of the source, in the type and shape of what they are assigned to."""
+    return _expand(c, c.cast(source, c.result.dtype))
+
+
 def _detach(c: Context, x: Value) -> Value:
     raise UnsupportedError("a value whose derivative is to be left out (detach, no_grad)")
 
@@ -183,6 +218,9 @@ HANDLERS: dict[str, Handler] = {
     "constant_pad_nd.default": lambda c, x, pads, number=0: _pad(c, x, pads, "constant", number),
     **{f"reflection_pad{n}d.default": lambda c, x, pads: _pad(c, x, pads, "reflect") for n in (1, 2, 3)},
     **{f"replication_pad{n}d.default": lambda c, x, pads: _pad(c, x, pads, "replicate") for n in (1, 2, 3)},
+    "slice_scatter.default": _slice_scatter,
+    "select_scatter.default": _select_scatter,
+    "copy.default": _copy,
     "repeat.default": _repeat,
     "roll.default": _roll,
     "flip.default": _flip,

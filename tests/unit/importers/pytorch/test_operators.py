@@ -16,6 +16,7 @@ pytestmark = pytest.mark.parity
 
 #: Expressions of x [2, 6, 4, 4], a parameter w of that shape, and of what PyTorch offers.
 EXPRESSIONS = """
+assigned(x, w); torch.slice_scatter(x, w[:, :2], 1, 2, 4); torch.select_scatter(x, w[:, 0], 1, -1)
 x + w; x - w; x * w; x / (w.abs() + 1); 2 - w; 3 / (w.abs() + 1); w * 2 + 1; torch.add(x, w, alpha=3)
 w.pow(2); w.pow(3); w.abs().pow(1.5); w.abs().add(0.1).sqrt(); w.abs().add(0.1).rsqrt(); w.square(); 2.0**w
 w.exp(); w.abs().add(1).log(); w.abs().log1p(); w.abs().add(1).log2(); w.reciprocal(); w.neg(); torch.erf(w)
@@ -76,6 +77,15 @@ F.nll_loss(w[:, :, 0, 0].log_softmax(1), x[:, 0, 0, 0].abs().long())
 CASES = [case.strip() for case in EXPRESSIONS.strip().replace("\n", ";").split(";")]
 
 
+def assigned(x: Any, w: Any) -> Any:
+    """Assignments to parts of a copy, and to a constant that has the size of an input."""
+    y, mask = w.clone(), x.new_zeros(x.shape)
+    y[:, 1:3] = x[:, 1:3] * 2
+    y[:, :, -1] = 0.5
+    mask[:, 2:] = 1
+    return y * mask
+
+
 def module_of(function: Callable[[Any, Any], Any]) -> Any:
     """A module with a parameter w that returns the mean square of the function, away from zero."""
     import torch
@@ -97,7 +107,10 @@ def test_loss_and_gradient(case: str) -> None:
     import torch.nn.functional as F
 
     torch.manual_seed(len(case))
-    module, x = module_of(eval(f"lambda x, w: {case}", {"F": F, "torch": torch})), torch.randn(2, 6, 4, 4)
+    module, x = (
+        module_of(eval(f"lambda x, w: {case}", {"F": F, "torch": torch, "assigned": assigned})),
+        torch.randn(2, 6, 4, 4),
+    )
     captured = arenaplan.torch.graph(module, x, optimizer={"type": "SGD", "learning_rate": 1.0})
     with captured.trainer() as trainer:
         ours = trainer.step(captured.batch(x))
