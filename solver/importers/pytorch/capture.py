@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,14 +74,55 @@ def capture(
                 f"PyTorch cannot export {type(module).__name__}: {_first_line(error)}",
                 remedy="Make torch.export.export(module, inputs) work: it must not branch on elements.",
             ) from error
+    names = _all_names(module)
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    own = (lambda name: name.removeprefix(f"{_INNER}.")) if wrapped else str
     return Captured(
         program,
         _input_names(module, inputs, targets, keywords),
         len(targets),
-        _all_names(module),
-        frozenset(name for name, parameter in module.named_parameters() if not parameter.requires_grad),
+        names,
+        frozenset(frozen | _without_gradients(exported, own, names, frozen)),
         wrapped,
     )
+
+
+def _without_gradients(
+    exported: Any,
+    own: Callable[[str], str],
+    names: Mapping[str, tuple[str, ...]],
+    frozen: Collection[str],
+) -> set[str]:
+    """Parameters that are read under `no_grad` alone, which is as good as frozen.
+
+    Behind the capture nothing tells any more what was computed so. Raises DocumentError where that reads
+    something that depends on a parameter with a derivative: graphs cannot leave such a derivative out.
+    """
+    places = {place: own(full) for place, full in exported.graph_signature.inputs_to_parameters.items()}
+    nodes = list(exported.graph_module.graph.nodes)
+    regions = [n for n in nodes if "wrap_with_set_grad_enabled" in str(n.target) and n.args[0] is False]
+    outside = {
+        name
+        for node in nodes
+        if node.name in places and any(user not in regions for user in node.users)
+        for name in names.get(places[node.name], (places[node.name],))
+    }
+    learned: set[Any] = set()
+    for node in nodes:
+        if node in regions:
+            culprit = next((x for x in node.all_input_nodes if x in learned), None)
+            if culprit is not None:
+                raise DocumentError(
+                    f"The module computes {node.name!r} without gradients (no_grad) from {culprit.name!r},"
+                    " which depends on trained parameters.",
+                    remedy="Freeze these parameters by requires_grad_(False), or plan the step as a program.",
+                    path=("module",),
+                )
+        elif (node.name in places and places[node.name] in outside - set(frozen)) or any(
+            x in learned for x in node.all_input_nodes
+        ):
+            learned.add(node)
+    return {name for name in places.values() if regions and name not in outside}
 
 
 def _first_line(error: Exception) -> str:

@@ -63,7 +63,7 @@ class Context:
         """Type of the only, or the first, result."""
         found = self.results[0] if self.results else None
         if found is None:
-            raise UnsupportedError("a result that is not a tensor")
+            raise UnsupportedError("a result that is not a tensor of a type that graphs have")
         return found
 
     def apply(self, type_: str, *inputs: Value | None, **attributes: AttributeValue) -> Value:

@@ -46,12 +46,16 @@ class Value:
 
 
 class Recorder:
-    """Collects what a graph is built from. Names are unique; `scope` begins those of operations."""
+    """Collects what a graph is built from. Names are unique; `scope` begins those of operations.
+
+    `learned` are the operands that depend on parameters which are trained.
+    """
 
     def __init__(self) -> None:
         self.declared: dict[str, DeclaredOperand] = {}
         self.operations: list[Operation] = []
         self.scope = ""
+        self.learned: set[str] = set()
         self._operands: dict[str, Operand] = {}
         self._names: set[str] = set()
 
@@ -80,6 +84,8 @@ class Recorder:
             name, role, type_.shape, type_.dtype, initializer, trainable=trainable
         )
         self._operands[name] = Operand(name, type_, role, initializer)
+        if role is Role.PARAMETER and trainable:
+            self.learned.add(name)
         return Value(name, type_)
 
     def constant(self, name: str, values: Array, known: Any = None) -> Value:
@@ -111,6 +117,8 @@ class Recorder:
         )
         types = output_types(operation, self._operands)
         self.operations.append(operation)
+        if self.learned.intersection(operation.inputs):
+            self.learned.update(operation.outputs)
         results = [Value(*pair) for pair in zip(named, types, strict=True) if pair[0]]
         for result in results:
             self._operands[result.name] = Operand(result.name, result.type, Role.INTERMEDIATE)

@@ -105,9 +105,10 @@ class _Translator:
         inputs, labels = self._inputs(signature, placeholders)
         self._parameters(signature, placeholders)
         self._buffers(signature, placeholders)
+        needed = _needed(nodes)
         with torch().no_grad():
             for node in nodes:
-                if node.op == "call_function":
+                if node.op == "call_function" and node in needed:
                     self.env[node] = self._call(node)
         by_name = {node.name: node for node in nodes}
         self._check_mutations(signature, by_name)
@@ -207,8 +208,6 @@ class _Translator:
         if node.target.__module__ == "_operator" and node.target.__name__ == "getitem":
             source, index = self.env[node.args[0]], node.args[1]
             return source if source is _UNKNOWN else source[index]
-        if not node.target._schema.returns:
-            return None  # an assertion about types
         arguments = self._resolved(node.args)
         named = {key: self._resolved(x) for key, x in node.kwargs.items()}
         parts = list(_leaves([arguments, *named.values()]))
@@ -266,6 +265,15 @@ class _Translator:
         path = str(stack[-1][0]) if stack else ""
         own = self.captured.own(path)
         return "" if self.captured.wrapped and own == "module" else own
+
+
+def _needed(nodes: Sequence[Any]) -> set[Any]:
+    """What the outputs depend on: assertions, and what they look at, are not among it."""
+    needed: set[Any] = set()
+    for node in reversed(nodes):
+        if node.op == "output" or node in needed:
+            needed.update(node.all_input_nodes)
+    return needed
 
 
 def _several(value: Any) -> Sequence[Any]:

@@ -197,6 +197,49 @@ class TestGraph:
         with pytest.raises(PlanError, match="takes x, target"):
             captured.batch(*made.inputs)
 
+    def test_without_gradients(self) -> None:
+        """Parameters under no_grad alone are frozen; what would lose its derivative is refused."""
+        import torch
+
+        class Trunk(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self, *, late: bool) -> None:
+                super().__init__()
+                self.late = late
+                self.trunk, self.head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any) -> Any:
+                x = self.head(x) if self.late else x
+                with torch.no_grad():
+                    x = self.trunk(x)
+                return self.head(x).pow(2).mean()
+
+        x = torch.randn(2, 3)
+        captured = arenaplan.torch.graph(Trunk(late=False), x)
+        assert captured.graph.trainable == ("head.weight", "head.bias")
+        with pytest.raises(DocumentError, match=r"without gradients \(no_grad\)"):
+            arenaplan.torch.graph(Trunk(late=True), x)
+
+    def test_detached(self) -> None:
+        import torch
+
+        class Detached(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any, wanted: Any) -> Any:
+                return torch.nn.functional.mse_loss(self.layer(x), (x + wanted).detach())
+
+        given = (torch.randn(2, 3), torch.randn(2, 3))
+        module = Detached()
+        captured = arenaplan.torch.graph(module, given)
+        assert next(captured.train([given])) == pytest.approx(module(*given).item(), rel=1e-6)
+        linear = torch.nn.Linear(3, 3)
+        with pytest.raises(GraphError, match="depends on trained parameters"):
+            arenaplan.torch.graph(
+                linear, given[0], loss=lambda y, t: (y - y.detach() + t).sum(), targets=given[1]
+            )
+
     def test_a_buffer_that_changes(self) -> None:
         import torch
 

@@ -105,6 +105,14 @@ def _native_dropout(c: Context, x: Value, ratio: float, training: bool | None = 
     return _dropout(c, x, ratio, training is not False), None
 
 
+def _bernoulli(c: Context, x: Value, share: float = 0.5, *_: object) -> Value:
+    """Ones with this probability, zeros else: what dropout leaves of ones, made as large as it found them."""
+    if not 0 < share < 1:
+        return c.filled("share", round(share), c.result)
+    dropped = c.apply("Dropout", c.filled("ones", 1, c.result), ratio=1 - float(share))
+    return c.apply("Mul", dropped, c.number(share, c.result.dtype))
+
+
 # -------------------------------------------------------------------------------------- arithmetic
 
 
@@ -289,6 +297,7 @@ HANDLERS: dict[str, Handler] = {
     "_log_softmax.default": _softmax("LogSoftmax"),
     "dropout.default": _dropout,
     "native_dropout.default": _native_dropout,
+    "bernoulli.p": _bernoulli,
     **{f"{name}.{kind}": _binary(type_) for name, type_ in (("add", "Add"), ("sub", "Sub"), ("mul", "Mul"))
        for kind in ("Tensor", "Scalar")},
     **{f"rsub.{kind}": _rsub for kind in ("Tensor", "Scalar")},

@@ -180,7 +180,9 @@ def _copy(c: Context, x: Value, source: Value, *_: object) -> Value:
 
 
 def _detach(c: Context, x: Value) -> Value:
-    raise UnsupportedError("a value whose derivative is to be left out (detach, no_grad)")
+    if x.name in c.recorder.learned:
+        raise UnsupportedError("a value without its derivative (detach) that depends on trained parameters")
+    return x
 
 
 HANDLERS: dict[str, Handler] = {

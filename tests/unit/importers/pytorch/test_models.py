@@ -116,6 +116,39 @@ def test_dropout_trains_where_the_module_does() -> None:
         assert [operation.type for operation in captured.graph.operations[:-1]] == expected
 
 
+def test_dropout_of_channels() -> None:
+    """Whole channels are zero or doubled, by a mask that is drawn each step."""
+    import torch
+    from torch import nn
+
+    module, x = nn.Sequential(nn.Linear(3, 3), nn.Dropout2d(0.5)), torch.randn(4, 8, 3, 3)
+    captured = arenaplan.torch.graph(module, x, loss=lambda y, wanted: (y - wanted).pow(2).mean(), targets=x)
+    (kept,) = (o for o in captured.graph.operations if o.type == "Dropout")
+    assert captured.graph.operands[kept.outputs[0]].shape == (4, 8, 1, 1)
+    whole = arenaplan.torch.graph(module, x, loss="mse", outputs=True)
+    with whole.trainer() as trainer:
+        trainer.step(whole.batch(x, x))
+        first = trainer.read(whole.graph.outputs[0])
+        trainer.step(whole.batch(x, x))
+        second = trainer.read(whole.graph.outputs[0])
+    zeros = (first == 0).all((2, 3))
+    assert 0 < zeros.sum() < 32
+    assert ((first == 0).any((2, 3)) == zeros).all()
+    assert ((first == 0).all((2, 3)) != (second == 0).all((2, 3))).any()
+
+
+def test_what_is_only_asserted_is_left_out() -> None:
+    import torch
+    import torch.nn.functional as F
+
+    def loss(output: Any, target: Any) -> Any:
+        return F.mse_loss(output, F.one_hot(target, 4).float())
+
+    module, x, target = torch.nn.Linear(4, 4), torch.randn(3, 4), torch.randint(0, 4, (3,))
+    captured = arenaplan.torch.graph(module, x, loss=loss, targets=target)
+    assert next(captured.train([(x, target)])) == pytest.approx(loss(module(x), target).item(), rel=1e-6)
+
+
 def test_trainer_takes_the_graph_alone() -> None:
     from tests.support.pytorch_models import example
 
