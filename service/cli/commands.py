@@ -335,6 +335,69 @@ def offsets(
 
 @app.command(
     epilog=_examples(
+        "arenaplan export plan.json -o plan.h",
+        "arenaplan export plan.json --to c-header --prefix net --split -o net.h",
+        "arenaplan export plan.json -o plan.trace.json",
+        "arenaplan export plan.json --to memory-viz -o plan.pickle",
+    )
+)
+def export(
+    plan: PlanFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where it goes; its suffix says what is written.")
+    ] = Path("-"),
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv or offsets-json.",
+        ),
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="What names in a C header begin with; else the name of the graph.")
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a plan for a device's runtime, a viewer or a table: as a C header, a trace, a snapshot, rows."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import exporting
+
+        exporting.export(plan, output, to, prefix, split=split)
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan report plan.json -o plan.html",
+        "arenaplan report old.json new.json -o change.html",
+    )
+)
+def report(
+    plan: PlanFile,
+    new: Annotated[
+        Path | None, typer.Argument(help="A second plan: the page shows what changed between them.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the page goes; - is standard output.")
+    ] = Path("-"),
+    as_json: Json = False,
+) -> None:
+    """Write a page that shows a plan: the arena over time, what lives when, why the peak is what it is."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import exporting
+
+        first = exporting.read_tables(plan)
+    with reporting(as_json=as_json, document=str(new or plan)):
+        if new is None:
+            exporting.report(first, None, output)
+        else:
+            exporting.report(exporting.read_tables(new), first, output)
+
+
+@app.command(
+    epilog=_examples(
         "arenaplan plan graph.json --rewrite -o plan.json",
         "arenaplan rewritten graph.json plan.json -o rewritten.json",
     )

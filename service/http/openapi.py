@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from pydantic.json_schema import models_json_schema
 
 from service.http.schemas import (
@@ -22,9 +22,11 @@ from service.http.schemas import (
 from service.problems import CATALOGUE, MEDIA_TYPE
 from solver import documents, pipeline
 from solver.documents import LayoutDocument, PlanDocument, ReportDocument, TradeOffDocument, VerdictDocument
+from solver.exporters import EXPORTERS
 
 __all__ = [
     "EXPLAIN_ROUTE",
+    "EXPORT_ROUTE",
     "LAYOUT_ROUTE",
     "PLAN_ROUTE",
     "PROGRAM_ROUTE",
@@ -145,6 +147,21 @@ STORED_PLAN_ROUTE: Final[dict[str, Any]] = {
         200: _document("PlanDocument", "The plan."),
         304: _NOT_MODIFIED,
         **_problems("plan-not-found"),
+    },
+}
+
+EXPORT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A plan as another file",
+    "response_class": Response,
+    "responses": {
+        200: {
+            "description": "The file.",
+            "content": {one.media_type: {} for one in EXPORTERS.values()},
+        },
+        304: _NOT_MODIFIED,
+        **_problems(
+            "plan-not-found", "not-found", "invalid-options", "overloaded", "worker-lost", "time-limit"
+        ),
     },
 }
 

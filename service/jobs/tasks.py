@@ -14,9 +14,10 @@ from typing import Any, Final, TypeVar
 
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
-from solver import documents, executor, pipeline, placement, verdict
+from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError, DocumentError
+from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
@@ -323,6 +324,20 @@ def _check_memory(plan: Plan, most: int) -> None:
         )
 
 
+def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's."""
+    exporter = exporters.exporter_named(head["format"])
+    size = head.get("against", 0)
+    with _inside():
+        plan = (
+            documents.load_plan(body[size:])
+            if exporter.needs_program
+            else documents.load_plan_tables(body[size:])
+        )
+        old = documents.load_plan_tables(body[:size]) if size else None
+        channel.send("result", {}, exporter.dump(plan) if old is None else dump_report(plan, old))
+
+
 def warm() -> Mapping[str, bool]:
     """Spend idle time on imports, and on compiled code, that not every request needs.
 
@@ -356,4 +371,5 @@ TASKS: Final[Mapping[str, Task]] = {
     "program": _program,
     "layout": _layout,
     "validate": _validate,
+    "export": _export,
 }
