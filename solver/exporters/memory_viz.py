@@ -4,7 +4,7 @@
     device_traces    a list for each space: buffers come ("alloc") and go ("free_requested", "free_completed")
 
 A space is a "device". The stack of a block names the buffer, what it is, and the step with which it comes.
-The format is that of `torch.cuda.memory._snapshot`; the functions of `torch.cuda._memory_viz` read it as well.
+The format is that of `torch.cuda.memory._snapshot`; `torch.cuda._memory_viz` reads it as well.
 """
 
 from __future__ import annotations

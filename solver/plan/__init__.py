@@ -1,6 +1,7 @@
 """Plans: the program, every value at its offset, and what says how good that is."""
 
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
+from solver.plan.difference import ArenaChange, Change, OptionChange, PlanDifference, difference, layers
 from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
@@ -24,15 +25,19 @@ from solver.program import Lifetime
 __all__ = [
     "AliasedValue",
     "Arena",
+    "ArenaChange",
     "Certificate",
+    "Change",
     "Changes",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "OptionChange",
     "PagedCopy",
     "Paging",
     "PlacedBuffers",
     "Plan",
+    "PlanDifference",
     "PlanOptions",
     "PlanTables",
     "PlanView",
@@ -51,6 +56,8 @@ __all__ = [
     "Verdict",
     "VerdictStatus",
     "Violation",
+    "difference",
+    "layers",
     "level_report",
     "paging",
     "recomputation",
