@@ -396,6 +396,79 @@ def report(
             exporting.report(exporting.read_tables(new), first, output)
 
 
+def _allowance(text: str) -> Any:
+    """``1%`` or ``64KiB``."""
+    from solver.documents import read_allowance
+
+    try:
+        return read_allowance(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+Report = Annotated[
+    str | None, typer.Option("--format", help="text, json, markdown (for a pull request) or junit.")
+]
+ReportFile = Annotated[
+    Path, typer.Option("-o", "--output", help="Where the report goes; - is standard output.")
+]
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan diff old.json new.json",
+        "arenaplan diff old.json new.json --max-growth 1%",
+        "arenaplan diff old.json new.json --max-growth 64KiB --format markdown -o comment.md",
+    )
+)
+def diff(
+    old: Annotated[Path, typer.Argument(help="Plan document from before.")],
+    new: Annotated[Path, typer.Argument(help="Plan document of now, - for standard input.")],
+    max_growth: Annotated[
+        Any,
+        typer.Option(
+            parser=_allowance, metavar="GROWTH", help="Exit with 3 if arenas grow beyond this: 1% or 64KiB."
+        ),
+    ] = None,
+    form: Report = None,
+    output: ReportFile = Path("-"),
+    as_json: Json = False,
+) -> None:
+    """Compare two plans: what costs what, by operand, kind and layer, at the peak of each."""
+    with reporting(as_json=as_json):
+        from service.cli import exporting, gates
+
+        chosen = gates.format_of(form, as_json=as_json)
+    with reporting(as_json=as_json, document=str(old)):
+        before = exporting.read_tables(old)
+    with reporting(as_json=as_json, document=str(new)):
+        code = gates.diff(before, exporting.read_tables(new), max_growth, chosen, output)
+    raise typer.Exit(code)
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan budget check budgets.toml",
+        "arenaplan budget check budgets.toml --format junit -o budgets.xml",
+    )
+)
+def budget(
+    action: Annotated[str, typer.Argument(metavar="check", help="What to do with the budgets: check.")],
+    file: Annotated[Path, typer.Argument(help="Budget file, TOML.")],
+    form: Report = None,
+    output: ReportFile = Path("-"),
+    as_json: Json = False,
+) -> None:
+    """Plan many networks and see that each keeps its budget. Exit code 3: one does not."""
+    if action != "check":
+        raise typer.BadParameter(f"There is no action {action!r}. Choose check.", param_hint="ACTION")
+    with reporting(as_json=as_json, document=str(file)):
+        from service.cli import gates
+
+        code = gates.check_budgets(file, gates.format_of(form, as_json=as_json), output)
+    raise typer.Exit(code)
+
+
 @app.command(
     epilog=_examples(
         "arenaplan plan graph.json --rewrite -o plan.json",

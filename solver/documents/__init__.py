@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from solver.documents.budgets import BudgetsDocument, load_budgets, read_allowance
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
     from solver.documents.digest import graph_digest, reference_digest
     from solver.documents.graph import GraphDocument, dump_graph, load_graph
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROGRAM_FORMAT",
     "SCHEMAS",
+    "BudgetsDocument",
     "BuffersDocument",
     "GraphDocument",
     "LayoutDocument",
@@ -63,6 +65,7 @@ __all__ = [
     "dump_verdict",
     "graph_digest",
     "layout_with_digest",
+    "load_budgets",
     "load_buffers",
     "load_graph",
     "load_layout",
@@ -76,6 +79,7 @@ __all__ = [
     "load_verdict",
     "parse_json",
     "program_digest",
+    "read_allowance",
     "read_size",
     "reference_digest",
     "with_digest",
@@ -83,6 +87,7 @@ __all__ = [
 
 #: What each module has.
 _WHERE = {
+    "budgets": "BudgetsDocument load_budgets read_allowance",
     "buffers": "BuffersDocument dump_buffers load_buffers",
     "digest": "graph_digest reference_digest",
     "graph": "GraphDocument dump_graph load_graph",

@@ -1,6 +1,7 @@
 """Plans: the program, every value at its offset, and what says how good that is."""
 
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
+from solver.plan.budget import Allowance, Budget, Check, checks
 from solver.plan.difference import ArenaChange, Change, OptionChange, PlanDifference, difference, layers
 from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
@@ -24,11 +25,14 @@ from solver.program import Lifetime
 
 __all__ = [
     "AliasedValue",
+    "Allowance",
     "Arena",
     "ArenaChange",
+    "Budget",
     "Certificate",
     "Change",
     "Changes",
+    "Check",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
@@ -56,6 +60,7 @@ __all__ = [
     "Verdict",
     "VerdictStatus",
     "Violation",
+    "checks",
     "difference",
     "layers",
     "level_report",
