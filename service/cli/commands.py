@@ -471,6 +471,48 @@ def budget(
 
 @app.command(
     epilog=_examples(
+        "arenaplan accesses plan.json log.jsonl",
+        "arenaplan accesses plan.json log.jsonl --json",
+        "arenaplan accesses plan.json --record graph.json -o log.jsonl",
+    )
+)
+def accesses(
+    plan: PlanFile,
+    log: Annotated[
+        Path | None, typer.Argument(help="What a runtime touched, JSON lines; - for standard input.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="GRAPH", help="Train this graph in the plan, and write what the steps touch."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where a recorded log goes; - is standard output.")
+    ] = Path("-"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps to record.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Name the steps that read what nobody wrote, or what was overwritten, in the log of a runtime."""
+    if (log is None) == (record is None):
+        raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
+    gc.enable()
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import accesses as logs
+        from service.cli import training
+
+        made = training.read_plan(plan)
+    right = True
+    with reporting(as_json=as_json, document=str(log or record)):
+        if record is not None:
+            logs.record(record, made, output, steps=steps, seed=seed)
+        elif log is not None:
+            right = logs.check(made, logs.read_log(log, made), as_json=as_json)
+    if not right:
+        raise typer.Exit(Exit.WRONG)
+
+
+@app.command(
+    epilog=_examples(
         "arenaplan plan graph.json --rewrite -o plan.json",
         "arenaplan rewritten graph.json plan.json -o rewritten.json",
     )

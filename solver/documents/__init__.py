@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from solver.documents.accesses import dump_accesses, load_accesses
     from solver.documents.budgets import BudgetsDocument, load_budgets, read_allowance
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
     from solver.documents.digest import graph_digest, reference_digest
@@ -53,6 +54,7 @@ __all__ = [
     "TradeOffDocument",
     "VerdictDocument",
     "canonical_json",
+    "dump_accesses",
     "dump_buffers",
     "dump_graph",
     "dump_layout",
@@ -65,6 +67,7 @@ __all__ = [
     "dump_verdict",
     "graph_digest",
     "layout_with_digest",
+    "load_accesses",
     "load_budgets",
     "load_buffers",
     "load_graph",
@@ -87,6 +90,7 @@ __all__ = [
 
 #: What each module has.
 _WHERE = {
+    "accesses": "dump_accesses load_accesses",
     "budgets": "BudgetsDocument load_budgets read_allowance",
     "buffers": "BuffersDocument dump_buffers load_buffers",
     "digest": "graph_digest reference_digest",
