@@ -40,6 +40,13 @@ function swatch(colour) {
   return made;
 }
 
+/** A long name that may be broken where it has a joint. */
+function breakable(text) {
+  const made = document.createDocumentFragment();
+  text.split(/(?<=[.:@_(])/).forEach((part, k) => made.append(...(k ? [document.createElement("wbr"), part] : [part])));
+  return made;
+}
+
 const byId = (id) => document.getElementById(id);
 
 /** Round numbers (1, 2 or 5 times a power of `base` parts) between low and high, about `wanted` of them. */

@@ -50,7 +50,7 @@ function figures() {
 function pairs(id, rows) {
   const cells = rows.flatMap(([name, value]) => [
     element("dt", {}, words(String(name))),
-    element("dd", {}, value === null ? "not set" : value === true ? "yes" : value === false ? "no" : typeof value === "number" ? count(value) : String(value)),
+    element("dd", {}, value === null ? "not set" : value === true ? "yes" : value === false ? "no" : typeof value === "number" ? count(value) : breakable(String(value))),
   ]);
   (typeof id === "string" ? byId(id) : id).replaceChildren(...cells);
 }
@@ -216,16 +216,16 @@ function choose(b, level = null) {
     parts.push(element("h4", {}, `${count(high - low)} values share it`));
     parts.push(element("ul", { class: "touches" }, ...Array.from({ length: Math.min(high - low, 20) }, (_, k) =>
       element("li", {}, element("button", { type: "button", click: () => go(plan.values.start[low + k]) },
-        element("i", {}, ["first", "view", "over"][plan.values.how[low + k]]), element("span", {}, plan.labels[low + k]),
+        element("i", {}, ["first", "view", "over"][plan.values.how[low + k]]), element("span", {}, breakable(plan.labels[low + k])),
         element("em", {}, `${count(plan.values.start[low + k])}–${count(plan.values.end[low + k] - 1)}`))))));
   }
   const touches = plan.touches(b);
   parts.push(element("h4", {}, `${count(touches.length)} ${touches.length === 1 ? "use" : "uses"} by steps`));
   parts.push(element("ul", { class: "touches" }, ...touches.slice(0, 60).map(([t, value, how]) =>
     element("li", {}, element("button", { type: "button", click: () => go(plan.steps.level[t]) },
-      element("i", {}, ACCESS[how]), element("span", {}, plan.stepLabels[t] + (value === low ? "" : `, ${plan.labels[value]}`)),
+      element("i", {}, ACCESS[how]), element("span", {}, breakable(plan.stepLabels[t] + (value === low ? "" : `, ${plan.labels[value]}`))),
       element("em", {}, count(plan.steps.level[t])))))));
-  byId("chosen-title").replaceChildren(swatch(css(colourOf(plan.kind(b), buffers.kind[b], "kind", theme().dark))), ` ${plan.label(b)}`);
+  byId("chosen-title").replaceChildren(swatch(css(colourOf(plan.kind(b), buffers.kind[b], "kind", theme().dark))), " ", breakable(plan.label(b)));
   byId("chosen").replaceChildren(...parts);
   say(`${plan.label(b)}, ${words(plan.kind(b))}, ${size(buffers.size[b])}, ${plan.unit}s ${buffers.start[b]} to ${buffers.end[b] - 1}`);
   go(level ?? (inside ? state.level : buffers.start[b]));
