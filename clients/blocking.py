@@ -15,11 +15,13 @@ from clients.requests import (
     JSON_HEADERS,
     GraphLike,
     explain_body,
+    export_path,
     layout_body,
     options_document,
     plan_body,
     program_body,
     read_answer,
+    read_file,
     tradeoff_body,
     validate_body,
 )
@@ -83,6 +85,14 @@ class Client:
     def stored_plan(self, digest: str) -> PlanResult:
         """A plan that the service still keeps; `ProblemError` with status 404 when it does not."""
         return PlanResult.of(read_answer(self._send("GET", f"/v1/plans/{digest}")), cached=True)
+
+    def export(self, digest: str, format_: str, *, against: str | None = None) -> bytes:
+        """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
+
+        A report shows what changed `against` the plan with that digest. Raises `ProblemError` where the plan
+        is not kept, or there is no such format.
+        """
+        return read_file(self._send("GET", export_path(digest, format_, against)))
 
     def fits(self, graph: GraphLike, capacity: int | str, **more: int | float | str | None) -> bool:
         """Whether an arena of at most `capacity` (bytes, or text as "24MiB") was found."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 
@@ -18,11 +19,13 @@ __all__ = [
     "JSON_HEADERS",
     "GraphLike",
     "explain_body",
+    "export_path",
     "layout_body",
     "options_document",
     "plan_body",
     "program_body",
     "read_answer",
+    "read_file",
     "tradeoff_body",
     "validate_body",
 ]
@@ -77,6 +80,19 @@ def layout_body(problem: GraphLike, options: Mapping[str, Any]) -> bytes:
 
 def validate_body(graph: GraphLike, plan: GraphLike, steps: int, seed: int) -> bytes:
     return b'{"graph":%b,"plan":%b,"steps":%d,"seed":%d}' % (_json(graph), _json(plan), steps, seed)
+
+
+def export_path(digest: str, format_: str, against: str | None) -> str:
+    """Where a plan is written as another file."""
+    path = f"/v1/plans/{quote(digest, safe='')}/{quote(format_, safe='')}"
+    return path if against is None else f"{path}?against={quote(against, safe='')}"
+
+
+def read_file(response: httpx.Response) -> bytes:
+    """The bytes of a 200. Raises what `read_answer` raises."""
+    if not response.is_success:
+        read_answer(response)
+    return response.content
 
 
 def read_answer(response: httpx.Response) -> dict[str, Any]:

@@ -257,7 +257,7 @@ function search(text) {
   state.matches = matches;
   const sorted = [...matches].sort((a, b) => plan.buffers.size[b] - plan.buffers.size[a] || a - b);
   box.replaceChildren(
-    element("p", { class: "quiet" }, matches.size ? `${count(matches.size)} buffers, ${size(sorted.reduce((sum, b) => sum + plan.buffers.size[b], 0))}` : "No such name."),
+    element("p", { class: "quiet" }, matches.size ? `${count(matches.size)} ${matches.size === 1 ? "buffer" : "buffers"}, ${size(sorted.reduce((sum, b) => sum + plan.buffers.size[b], 0))}` : "No such name."),
     ...sorted.slice(0, MOST_FOUND).map((b) => element("button", { type: "button", click: () => {
       box.hidden = true;
       choose(b);

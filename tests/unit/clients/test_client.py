@@ -218,6 +218,25 @@ async def test_stored_plan(call: Call) -> None:
     assert result.cached
 
 
+async def test_export(call: Call) -> None:
+    service = Service(httpx.Response(200, content=b"/* */"))
+    assert await call(service, "export", "abc", "c-header") == b"/* */"
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc/c-header"
+    service = Service(httpx.Response(200, content=b"<!doctype html>"))
+    assert await call(service, "export", "a/b", "report", against="x&y") == b"<!doctype html>"
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/a%2Fb/report?against=x%26y"
+
+
+async def test_export_of_what_is_not_kept(call: Call) -> None:
+    service = Service(
+        httpx.Response(
+            404, json={"type": "/problems/plan-not-found", "title": "t", "status": 404, "detail": "d"}
+        )
+    )
+    with pytest.raises(ProblemError):
+        await call(service, "export", "abc", "c-header")
+
+
 async def test_layout(call: Call) -> None:
     service = Service(ok(LAYOUT, **{"X-Cache": "hit"}))
     result = await call(

@@ -160,7 +160,7 @@ def test_buffers_can_be_walked_through_by_keys(opened: Page) -> None:
 def test_searching(opened: Page) -> None:
     opened.press("/")
     opened.write("d")
-    assert opened.text("#found").split("\n")[0] == "1 buffers, 4 B"
+    assert opened.text("#found").split("\n")[0] == "1 buffer, 4 B"
     opened.press("Enter")
     assert opened.text("#chosen-title").strip() == "d"
     assert pixel(opened, *place(opened, 0.3, 1)) != (11, 107, 176)  # what does not match is faint
