@@ -7,6 +7,7 @@ behind each), so no port is opened and no library is needed.
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -216,9 +217,12 @@ def running_browser() -> Iterator[Browser]:
         )
         for end in (theirs, answers):
             os.close(end)
+        browser = Browser(reading, writing)
         try:
-            yield Browser(reading, writing)
+            yield browser
         finally:
+            with contextlib.suppress(AssertionError, OSError):
+                browser.ask("Browser.close")  # its own processes end with it
             process.kill()
             process.wait(PATIENCE)
             for end in (reading, writing):
