@@ -2,7 +2,15 @@
 
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
 from solver.plan.budget import Allowance, Budget, Check, checks
-from solver.plan.difference import ArenaChange, Change, OptionChange, PlanDifference, difference, layers
+from solver.plan.difference import (
+    ArenaChange,
+    Change,
+    OptionChange,
+    PlanDifference,
+    difference,
+    layers,
+    options_in_words,
+)
 from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
@@ -64,6 +72,7 @@ __all__ = [
     "difference",
     "layers",
     "level_report",
+    "options_in_words",
     "paging",
     "recomputation",
     "recycling",

@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from solver.plan.options import PlanOptions
 from solver.plan.report import ArenaReport, report
 from solver.plan.views import AliasedValue, PlannedBuffer, PlanView
-from solver.program import COPY
+from solver.program import COPY, Tier
 
-__all__ = ["ArenaChange", "Change", "OptionChange", "PlanDifference", "difference", "layers"]
+__all__ = [
+    "ArenaChange",
+    "Change",
+    "OptionChange",
+    "PlanDifference",
+    "difference",
+    "layers",
+    "options_in_words",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,7 @@ def difference(old: PlanView, new: PlanView) -> PlanDifference:
         by(lambda value, _: value.kind.word),
         by(lambda value, layer: layer.get(value.id, value.id)),
         Change("idle", *idle),
-        tuple(_options(asdict(old.options), asdict(new.options))),
+        tuple(_options(old, new)),
         old.graph_digest == new.graph_digest,
     )
 
@@ -153,18 +162,29 @@ def _changes(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[Change, ..
     return tuple(sorted(found, key=lambda change: (-abs(change.growth), change.name)))
 
 
-def _options(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[OptionChange]:
-    for name, before in old.items():
-        if before != new[name]:
-            yield OptionChange(name, _said(before), _said(new[name]))
+def _options(old: PlanView, new: PlanView) -> Iterator[OptionChange]:
+    now = options_in_words(new.options)
+    for name, before in options_in_words(old.options).items():
+        if before != now[name]:
+            yield OptionChange(name, before, now[name])
+
+
+def options_in_words(options: PlanOptions) -> dict[str, str]:
+    """Each option by name, in words: ``not set``, ``yes``, ``no``, a number with its digits in groups."""
+    return {field.name: _said(getattr(options, field.name)) for field in fields(options)}
 
 
 def _said(value: Any) -> str:
-    """An option in words."""
     if value is None or value == ():
         return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return "; ".join(map(_said, value))
+    if isinstance(value, Tier):
+        return ", ".join(
+            f"{name} {_said(x)}" if name != "name" else x for name, x in asdict(value).items() if x
+        )
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

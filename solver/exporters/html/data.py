@@ -10,7 +10,7 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from solver.plan import PlanView, difference, layers, paging, recomputation
+from solver.plan import PlanView, difference, layers, options_in_words, paging, recomputation
 from solver.plan.report import certificate_note, gradient_notes, sharing
 
 __all__ = ["change_facts", "plan_facts"]
@@ -122,8 +122,12 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
             }
             for arena in plan.arenas
         ],
-        "options": [[name, _said(value)] for name, value in asdict(plan.options).items()],
-        "records": [[r.name, [[k, _said(v)] for k, v in sorted(r.facts.items())]] for r in plan.records],
+        "options": [
+            [name, text]
+            for name, text in options_in_words(plan.options).items()
+            if text not in ("not set", "no")
+        ],
+        "records": [[r.name, [[k, v] for k, v in sorted(r.facts.items())]] for r in plan.records],
         "notes": list(_notes(plan)),
         "steps": {
             "labels": [step.id for step in plan.steps],
@@ -139,15 +143,6 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
         "values": {"labels": labels, **{name: _packed(column) for name, column in values.items()}},
         "lent": {name: _packed(column) for name, column in lent.items()},
     }
-
-
-def _said(value: object) -> str | int | bool | None:
-    """An option or a fact, in words where it is not a number."""
-    if value is None or isinstance(value, str | int | bool):
-        return value
-    if isinstance(value, tuple | list):
-        return "; ".join(map(str, value)) or None
-    return str(value)
 
 
 def _notes(plan: PlanView) -> Iterable[str]:

@@ -69,7 +69,7 @@ function certificate() {
         element("td", {}, one.status), element("td", {}, one.proof ? `${one.proof}. ${one.note}` : one.note), element("td", {}, one.solver))),
   );
   byId("notes").replaceChildren(...plan.notes.map((note) => element("li", {}, note)));
-  pairs("options", plan.options.filter(([, value]) => value !== null && value !== false));
+  pairs("options", plan.options);
   const records = plan.records.flatMap(([name, facts]) => {
     const list = element("dl", { class: "pairs" });
     pairs(list, facts);
