@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver import pipeline
+from solver.documents import load_accesses
 from solver.errors import OptionsError
 from solver.exporters.c_header import c_header_files, c_identifiers, dump_c_header
 from solver.graph import DType, TensorType
 from solver.plan import Plan, PlanOptions
 from solver.program import Tier
 from solver.training import Block, BlockOperation, build_program
+from solver.verify import check_accesses
 from tests.support.graphs import chain, convolutional
+from tests.support.small_plans import cases
 
 COMPILERS = {
     "c11": ("gcc", "-std=c11", ".c"),
@@ -137,6 +140,75 @@ int main(void) {
         for value, offset in zip(program.values, simple.offsets, strict=True)
     }
     assert set(done.stdout.splitlines()) == lines
+
+
+#: What a runtime prints of each binding before it calls a kernel: see docs/how-to/accesses.md.
+LOGGING = """#define NET_IMPLEMENTATION
+#define NET_NAMES
+#include "plan.h"
+#include <stdio.h>
+
+static void log_step(unsigned t) {
+    const net_planned_step *step = &net_steps[t];
+    for (unsigned writes = 0; writes < 2; writes++) {
+        for (unsigned k = 0; k < step->bindings; k++) {
+            const net_planned_binding *binding = &net_bindings[step->first_binding + k];
+            const net_planned_value *value = &net_values[binding->value];
+            unsigned reads = binding->access == NET_ACCESS_READ || binding->access == NET_ACCESS_UPDATE;
+            if (writes ? binding->access != NET_ACCESS_READ : reads) {
+                printf("{\\"step\\": %u, \\"access\\": \\"%s\\", \\"offset\\": %lu, \\"bytes\\": %lu}\\n", t,
+                       writes ? "write" : "read", (unsigned long)value->offset, (unsigned long)value->bytes);
+            }
+        }
+    }
+}
+
+int main(int count, char **arguments) {
+    (void)arguments;
+    for (unsigned t = 0; t < NET_STEPS; t++) {
+        if (count == 1 || t != 0) { /* with an argument, the first step is left out */
+            log_step(t);
+        }
+    }
+    return 0;
+}
+"""
+
+
+def test_a_runtime_logs_what_it_touches_by_the_tables(tmp_path: Path, simple: Plan) -> None:
+    """Positions of steps, offsets and bytes in the header are those of the plan."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    (tmp_path / "plan.h").write_bytes(dump_c_header(simple, "net"))
+    (tmp_path / "main.c").write_text(LOGGING, encoding="utf-8")
+    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "main.c", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    right, wrong = (
+        subprocess.run([str(tmp_path / "main"), *more], capture_output=True, check=True).stdout
+        for more in ((), ("x",))
+    )
+    assert check_accesses(simple, load_accesses(right, simple)) == ()
+    found = check_accesses(simple, load_accesses(wrong, simple))
+    assert found[0].wanted == simple.program.step_labels[0]
+
+
+def test_headers_of_all_kinds_of_plans_stand_side_by_side(tmp_path: Path) -> None:
+    """Paged, repeated, in place, side by side, of all targets: in one source file, without a warning."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    source, size = [], 0
+    for k, case in enumerate(cases()):
+        (tmp_path / f"p{k}.h").write_bytes(dump_c_header(case.plan, f"p{k}"))
+        source.append(f'#define P{k}_IMPLEMENTATION\n#define P{k}_NAMES\n#include "p{k}.h"\n')
+        reached = zip(case.plan.program.spaces, case.plan.sizes, strict=True)
+        size += sum(nbytes for space, nbytes in reached if space.addressable)
+    (tmp_path / "all.c").write_text("".join(source), encoding="utf-8")
+    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-c", "all.c"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr[:2000]
+    assert sum(n for kind, n in symbols(tmp_path / "all.o").values() if kind in "bB") == size
 
 
 def test_the_same_plan_gives_the_same_bytes(simple: Plan) -> None:
