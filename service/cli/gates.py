@@ -108,14 +108,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _diff_facts(name: str, found: PlanDifference, limit: int | None, grown: bool) -> dict[str, Any]:
-    return {
-        "graph": name,
-        "growth": found.growth,
-        "share": found.share if found.before else None,
-        "limit": limit,
-        "passed": not grown,
-        **asdict(found),
-    }
+    return {"graph": name, "limit": limit, "passed": not grown, **found.facts()}
 
 
 def _diff_markdown(name: str, found: PlanDifference, allowed: Allowance | None, grown: bool) -> str:

@@ -17,6 +17,9 @@ from solver.exporters import EXPORTERS
 
 __all__ = ["accepted", "export"]
 
+#: What is made of two plans, beside the exporters: what changed, as JSON.
+_DIFFERENCE: Final = "difference"
+
 #: A page of ours brings its script and style and asks nobody; the browser sees to it that it stays so.
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:;"
@@ -49,12 +52,15 @@ async def export(request: Request, digest: str, name: str, against: str | None =
     200, or 304 when the caller names its entity tag in If-None-Match. Raises `Problem` for what is not here.
     """
     exporter = EXPORTERS.get(name)
-    if exporter is None:
-        remedy = f"Choose one of {', '.join(EXPORTERS)}."
+    if exporter is None and name != _DIFFERENCE:
+        remedy = f"Choose one of {', '.join(EXPORTERS)}, {_DIFFERENCE}."
         raise Problem("not-found", f"Plans are not written as {name!r:.80}.", remedy=remedy)
-    if against is not None and name != "report":
-        remedy = "Leave `against` out, or ask for the report."
-        raise Problem("invalid-request", f"A {name} is made of one plan.", remedy=remedy)
+    if against is not None and name not in ("report", _DIFFERENCE):
+        remedy = f"Leave `against` out, or ask for the report or the {_DIFFERENCE}."
+        raise Problem("invalid-request", f"{name} is made of one plan.", remedy=remedy)
+    if against is None and exporter is None:
+        remedy = "Add ?against= and the digest of the older plan."
+        raise Problem("invalid-request", f"A {_DIFFERENCE} is made of two plans.", remedy=remedy)
     state = state_of(request)
     old, new = (_kept(state, one) if one is not None else b"" for one in (against, digest))
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
@@ -65,6 +71,8 @@ async def export(request: Request, digest: str, name: str, against: str | None =
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, digest=digest, format=name)
+    if exporter is None:
+        return Response(frame.body, media_type="application/json", headers=headers)
     if exporter.media_type == "text/html":
         headers["Content-Security-Policy"] = _POLICY
     else:

@@ -156,11 +156,19 @@ EXPORT_ROUTE: Final[dict[str, Any]] = {
     "responses": {
         200: {
             "description": "The file.",
-            "content": {one.media_type: {} for one in EXPORTERS.values()},
+            "content": {
+                media: {} for media in ("application/json", *(e.media_type for e in EXPORTERS.values()))
+            },
         },
         304: _NOT_MODIFIED,
         **_problems(
-            "plan-not-found", "not-found", "invalid-options", "overloaded", "worker-lost", "time-limit"
+            "plan-not-found",
+            "not-found",
+            "invalid-request",
+            "invalid-options",
+            "overloaded",
+            "worker-lost",
+            "time-limit",
         ),
     },
 }

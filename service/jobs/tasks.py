@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import hashlib
 import importlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -19,7 +20,7 @@ from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError, DocumentError
 from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
-from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
+from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 
 __all__ = ["TASKS", "warm"]
 
@@ -326,16 +327,20 @@ def _check_memory(plan: Plan, most: int) -> None:
 
 def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's."""
-    exporter = exporters.exporter_named(head["format"])
-    size = head.get("against", 0)
+    name, size = head["format"], head["against"]
     with _inside():
-        plan = (
-            documents.load_plan(body[size:])
-            if exporter.needs_program
-            else documents.load_plan_tables(body[size:])
-        )
         old = documents.load_plan_tables(body[:size]) if size else None
-        channel.send("result", {}, exporter.dump(plan) if old is None else dump_report(plan, old))
+        if old is None:
+            exporter = exporters.exporter_named(name)
+            load = documents.load_plan if exporter.needs_program else documents.load_plan_tables
+            made = exporter.dump(load(body))
+        else:
+            plan = documents.load_plan_tables(body[size:])
+            if name == "difference":
+                made = json.dumps(difference(old, plan).facts()).encode()
+            else:
+                made = dump_report(plan, old)
+        channel.send("result", {}, made)
 
 
 def warm() -> Mapping[str, bool]:

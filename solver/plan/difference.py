@@ -92,6 +92,11 @@ class PlanDifference:
         """Bytes that the arenas take more; negative where they take less."""
         return self.after - self.before
 
+    def facts(self) -> dict[str, Any]:
+        """All of it for scripts, as JSON has it; the share is null where there was nothing before."""
+        found = {"growth": self.growth, "share": self.share if self.before else None}
+        return {**found, **asdict(self)}
+
     @property
     def share(self) -> float:
         """The growth as a share of what it was; infinite where there was nothing."""

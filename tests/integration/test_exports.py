@@ -57,6 +57,10 @@ def test_what_changed(http: httpx.Client, tiny: dict[str, Any], digest: str) -> 
     page = http.get(f"/plans/{other}", params={"against": digest})
     assert page.status_code == 200
     assert page.headers["etag"] != http.get(f"/plans/{other}").headers["etag"]
+    found = http.get(f"/v1/plans/{other}/difference", params={"against": digest})
+    old, new = (documents.load_plan(http.get(f"/v1/plans/{one}").content) for one in (digest, other))
+    assert found.json()["growth"] == new.arena_bytes - old.arena_bytes
+    assert found.json()["options"] == [{"name": "in_place", "before": "no", "after": "yes"}]
 
 
 def test_files_can_be_read(http: httpx.Client, digest: str) -> None:
@@ -70,6 +74,7 @@ def test_files_can_be_read(http: httpx.Client, digest: str) -> None:
     ("path", "status", "code"),
     [
         ("/v1/plans/{digest}/elf", 404, "not-found"),
+        ("/v1/plans/{digest}/difference", 422, "invalid-request"),
         ("/v1/plans/unknown/c-header", 404, "plan-not-found"),
         ("/plans/unknown", 404, "plan-not-found"),
         ("/plans/{digest}?against=unknown", 404, "plan-not-found"),

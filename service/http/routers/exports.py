@@ -13,7 +13,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["plans"])
 
-Against = Annotated[str | None, Query(description="Digest of an older plan, for a report of what changed.")]
+Against = Annotated[str | None, Query(description="Digest of an older plan, for what has changed since.")]
 
 
 @router.get("/v1/plans/{digest}/{format}", **EXPORT_ROUTE)
@@ -21,7 +21,8 @@ async def exported_plan(request: Request, digest: str, format: str, against: Aga
     """A plan that is kept here, written for a runtime, a viewer or a table.
 
     `format` is one of c-header, report, perfetto, memory-viz, offsets-csv and offsets-json. The report takes
-    `against`, the digest of another plan that is kept: it then shows what changed.
+    `against`, the digest of another plan that is kept: it then shows what changed. `difference` needs it, and
+    has the same as JSON, as `arenaplan diff --json` prints it.
     """
     return await export(request, digest, format, against)
 
