@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait f
 
 __all__ = ["c_header_files", "c_identifiers", "dump_c_header"]
 
-#: What an element is in C. C has no type of one byte that is true or false everywhere, so BOOL is a byte.
+#: What an element is in C, and its bytes. C has no float of two bytes, and no type of one byte that is true
+#: or false everywhere: these are unsigned integers.
 _TYPES: Final = {
     "float32": ("float", 4),
     "float64": ("double", 8),
@@ -31,6 +32,9 @@ _TYPES: Final = {
     "int64": ("int64_t", 8),
     "uint8": ("uint8_t", 1),
     "bool": ("uint8_t", 1),
+    "float16": ("uint16_t", 2),
+    "bfloat16": ("uint16_t", 2),
+    "int8": ("int8_t", 1),
 }
 
 #: Compilers take more, people do not.
@@ -43,7 +47,7 @@ _DUE, _NOTHING_TO_DO = 1, 2
 
 
 def dump_c_header(plan: Plan, prefix: str | None = None) -> bytes:
-    """Everything in one header. Linear; about 300 bytes a value and 150 a step.
+    """Everything in one header. Linear; about 800 bytes a value.
 
     `prefix` begins every name, the name of the graph if it is left out. Raises OptionsError for one that C
     cannot spell.
@@ -64,7 +68,7 @@ def c_header_files(plan: Plan, stem: str, prefix: str | None = None) -> dict[str
     includes = [f'#include "{name}"' for name in names]
     files = {f"{stem}.h": _text([*parts.head(), *includes, "", *parts.tail()])}
     for number, name in enumerate(names):
-        guard = f"{parts.prefix}_{parts.spaces[number]}_H"
+        guard = f"{parts.prefix}_FILE_OF_{parts.spaces[number]}"
         note = f"/* One space of {stem}.h, which includes this file; include that one. */"
         body = [
             note,

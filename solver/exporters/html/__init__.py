@@ -30,7 +30,7 @@ _SCRIPTS: Final = ("format.js", "data.js", "arena.js", "page.js")
 
 
 def dump_report(plan: PlanView, old: PlanView | None = None) -> bytes:
-    """The page of a plan, or of the change to it from an `old` one. Linear; about 60 bytes a buffer and step.
+    """The page of a plan, or of the change to it from an `old` one. Linear; about 90 bytes a buffer.
 
     Equal plans give equal bytes.
     """
