@@ -94,5 +94,5 @@ def _kept(state: State, digest: str) -> bytes:
 async def _write(state: State, name: str, old: bytes, new: bytes) -> Frame:
     settings = state.settings
     limits = Limits(settings.deadline_max_seconds + settings.deadline_grace_seconds)
-    head = {"format": name, "against": len(old)}
+    head = {**state.limits, "format": name, "against": len(old)}
     return await run_task(state.pool, "export", head, old + new, limits)
