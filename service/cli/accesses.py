@@ -35,8 +35,7 @@ def check(plan: Plan, log: Sequence[MemoryAccess], *, as_json: bool) -> bool:
     if len(faults) > _MOST_PRINTED:
         print_line(f"{len(faults) - _MOST_PRINTED} more")
     if faults:
-        steps = len({fault.step for fault in faults})
-        print_line(f"{len(faults)} faults in {steps} steps, of {len(log):,} accesses.")
+        print_line(f"Wrong are {sum(fault.count for fault in faults):,} of {len(log):,} accesses.")
     else:
         print_line(f"All {len(log):,} accesses are as planned.")
     return not faults

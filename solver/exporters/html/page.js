@@ -360,7 +360,7 @@ function changeTable() {
   const most = Math.max(...rows.map(([, a, b]) => Math.abs(b - a)), 1);
   const more = rows.reduce((sum, [, a, b]) => sum + Math.max(b - a, 0), 0);
   const less = rows.reduce((sum, [, a, b]) => sum + Math.min(b - a, 0), 0);
-  byId("change-sum").textContent = `${signed(more)} and ${size(less)} make ${signed(more + less)}`;
+  byId("change-sum").textContent = more && less ? `${signed(more)} and ${size(less)} make ${signed(more + less)}` : signed(more + less);
   byId("change-table").tHead.replaceChildren(element("tr", {}, ...[state.changeBy, "before", "after", "growth", ""].map((name, k) =>
     element("th", { scope: "col", class: k > 0 && k < 4 ? "number" : null }, name))));
   byId("change-table").tBodies[0].replaceChildren(...rows.slice(0, MOST_ROWS).map(([name, a, b]) => {
