@@ -70,26 +70,35 @@ class Worker:
         return self._process.returncode is None and not self._pump.done()
 
     async def _receive_all(self) -> None:
+        """Until the process has gone, or says what cannot be understood: then it is killed."""
+        try:
+            while (frame := await self._next_frame()) is not None:
+                self._inbox.put_nowait(frame)
+        except Exception:  # noqa: BLE001 - whatever it is: who waits for this worker must hear of it
+            self.kill()
+            _say(logging.ERROR, "worker cannot be understood", pid=self.pid, exc_info=True)
+        finally:
+            self._inbox.put_nowait(None)
+
+    async def _next_frame(self) -> Frame | None:
+        """The next frame of a task; those that belong to none are dealt with here."""
         assert self._process.stdout is not None
-        while True:
-            frame = await read_frame(self._process.stdout)
-            if frame is not None and frame.kind == "log":
+        while frame := await read_frame(self._process.stdout):
+            if frame.kind == "log":
                 self._log_event(frame.head)
-                continue
-            if frame is not None and frame.kind == "warmed":
+            elif frame.kind == "warmed":
                 self.warmed = frame.head
                 level = logging.INFO if all(frame.head.values()) else logging.WARNING
-                _log.log(level, "worker warmed up", pid=self.pid, **frame.head)
-                continue
-            self._inbox.put_nowait(frame)
-            if frame is None:
-                return
+                _say(level, "worker warmed up", pid=self.pid, **frame.head)
+            else:
+                return frame
+        return None
 
     def _log_event(self, facts: Mapping[str, Any]) -> None:
         """An event of the worker, in the log of the service."""
         more = {name: value for name, value in facts.items() if name not in ("level", "event")}
         level = logging.getLevelNamesMapping().get(facts["level"].upper(), logging.WARNING)
-        _log.log(level, facts["event"], pid=self.pid, **more)
+        _say(level, facts["event"], pid=self.pid, **more)
 
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
         """Raises `Problem` ``worker-lost`` when the process has died."""
@@ -99,7 +108,7 @@ class Worker:
             self._process.stdin.write(Frame(kind, head, body).encode())
             self._process.stdin.write(body)
             await self._process.stdin.drain()
-        except ConnectionError:
+        except (ConnectionError, RuntimeError):  # uvloop says RuntimeError of a pipe that is closed
             raise _lost() from None
 
     async def receive(self) -> Frame:
@@ -129,6 +138,12 @@ class Worker:
         if self._process.stdin is not None:
             self._process.stdin.close()
         return await self._process.wait()
+
+
+def _say(level: int, event: str, **facts: Any) -> None:
+    """Log an event. That nobody reads the log any more must not cost a worker, or who looks after it."""
+    with contextlib.suppress(Exception):
+        _log.log(level, event, **facts)
 
 
 def _lost() -> Problem:
@@ -193,6 +208,11 @@ class WorkerPool:
         """Live workers that wait for a request."""
         return self.alive - self._leased
 
+    @property
+    def supervised(self) -> bool:
+        """Whether every place of a worker has somebody who starts the next one. False only by a bug."""
+        return not any(supervisor.done() for supervisor in self._supervisors)
+
     def loads(self, part: str) -> bool | None:
         """Whether optional code (``compiled_search``, ``cp_sat``) loads in the workers that live.
 
@@ -217,9 +237,14 @@ class WorkerPool:
         await asyncio.gather(*self._supervisors, return_exceptions=True)
 
     async def _supervise(self, slot: int) -> None:
+        """Start a process again and again. Whatever fails may pass: no descriptors, no memory, no log."""
         failures = 0
         while True:
-            reported = await self._live(slot)
+            try:
+                reported = await self._live(slot)
+            except Exception:  # noqa: BLE001 - a supervisor that ends would leave its place empty for good
+                _say(logging.ERROR, "worker could not be supervised", slot=slot, exc_info=True)
+                reported = False
             failures = 0 if reported else failures + 1
             if failures:
                 await self._pause(min(0.1 * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
@@ -233,9 +258,9 @@ class WorkerPool:
                 self._workers[slot] = worker
                 self._free.put_nowait(worker)
                 code = await worker.finished()
-                _log.info("worker ended", pid=worker.pid, exit_code=code)
+                _say(logging.INFO, "worker ended", pid=worker.pid, exit_code=code)
             else:
-                _log.error("worker did not start", pid=worker.pid)
+                _say(logging.ERROR, "worker did not start", pid=worker.pid)
         finally:
             self._workers.pop(slot, None)
             worker.kill()

@@ -23,10 +23,15 @@ async def index(request: Request) -> Response:
 
 
 @router.head("/healthz", include_in_schema=False)
-@router.get("/healthz", summary="Is the process up?")
-async def healthz() -> dict[str, str]:
-    """200 as long as the service answers at all."""
-    return {"status": "ok"}
+@router.get(
+    "/healthz",
+    summary="Is the process up?",
+    responses={503: {"description": "Nobody looks after the workers any more: restart the process."}},
+)
+async def healthz(request: Request) -> JSONResponse:
+    """200 as long as the service answers and looks after its workers; 503 says that it must be restarted."""
+    supervised = state_of(request).pool.supervised
+    return JSONResponse({"status": "ok" if supervised else "unsupervised"}, 200 if supervised else 503)
 
 
 @router.head("/readyz", include_in_schema=False)

@@ -245,6 +245,26 @@ async def test_health(http: httpx.AsyncClient) -> None:
     assert ready.json() == {"status": "ready", "workers": 1, "wanted": 1}
 
 
+async def test_health_without_supervision() -> None:
+    """A supervisor that has ended would leave the service without workers for good: restart it."""
+    app = create_app(Settings(workers=1), tasks="tests.support.no_such_module")
+    async with (
+        asyncio.timeout(PATIENCE),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+    ):
+        assert (await http.get("/healthz")).status_code == 200
+        for task in asyncio.all_tasks():
+            if "supervise" in str(task.get_coro()):
+                task.cancel()
+        await asyncio.sleep(0)
+        answer = await http.get("/healthz")
+        while answer.status_code == 200:
+            await asyncio.sleep(0.01)
+            answer = await http.get("/healthz")
+    assert answer.json() == {"status": "unsupervised"}
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 async def test_probes_may_ask_for_the_head(http: httpx.AsyncClient, path: str) -> None:
     await post(http, "echo\n{}")

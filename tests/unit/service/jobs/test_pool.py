@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
@@ -267,6 +269,76 @@ async def test_pauses_start_over_once_a_worker_has_reported(
         await until(lambda: len(pauses.taken) == 3)
         assert (await ask(pool, "echo\nagain")).body == b"again"
     assert pauses.taken == [0.1, 0.2, 0.1]
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The process can open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_start_without_descriptors_is_tried_again() -> None:
+    """The process cannot even be made; once there are descriptors again there is a worker again."""
+    pauses = Pauses()
+    with capture_logs() as events:
+        async with running(pause=pauses) as pool:
+            pid = (await ask(pool, "echo\n")).head["pid"]
+            with no_descriptor_left():
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda: len(pauses.taken) >= 3)
+                assert (pool.alive, pool.supervised) == (0, True)
+            assert (await ask(pool, "echo\nback")).body == b"back"
+    assert pauses.taken[:3] == [0.1, 0.2, 0.4]
+    failures = named(events, "worker could not be supervised")
+    assert len(failures) >= 3
+    assert all(failure["log_level"] == "error" for failure in failures)
+
+
+class BrokenLog:
+    """What standard error is once its reader has gone."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
+
+        return fail
+
+
+async def test_a_log_that_cannot_be_written_ends_no_supervisor() -> None:
+    async with running() as pool:
+        pid = (await ask(pool, "echo\n")).head["pid"]
+        structlog.configure(logger_factory=lambda *_: BrokenLog())
+        try:
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: pid not in pool.pids)
+            assert (await ask(pool, "echo\nback")).body == b"back"
+            assert pool.supervised
+            assert (await ask(pool, "log\nhot")).head["digest"] == "logged"
+        finally:
+            structlog.reset_defaults()
+
+
+async def test_a_worker_that_cannot_be_understood_is_replaced() -> None:
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "garble")
+        assert caught.value.kind.code == "worker-lost"
+        assert (await ask(pool, "echo\n")).head["pid"] != before
+
+
+async def test_a_supervisor_that_ends_is_known() -> None:
+    async def interrupted(_seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    async with running(tasks="tests.support.no_such_module", pause=interrupted) as pool:
+        assert pool.supervised
+        await until(lambda: not pool.supervised)
 
 
 # ------------------------------------------------------------------------------ what workers report
