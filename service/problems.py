@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from solver.errors import ArenaplanError, CapacityError, OptionsError, json_pointer
 
-__all__ = ["CATALOGUE", "MEDIA_TYPE", "Problem", "ProblemType", "problem_from"]
+__all__ = ["CATALOGUE", "MEDIA_TYPE", "Problem", "ProblemType", "out_of_memory", "problem_from"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -171,12 +171,19 @@ _TYPES: Final = (
     ProblemType(
         "worker-lost", 503, "The working process died",
         "A new one has taken its place; nothing else was lost. Try again after the seconds in the "
-        "Retry-After header.",
+        "Retry-After header. With the `reason` memory the machine had none left: the same request may "
+        "need more than there is.",
     ),
     ProblemType(
         "time-limit", 422, "Not finished within the time limit",
         "The service's time limit ran out before there was any valid answer. Ask for the `greedy` solver "
         "or name a deadline, take a smaller graph, or run the command line, which has no limit.",
+    ),
+    ProblemType(
+        "memory-limit", 422, "More memory than a request may take",
+        "Reading the request, or searching, needed more memory than one worker may have "
+        "(ARENAPLAN_WORKER_MEMORY_BYTES). The same request fails again: take a smaller one or the `greedy` "
+        "solver, or run the command line, which has no limit.",
     ),
     ProblemType(
         "bad-request", 400, "Bad request",
@@ -235,6 +242,16 @@ class Problem(Exception):
         optional = {"instance": instance, "pointer": self.pointer, "remedy": self.remedy or None}
         document |= {name: value for name, value in optional.items() if value is not None}
         return document | self.extensions
+
+
+def out_of_memory() -> Problem:
+    """Of a request that one worker's memory is too small for."""
+    return Problem(
+        "memory-limit",
+        "The request needs more memory than one request may take here.",
+        remedy='Take a smaller one, or ask for the "greedy" solver.',
+        extensions={"reason": "memory"},
+    )
 
 
 def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Problem:

@@ -68,6 +68,14 @@ class Settings(BaseSettings):
         default=2 * 1024 * 1024 * 1024,
         description="Most tensor memory of one validation: the arena, and the reference run without reuse.",
     )
+    worker_memory_bytes: Annotated[Size, Field(ge=64 * 1024 * 1024)] = Field(
+        default=2 * 1024 * 1024 * 1024,
+        description="Most address space that one request may take in its worker, beside what a validation "
+        "may; a request that needs more is answered 422.",
+    )
+    worker_cpu_seconds: Annotated[float, Field(ge=1)] = Field(
+        default=600.0, description="Most processor time of one request, over all threads of its worker."
+    )
     cache_bytes: Size = Field(
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
     )

@@ -79,7 +79,7 @@ def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
 
 _ANY: Final = (
     "invalid-json", "invalid-request", "invalid-document", "body-too-large", "unsupported-media-type",
-    "overloaded", "worker-lost", "time-limit",
+    "overloaded", "worker-lost", "time-limit", "memory-limit",
 )  # fmt: skip
 _READING: Final = (
     *_ANY, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",

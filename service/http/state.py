@@ -31,6 +31,8 @@ class State:
                 "deadline_max_seconds",
                 "validate_max_steps",
                 "validate_max_bytes",
+                "worker_memory_bytes",
+                "worker_cpu_seconds",
             }
         )
 

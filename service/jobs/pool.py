@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,7 +21,8 @@ from typing import Any, Final
 import structlog
 
 from service.jobs.frames import Frame, read_frame
-from service.problems import Problem
+from service.jobs.resources import oom_kills
+from service.problems import Problem, out_of_memory
 
 __all__ = ["Worker", "WorkerPool"]
 
@@ -28,6 +30,8 @@ _log = structlog.get_logger("service.jobs")
 
 #: A process that does not report within this time is taken for broken.
 START_SECONDS: Final = 60.0
+#: How long a process may take to end once its pipe is closed.
+END_SECONDS: Final = 5.0
 #: Pauses between the starts of a process that keeps failing: 0.1, 0.2, ... up to this.
 LONGEST_PAUSE_SECONDS: Final = 5.0
 #: How much of a worker's answer waits in this process before the pipe pushes back.
@@ -46,6 +50,8 @@ class Worker:
         self._process = process
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
+        self._killed = False
+        self._oom_kills = oom_kills()
         self.busy = False
         self.warmed: Mapping[str, Any] = {}
 
@@ -67,7 +73,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and not self._pump.done()
+        return self._process.returncode is None and not self._pump.done() and not self._killed
 
     async def _receive_all(self) -> None:
         """Until the process has gone, or says what cannot be understood: then it is killed."""
@@ -101,7 +107,7 @@ class Worker:
         _say(level, facts["event"], pid=self.pid, **more)
 
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
-        """Raises `Problem` ``worker-lost`` when the process has died."""
+        """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         assert self._process.stdin is not None
         self.busy = True
         try:
@@ -109,16 +115,44 @@ class Worker:
             self._process.stdin.write(body)
             await self._process.stdin.drain()
         except (ConnectionError, RuntimeError):  # uvloop says RuntimeError of a pipe that is closed
-            raise _lost() from None
+            raise await self._loss() from None
 
     async def receive(self) -> Frame:
-        """Next frame. Raises `Problem` ``worker-lost`` when the process has died."""
+        """Next frame. Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         frame = await self._inbox.get()
         if frame is None:
-            raise _lost()
+            raise await self._loss()
         if frame.kind in _FINAL:
             self.busy = False
+            if frame.head.get("last"):
+                self.kill()
         return frame
+
+    async def _loss(self) -> Problem:
+        """Why the process has died, as far as its end and the kernel's counters tell."""
+        match -(await self.finished()):
+            case signal.SIGABRT:  # how code in C++ ends where it gets no more memory
+                return out_of_memory()
+            case signal.SIGXCPU:
+                return Problem(
+                    "time-limit",
+                    "The request took all the processor time that one request may take here.",
+                    remedy='Ask for the "greedy" solver, name a deadline, or take a smaller graph.',
+                )
+            case signal.SIGKILL if oom_kills() > self._oom_kills:
+                return Problem(
+                    "worker-lost",
+                    "The process that worked on this request was ended, as the machine had no memory left.",
+                    remedy="Take a smaller request, or give the service more memory.",
+                    extensions={"reason": "memory"},
+                    headers={"Retry-After": "30"},
+                )
+        return Problem(
+            "worker-lost",
+            "The process that worked on this request died.",
+            remedy="Send it again; if that fails too, it may be the request that ends the process.",
+            headers={"Retry-After": "1"},
+        )
 
     async def ready(self, seconds: float) -> bool:
         """Whether the process has reported in time."""
@@ -129,6 +163,7 @@ class Worker:
             return False
 
     def kill(self) -> None:
+        self._killed = True
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -137,22 +172,18 @@ class Worker:
         await asyncio.wait({self._pump})  # unlike a plain await, never cancels the pump
         if self._process.stdin is not None:
             self._process.stdin.close()
-        return await self._process.wait()
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                return await self._process.wait()
+        except TimeoutError:  # it has closed its side of the conversation, and is of no use
+            self.kill()
+            return await self._process.wait()
 
 
 def _say(level: int, event: str, **facts: Any) -> None:
     """Log an event. That nobody reads the log any more must not cost a worker, or who looks after it."""
     with contextlib.suppress(Exception):
         _log.log(level, event, **facts)
-
-
-def _lost() -> Problem:
-    return Problem(
-        "worker-lost",
-        "The process that worked on this request died.",
-        remedy="Send it again; if that fails too, the request needs more memory than the machine has.",
-        headers={"Retry-After": "1"},
-    )
 
 
 def _overloaded(detail: str) -> Problem:

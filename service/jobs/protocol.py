@@ -93,6 +93,7 @@ def _late(seconds: float) -> Problem:
 def _problem(frame: Frame) -> Problem:
     facts = dict(frame.head)
     trace = facts.pop("traceback", None)
+    facts.pop("last", None)
     if trace is not None:
         _log.error("task failed", traceback=trace)
     return Problem(**facts)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
+from service.jobs.resources import allow_memory
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline, placement, verdict
@@ -302,6 +303,7 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     with _inside("plan"):
         plan = documents.load_plan(request["plan"])
     _check_memory(plan, limits["validate_max_bytes"])
+    allow_memory(limits["validate_max_bytes"] + limits["worker_memory_bytes"])
     with _inside("graph"):
         graph = documents.load_graph(
             request["graph"], batch=plan.options.batch, max_operations=limits["max_operations"]

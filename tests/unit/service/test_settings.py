@@ -50,6 +50,8 @@ BAD = {
     "validate_max_steps": "0",
     "validate_max_seconds": "0",
     "validate_max_bytes": "0",
+    "worker_memory_bytes": "1",
+    "worker_cpu_seconds": "0",
     "cache_bytes": "-1",
     "shutdown_seconds": "0",
     "log_level": "loud",

@@ -49,8 +49,8 @@ async def running(
             await pool.close()
 
 
-async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER) -> Frame:
-    return await run_task(pool, "plan", {}, body.encode(), limits)
+async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER, **head: Any) -> Frame:
+    return await run_task(pool, "plan", head, body.encode(), limits)
 
 
 async def test_an_answer() -> None:
@@ -203,6 +203,60 @@ async def test_close_leaves_no_process() -> None:
         await busy
     assert len(pids) == 2
     assert not any(exists(pid) for pid in pids)
+
+
+# ------------------------------------------------------------------------ memory and processor time
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
+MEMORY = 256 << 20
+
+
+@LINUX
+async def test_a_request_that_needs_too_much_memory() -> None:
+    """Told as what it is, which is nothing to try again; the next request has a fresh process."""
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem) as caught:
+            await ask(pool, f"allocate\n{2 * MEMORY}", worker_memory_bytes=MEMORY)
+        assert (caught.value.kind.code, caught.value.kind.status) == ("memory-limit", 422)
+        assert "Retry-After" not in caught.value.headers
+        assert (await ask(pool, f"allocate\n{MEMORY // 2}", worker_memory_bytes=MEMORY)).kind == "result"
+        assert before not in pool.pids
+
+
+@LINUX
+async def test_limits_are_those_of_one_request() -> None:
+    """A large body after a request with little memory is read all the same, by the same process."""
+    async with running() as pool:
+        before = (await ask(pool, "echo\n", worker_memory_bytes=1 << 20)).head["pid"]
+        text = "x" * (40 << 20)
+        after = await ask(pool, f"echo\n{text}", worker_memory_bytes=MEMORY)
+        assert (len(after.body), after.head["pid"]) == (len(text), before)
+
+
+async def test_foreign_code_that_gets_no_memory_aborts() -> None:
+    async with running() as pool:
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "abort")
+        assert (caught.value.kind.code, caught.value.extensions) == ("memory-limit", {"reason": "memory"})
+
+
+@LINUX
+async def test_processor_time_is_bounded() -> None:
+    async with running() as pool:
+        with pytest.raises(Problem, match="processor time") as caught:
+            await ask(pool, "spin", worker_cpu_seconds=1)
+        assert caught.value.kind.code == "time-limit"
+        assert (await ask(pool, "echo\nnext")).body == b"next"
+
+
+async def test_a_worker_that_the_kernel_took_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = iter(range(100))
+    monkeypatch.setattr("service.jobs.pool.oom_kills", lambda: next(kills))
+    async with running() as pool:
+        with pytest.raises(Problem, match="no memory left") as caught:
+            await ask(pool, "die")
+        assert (caught.value.kind.code, caught.value.extensions) == ("worker-lost", {"reason": "memory"})
 
 
 # ------------------------------------------------------------------------------------- starting
