@@ -105,8 +105,13 @@ _TYPES: Final = (
         "update it.",
     ),
     ProblemType(
-        "too-many-operations", 422, "More operations than allowed",
-        "The graph exceeds the limit that this service was started with (ARENAPLAN_MAX_OPERATIONS).",
+        "too-many-operations", 422, "More operations or operands than allowed",
+        "The graph has more operations (ARENAPLAN_MAX_OPERATIONS), or one of them more inputs or outputs "
+        "(ARENAPLAN_MAX_OPERANDS), than this service was started to take.",
+    ),
+    ProblemType(
+        "too-many-buffers", 422, "More buffers than allowed",
+        "The layout exceeds the limit that this service was started with (ARENAPLAN_MAX_BUFFERS).",
     ),
     ProblemType(
         "invalid-options", 422, "An option out of its range",

@@ -45,6 +45,12 @@ class Settings(BaseSettings):
     max_operations: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most operations in one graph."
     )
+    max_operands: Annotated[int, Field(ge=1)] = Field(
+        default=1_000, description="Most inputs, and most outputs, of one operation."
+    )
+    max_buffers: Annotated[int, Field(ge=1)] = Field(
+        default=200_000, description="Most buffers of one layout."
+    )
     deadline_default_seconds: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
         description="Search time of requests that name none. "
@@ -52,6 +58,11 @@ class Settings(BaseSettings):
     )
     deadline_max_seconds: Annotated[float, Field(gt=0)] = Field(
         default=60.0, description="Longest deadline a request may name, and the time limit of every request."
+    )
+    deadline_floor_seconds: Annotated[float, Field(ge=0)] = Field(
+        default=2.0,
+        description="How long reading a request and its first plan may take, however short its deadline; "
+        "then 422.",
     )
     deadline_grace_seconds: Annotated[float, Field(ge=0)] = Field(
         default=1.0,

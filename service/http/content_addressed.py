@@ -16,7 +16,7 @@ from service.http.middleware import note
 from service.http.responses import content_response
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
-from service.jobs.protocol import Limits, run_task
+from service.jobs.protocol import run_task
 from service.problems import Problem
 
 __all__ = ["ContentAddressed"]
@@ -80,10 +80,7 @@ class ContentAddressed:
             found.extend([cached] if cached else [])
             return cached is not None
 
-        settings = state.settings
-        grace = settings.deadline_grace_seconds
-        limits = Limits(settings.deadline_max_seconds + grace, grace)
-        frame = await run_task(state.pool, self.task, state.limits, body, limits, known)
+        frame = await run_task(state.pool, self.task, state.limits, body, state.search_limits, known)
         return found[-1] if found else frame
 
     def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:

@@ -182,7 +182,7 @@ LAYOUT_ROUTE: Final[dict[str, Any]] = {
     "responses": {
         200: _document("LayoutDocument", "The layout; its digest is the entity tag."),
         304: _NOT_MODIFIED,
-        **_problems(*_ANY, "invalid-options", "invalid-problem", "capacity-exceeded"),
+        **_problems(*_ANY, "too-many-buffers", "invalid-options", "invalid-problem", "capacity-exceeded"),
     },
     "openapi_extra": _body(
         "LayoutRequest",

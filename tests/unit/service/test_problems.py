@@ -23,7 +23,7 @@ STABLE = {
     "invalid-loss": 422, "invalid-state": 422, "too-many-operations": 422, "invalid-options": 422,
     "invalid-problem": 422, "invalid-plan": 422, "invalid-request": 422, "validation-too-large": 422,
     "internal-error": 500, "overloaded": 503, "worker-lost": 503, "time-limit": 422,
-    "memory-limit": 422,
+    "memory-limit": 422, "too-many-buffers": 422,
 }  # fmt: skip
 
 

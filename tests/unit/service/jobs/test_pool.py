@@ -146,6 +146,17 @@ async def test_late_with_a_fallback() -> None:
         assert (await ask(pool, "echo\nnext")).body == b"next"
 
 
+async def test_the_deadline_in_the_text_bounds_the_first_answer() -> None:
+    """Also of a request that is not even read by then."""
+    async with running() as pool:
+        limits = Limits(PATIENCE, after_fallback=0.01, floor=0.01)
+        with pytest.raises(Problem, match=r"within 0\.03 s") as caught:
+            await ask(pool, 'hang\n{"deadline_seconds": 0.02}', limits)
+        assert caught.value.kind.code == "time-limit"
+        answer = await ask(pool, 'echo\n"deadline_seconds": 1e300', Limits(PATIENCE, 0.0, floor=0.0))
+        assert answer.kind == "result"
+
+
 async def test_a_caller_that_leaves_kills_the_work() -> None:
     async with running() as pool:
         pid = (await ask(pool, "echo\n")).head["pid"]
