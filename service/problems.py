@@ -161,6 +161,21 @@ _TYPES: Final = (
         "leave out inline values, or use named initializers.",
     ),
     ProblemType(
+        "too-many-bytes", 429, "Too many bytes on their way",
+        "The bodies of all requests together exceed what this service holds at a time "
+        "(ARENAPLAN_INTAKE_MEMORY_BYTES, ARENAPLAN_INTAKE_DISK_BYTES). Try again after the seconds in the "
+        "Retry-After header.",
+    ),
+    ProblemType(
+        "request-timeout", 408, "The request did not arrive in time",
+        "Headers (ARENAPLAN_HEADER_SECONDS) and body (ARENAPLAN_BODY_SECONDS) must arrive within the limits "
+        "that this service was started with. Send the request again.",
+    ),
+    ProblemType(
+        "headers-too-large", 431, "Too much before the body",
+        "The request line and the headers may take 64 KiB together.",
+    ),
+    ProblemType(
         "validation-too-large", 422, "Too much memory for a validation here",
         "A validation holds the arena and a reference run in memory. The limit is a setting of the "
         "service (ARENAPLAN_VALIDATE_MAX_BYTES); `arenaplan validate` has none.",
@@ -172,6 +187,11 @@ _TYPES: Final = (
     ProblemType(
         "overloaded", 503, "All workers are busy",
         "Try again after the seconds in the Retry-After header.",
+    ),
+    ProblemType(
+        "stopping", 503, "The service stops",
+        "It was asked to stop, and this request was not finished in time (ARENAPLAN_SHUTDOWN_SECONDS). Send "
+        "it again after the seconds in the Retry-After header: another instance, or the next one, answers.",
     ),
     ProblemType(
         "worker-lost", 503, "The working process died",

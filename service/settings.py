@@ -42,6 +42,25 @@ class Settings(BaseSettings):
     body_limit_bytes: Annotated[Size, Field(ge=1)] = Field(
         default=64 * 1024 * 1024, description="Largest request body; a larger one is answered 413."
     )
+    connection_limit: Annotated[int, Field(ge=1)] = Field(
+        default=1_000,
+        description="Most connections; fewer where the process may open fewer files. Beyond it, the one that "
+        "has been idle longest is closed, or the new one answered 503.",
+    )
+    header_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=10.0, description="Longest time from the first byte of a request to the end of its headers."
+    )
+    body_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=60.0, description="Longest time in which a body may arrive; then 408."
+    )
+    intake_memory_bytes: Size = Field(
+        default=64 * 1024 * 1024, description="Memory for the bodies of all requests together."
+    )
+    intake_disk_bytes: Size = Field(
+        default=1024 * 1024 * 1024,
+        description="Room in the directory of temporary files for bodies that do not fit into memory; "
+        "beyond it 429.",
+    )
     max_operations: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most operations in one graph."
     )
@@ -60,7 +79,7 @@ class Settings(BaseSettings):
         default=60.0, description="Longest deadline a request may name, and the time limit of every request."
     )
     deadline_floor_seconds: Annotated[float, Field(ge=0)] = Field(
-        default=2.0,
+        default=5.0,
         description="How long reading a request and its first plan may take, however short its deadline; "
         "then 422.",
     )
@@ -92,6 +111,11 @@ class Settings(BaseSettings):
     )
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
         default=30, description="How long running requests may finish after SIGTERM."
+    )
+    drain_seconds: Annotated[float, Field(ge=0)] = Field(
+        default=2.0,
+        description="How long after SIGTERM `/readyz` says 503 before the port is closed, so that a load "
+        "balancer sends nothing any more.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event that is logged."

@@ -17,6 +17,7 @@ from service.http.responses import content_response
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import run_task
+from service.jobs.spool import Spool, pieces
 from service.problems import Problem
 
 __all__ = ["ContentAddressed"]
@@ -71,7 +72,7 @@ class ContentAddressed:
     def _key(self, digest: str) -> str:
         return f"{self.task}:{digest}"
 
-    async def _solve(self, state: State, body: bytes) -> Frame | CachedPlan:
+    async def _solve(self, state: State, body: bytes | Spool) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
         found: list[CachedPlan] = []
 
@@ -97,8 +98,15 @@ class ContentAddressed:
         return content_response(request, cached.digest, cached.body, kept=True, hit=True)
 
 
-async def _digest(body: bytes) -> str:
+async def _digest(body: bytes | Spool) -> str:
     """SHA-256; of a large body in a thread, so that other requests go on meanwhile."""
-    if len(body) < INLINE_BYTES:
+    if len(body) < INLINE_BYTES and isinstance(body, bytes):
         return hashlib.sha256(body).hexdigest()
-    return (await asyncio.to_thread(hashlib.sha256, body)).hexdigest()
+    return await asyncio.to_thread(_hashed, body)
+
+
+def _hashed(body: bytes | Spool) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces(body):
+        digest.update(piece)
+    return digest.hexdigest()

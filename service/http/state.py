@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Request
 
 from service.http.cache import PlanCache
+from service.http.intake import Intake
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
 from service.settings import Settings
 
-__all__ = ["State", "state_of"]
+__all__ = ["Phase", "State", "state_of"]
+
+
+@dataclass(slots=True)
+class Phase:
+    """`draining` once the service was asked to stop: it still answers, and is ready no longer."""
+
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,13 @@ class State:
     settings: Settings
     pool: WorkerPool
     cache: PlanCache
+    phase: Phase = field(default_factory=Phase)
+    intake: Intake = field(init=False)
+
+    def __post_init__(self) -> None:
+        chosen = self.settings
+        intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
+        object.__setattr__(self, "intake", intake)
 
     @property
     def search_limits(self) -> Limits:

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import structlog
 
-from service.jobs.frames import Frame, read_frame
+from service.jobs.frames import Frame, encode_head, read_frame
 from service.jobs.resources import oom_kills
+from service.jobs.spool import Spool, pieces
 from service.problems import Problem, out_of_memory
 
 __all__ = ["Worker", "WorkerPool"]
@@ -106,14 +107,15 @@ class Worker:
         level = logging.getLevelNamesMapping().get(facts["level"].upper(), logging.WARNING)
         _say(level, facts["event"], pid=self.pid, **more)
 
-    async def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
+    async def send(self, kind: str, head: Mapping[str, Any], body: bytes | Spool = b"") -> None:
         """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         assert self._process.stdin is not None
         self.busy = True
         try:
-            self._process.stdin.write(Frame(kind, head, body).encode())
-            self._process.stdin.write(body)
-            await self._process.stdin.drain()
+            self._process.stdin.write(encode_head(kind, head, len(body)))
+            for piece in pieces(body):
+                self._process.stdin.write(piece)
+                await self._process.stdin.drain()
         except (ConnectionError, RuntimeError):  # uvloop says RuntimeError of a pipe that is closed
             raise await self._loss() from None
 
@@ -251,6 +253,11 @@ class WorkerPool:
         """
         reports = [worker.warmed[part] for worker in self._workers.values() if part in worker.warmed]
         return all(reports) if reports else None
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the next request would be turned away."""
+        return self._waiting >= max(1, self._queue_limit)
 
     @property
     def waiting(self) -> int:

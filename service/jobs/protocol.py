@@ -19,8 +19,9 @@ from typing import Any
 import structlog
 
 from service.jobs.frames import Frame
-from service.jobs.pool import Worker, WorkerPool
+from service.jobs.pool import WorkerPool
 from service.jobs.requests import named_deadline
+from service.jobs.spool import Spool
 from service.problems import Problem
 
 __all__ = ["Limits", "run_task"]
@@ -44,7 +45,7 @@ async def run_task(
     pool: WorkerPool,
     task: str,
     head: Mapping[str, Any],
-    body: bytes,
+    body: bytes | Spool,
     limits: Limits,
     known: Callable[[str], bool] = lambda _key: False,
 ) -> Frame:
@@ -55,39 +56,31 @@ async def run_task(
     empty. Raises `Problem`; a worker that is late is killed.
     """
     async with pool.lease() as worker:
-        named = named_deadline(body) if limits.floor is not None else None
-        first = limits.total
-        if named is not None and limits.floor is not None:
+        loop = asyncio.get_running_loop()
+        began, first = loop.time(), limits.total
+        if limits.floor is not None and (named := named_deadline(body)) is not None:
             first = min(limits.total, max(named, limits.floor) + limits.after_fallback)
-        return await _answer(worker, Frame(task, head, body), limits, first, known)
-
-
-async def _answer(
-    worker: Worker, request: Frame, limits: Limits, first: float, known: Callable[[str], bool]
-) -> Frame:
-    fallback: Frame | None = None
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    try:
-        async with asyncio.timeout(first) as clock:
-            await worker.send(request.kind, request.head, request.body)
-            while True:
-                frame = await worker.receive()
-                match frame.kind:
-                    case "offer":
-                        await worker.send("stop" if known(frame.head["key"]) else "go", {})
-                    case "fallback":
-                        fallback = frame
-                        within = min(limits.total, frame.head["seconds"] + limits.after_fallback)
-                        clock.reschedule(max(began + within, loop.time()))
-                    case "problem":
-                        raise _problem(frame)
-                    case _:
-                        return frame
-    except TimeoutError:
-        if fallback is not None:
-            return fallback
-        raise _late(first) from None
+        fallback: Frame | None = None
+        try:
+            async with asyncio.timeout_at(began + first) as clock:
+                await worker.send(task, head, body)
+                while True:
+                    frame = await worker.receive()
+                    match frame.kind:
+                        case "offer":
+                            await worker.send("stop" if known(frame.head["key"]) else "go", {})
+                        case "fallback":
+                            fallback = frame
+                            within = min(limits.total, frame.head["seconds"] + limits.after_fallback)
+                            clock.reschedule(max(began + within, loop.time()))
+                        case "problem":
+                            raise _problem(frame)
+                        case _:
+                            return frame
+        except TimeoutError:
+            if fallback is not None:
+                return fallback
+            raise _late(first) from None
 
 
 def _late(seconds: float) -> Problem:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Mapping
-from mmap import mmap
 from typing import Any, Final, TypeVar
 
+from service.jobs.spool import Spool
 from service.problems import Problem
 from solver import documents
 from solver.errors import DocumentError
@@ -20,13 +21,18 @@ Options = TypeVar("Options", PlanOptions, LayoutOptions)
 _DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(\d[\d.eE+-]*)')
 
 
-def named_deadline(body: bytes | mmap) -> float | None:
+def named_deadline(body: bytes | Spool) -> float | None:
     """The deadline that the text of a request names, in seconds; the longest of several, None without one.
 
     Found without reading the document, at some GB/s, so that it holds while that is being read.
     """
+    if isinstance(body, Spool):
+        with contextlib.closing(body.view()) as view:
+            texts = _DEADLINE.findall(view)
+    else:
+        texts = _DEADLINE.findall(body)
     found = []
-    for text in _DEADLINE.findall(body):
+    for text in texts:
         try:
             found.append(float(text))
         except ValueError:  # the reader of the document will say so

@@ -39,12 +39,18 @@ async def healthz(request: Request) -> JSONResponse:
 async def readyz(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live.
 
+    503 as well while all workers are busy and as many requests wait as may (`overloaded`), and once the
+    service was asked to stop (`draining`): it still answers then, so that nothing is lost on the way.
+
     `compiled_search` and `cp_sat`, once a worker has tried, say whether that code loads; without it plans
     take longer and may be larger.
     """
-    pool = state_of(request).pool
-    ready = pool.alive > 0
-    facts = {"status": "ready" if ready else "starting", "workers": pool.alive, "wanted": pool.size}
+    state = state_of(request)
+    pool = state.pool
+    status = "starting" if pool.alive == 0 else "overloaded" if pool.overloaded else "ready"
+    status = "draining" if state.phase.draining else status
+    ready = status == "ready"
+    facts = {"status": status, "workers": pool.alive, "wanted": pool.size}
     optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
     known = {part: loads for part, loads in optional.items() if loads is not None}
     return JSONResponse({**facts, **known}, 200 if ready else 503)

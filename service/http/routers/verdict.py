@@ -11,6 +11,7 @@ from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import run_task
+from service.jobs.spool import Spool
 
 __all__ = ["router"]
 
@@ -50,5 +51,5 @@ async def _answer(request: Request, task: str) -> Response:
     return Response(frame.body, media_type="application/json")
 
 
-async def _ask(state: State, task: str, body: bytes) -> Frame:
+async def _ask(state: State, task: str, body: bytes | Spool) -> Frame:
     return await run_task(state.pool, task, state.limits, body, state.search_limits)

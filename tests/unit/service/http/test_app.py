@@ -153,6 +153,37 @@ async def test_too_large_without_a_length(http: httpx.AsyncClient) -> None:
     assert problem(response) == "body-too-large"
 
 
+async def test_bodies_beyond_memory_wait_on_disk() -> None:
+    """They reach the worker whole, are recognised again, and their room is given back."""
+    settings = Settings(workers=1, intake_memory_bytes=0, intake_disk_bytes=300_000)
+    app = create_app(settings, tasks="tests.support.fake_tasks")
+    intake = app.state.arenaplan.intake
+    text = b"x" * 200_000
+    async with (
+        asyncio.timeout(PATIENCE),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+    ):
+        first, second = await post(http, b"echo\n" + text), await post(http, b"echo\n" + text)
+        assert first.content == second.content == text
+        assert (first.headers["x-cache"], second.headers["x-cache"]) == ("miss", "hit")
+        assert (await post(http, b"echo\n" + text, "/validate")).content == text
+        refused = await post(http, b"echo\n" + text * 2)
+        assert (refused.status_code, problem(refused)) == (429, "too-many-bytes")
+        assert refused.headers["retry-after"]
+        assert (intake.in_memory, intake.on_disk) == (0, 0)
+
+
+async def test_readiness_falls_before_the_service_stops(app: FastAPI, http: httpx.AsyncClient) -> None:
+    """Requests are answered all the same while load balancers take notice."""
+    await post(http, "echo\n{}")
+    app.state.arenaplan.phase.draining = True
+    ready = await http.get("/readyz")
+    assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+    assert (await http.get("/healthz")).status_code == 200
+    assert (await post(http, "echo\nother")).status_code == 200
+
+
 async def test_the_limit_itself_is_allowed(http: httpx.AsyncClient) -> None:
     assert (await post(http, b"echo\n".ljust(1000))).status_code == 200
 
