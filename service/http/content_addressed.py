@@ -74,12 +74,17 @@ class ContentAddressed:
 
     async def _solve(self, state: State, body: bytes | Spool) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
+        state.check_early(self.task, body)
         found: list[CachedPlan] = []
 
         def known(key: str) -> bool:
             cached = state.cache.by_key(self._key(key))
-            found.extend([cached] if cached else [])
-            return cached is not None
+            if cached is None:
+                return False
+            # Spellings that are remembered from now on must not push this key out, which finds them all.
+            state.cache.put(cached.digest, cached.body, self._key(key))
+            found.append(cached)
+            return True
 
         frame = await run_task(state.pool, self.task, state.limits, body, state.search_limits, known)
         return found[-1] if found else frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request
 
@@ -12,9 +12,14 @@ from service.http.cache import PlanCache
 from service.http.intake import Intake
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
+from service.jobs.requests import check_early
+from service.jobs.spool import Spool
 from service.settings import Settings
 
 __all__ = ["Phase", "State", "state_of"]
+
+#: Reading so much as JSON takes about a millisecond.
+EARLY_BYTES: Final = 1 << 16
 
 
 @dataclass(slots=True)
@@ -36,6 +41,11 @@ class State:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
+
+    def check_early(self, task: str, body: bytes | Spool) -> None:
+        """While all workers are busy, tell of a small request that is plainly wrong without one of them."""
+        if self.pool.alive and self.pool.idle <= 0 and isinstance(body, bytes) and len(body) <= EARLY_BYTES:
+            check_early(task, body, self.limits)
 
     @property
     def search_limits(self) -> Limits:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +39,11 @@ END_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 5.0
 #: How much of a worker's answer waits in this process before the pipe pushes back.
 BUFFER_BYTES: Final = 1 << 20
+
+#: Small tasks that may pass a large one.
+SMALL_IN_A_ROW: Final = 4
+#: How long after a small task one worker is kept from large ones.
+RESERVE_SECONDS: Final = 60.0
 
 _FINAL: Final = frozenset({"result", "problem"})
 
@@ -217,7 +224,10 @@ class WorkerPool:
         self._queue_seconds = queue_seconds
         self._start_seconds = start_seconds
         self._pause = pause
-        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._free: deque[Worker] = deque()
+        self._queues: dict[bool, deque[asyncio.Future[Worker]]] = {True: deque(), False: deque()}
+        self._small_in_a_row = 0
+        self._small_seen = -math.inf
         self._workers: dict[int, Worker] = {}
         self._supervisors: list[asyncio.Task[None]] = []
         self._waiting = 0
@@ -256,8 +266,9 @@ class WorkerPool:
 
     @property
     def overloaded(self) -> bool:
-        """Whether the next request would be turned away."""
-        return self._waiting >= max(1, self._queue_limit)
+        """Whether a large task would be turned away now; three quarters of the queue are for those."""
+        large = len(self._queues[True]) >= self._queue_limit - self._queue_limit // 4
+        return self._waiting > 0 and (large or self._waiting >= self._queue_limit)
 
     @property
     def waiting(self) -> int:
@@ -294,7 +305,7 @@ class WorkerPool:
             reported = await worker.ready(self._start_seconds)
             if reported:
                 self._workers[slot] = worker
-                self._free.put_nowait(worker)
+                self._offer(worker)
                 code = await worker.finished()
                 _say(logging.INFO, "worker ended", pid=worker.pid, exit_code=code)
             else:
@@ -306,9 +317,13 @@ class WorkerPool:
         return reported
 
     @contextlib.asynccontextmanager
-    async def lease(self) -> AsyncIterator[Worker]:
-        """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time."""
-        worker = await self._take()
+    async def lease(self, *, large: bool = False) -> AsyncIterator[Worker]:
+        """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time.
+
+        Small tasks go first, four of them to one large one, and have a quarter of the queue to themselves.
+        Of several workers, one is kept from large tasks while there have been small ones lately.
+        """
+        worker = await self._take(large)
         self._leased += 1
         try:
             yield worker
@@ -317,19 +332,54 @@ class WorkerPool:
             if worker.busy:
                 worker.kill()
             elif worker.alive:
-                self._free.put_nowait(worker)
+                self._offer(worker)
+            self._hand_out()  # what waited for another to be free may be next
 
-    async def _take(self) -> Worker:
-        if self._free.empty() and self._waiting >= self._queue_limit:
-            raise _overloaded(f"All {self._size} workers are busy and {self._waiting} requests wait already.")
+    async def _take(self, large: bool) -> Worker:
+        loop = asyncio.get_running_loop()
+        if not large:
+            self._small_seen = loop.time()
+        full = self._waiting >= self._queue_limit or (large and self.overloaded)
+        turn: asyncio.Future[Worker] = loop.create_future()
+        self._queues[large].append(turn)
         self._waiting += 1
         try:
+            self._hand_out()
+            if full and not turn.done():
+                busy = f"All {self._size} workers are busy and {self._waiting - 1} requests wait already."
+                raise _overloaded(busy)
             async with asyncio.timeout(self._queue_seconds):
-                worker = await self._free.get()
-                while not worker.alive:
-                    worker = await self._free.get()
-                return worker
-        except TimeoutError:
-            raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
+                return await turn
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if turn.done() and not turn.cancelled():  # handed out in the very moment in which it was late
+                self._offer(turn.result())
+            if isinstance(error, TimeoutError):
+                raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
+            raise
         finally:
             self._waiting -= 1
+            turn.cancel()
+            with contextlib.suppress(ValueError):
+                self._queues[large].remove(turn)
+
+    def _offer(self, worker: Worker) -> None:
+        self._free.append(worker)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give free workers to whoever is next."""
+        self._free = deque(worker for worker in self._free if worker.alive)
+        while self._free and (large := self._next_in_line()) is not None:
+            turn = self._queues[large].popleft()
+            if not turn.done():
+                turn.set_result(self._free.popleft())
+                self._small_in_a_row = 0 if large else self._small_in_a_row + 1
+
+    def _next_in_line(self) -> bool | None:
+        """Whether a large task is next; None where nobody may have a worker now."""
+        small, large = self._queues[False], self._queues[True]
+        lately = asyncio.get_running_loop().time() - self._small_seen < RESERVE_SECONDS
+        last = lately and len(self._free) == 1 < self.alive
+        if small and (not large or last or self._small_in_a_row < SMALL_IN_A_ROW):
+            return False
+        return True if large and not last else None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -27,6 +27,10 @@ from service.problems import Problem
 __all__ = ["Limits", "run_task"]
 
 _log = structlog.get_logger("service.jobs")
+
+
+#: A request of more bytes is a large one. Size is all that is known of what it will cost.
+SMALL_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ async def run_task(
     `known` tells whether the answer to a request key is at hand already; the result is then
     empty. Raises `Problem`; a worker that is late is killed.
     """
-    async with pool.lease() as worker:
+    async with pool.lease(large=len(body) > SMALL_BYTES) as worker:
         loop = asyncio.get_running_loop()
         began, first = loop.time(), limits.total
         if limits.floor is not None and (named := named_deadline(body)) is not None:

@@ -9,14 +9,24 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from service.jobs.spool import Spool
-from service.problems import Problem
+from service.problems import Problem, problem_from
 from solver import documents
-from solver.errors import DocumentError
+from solver.errors import ArenaplanError, DocumentError
 from solver.plan import LayoutOptions, PlanOptions
 
-__all__ = ["limited_options", "named_deadline", "read_request"]
+__all__ = ["MEMBERS", "check_early", "limited_options", "named_deadline", "read_request"]
 
 Options = TypeVar("Options", PlanOptions, LayoutOptions)
+
+#: Of each task, the members that its request must have, and those that it may have.
+MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "plan": (("graph",), ("options",)),
+    "program": (("program",), ("options",)),
+    "layout": (("problem",), ("options",)),
+    "tradeoff": (("graph",), ("options", "points")),
+    "explain": (("graph", "options"), ("training",)),
+    "validate": (("graph", "plan"), ("steps", "seed")),
+}
 
 _DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(\d[\d.eE+-]*)')
 
@@ -58,6 +68,25 @@ def read_request(body: bytes, required: tuple[str, ...], optional: tuple[str, ..
             pointer = "/" + name.replace("~", "~0").replace("/", "~1")
             raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
     return request
+
+
+def check_early(task: str, body: bytes, limits: Mapping[str, Any]) -> None:
+    """Raise the `Problem` that a worker would raise first, where that takes about a millisecond.
+
+    For bodies of some kilobytes, so that what is plainly wrong need not wait for a worker to hear so.
+    """
+    if task not in MEMBERS:
+        return
+    request = read_request(body, *MEMBERS[task])
+    if task in ("plan", "program", "layout"):
+        given = request.get("options", {})
+        try:
+            if task == "layout":
+                limited_options(documents.load_layout_options(given), limits)
+            else:
+                limited_options(documents.load_options(given), limits)
+        except ArenaplanError as error:
+            raise problem_from(error, ("options",)) from error
 
 
 def limited_options(options: Options, limits: Mapping[str, Any]) -> Options:

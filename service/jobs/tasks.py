@@ -15,7 +15,7 @@ from functools import cache, partial
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from service.jobs.requests import limited_options, named_deadline, read_request
+from service.jobs.requests import MEMBERS, limited_options, named_deadline, read_request
 from service.jobs.resources import limited
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
@@ -126,7 +126,7 @@ def _status(plan: Plan) -> str:
 def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a graph."""
     with _reading(body, limits) as clock:
-        request = read_request(body, ("graph",), ("options",))
+        request = read_request(body, *MEMBERS["plan"])
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
         graph = _graph(request, options.batch, limits)
@@ -180,7 +180,7 @@ def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Itera
 def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
     with _reading(body, limits) as clock:
-        request = read_request(body, ("graph",), ("options", "points"))
+        request = read_request(body, *MEMBERS["tradeoff"])
         points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
         options, graph = _to_explain(request, limits)
     options = clock.shortened(options)
@@ -193,7 +193,7 @@ def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A verdict; deadlines as for curves."""
     with _reading(body, limits) as clock:
-        request = read_request(body, ("graph", "options"), ("training",))
+        request = read_request(body, *MEMBERS["explain"])
         training = request.get("training", False)
         if not isinstance(training, bool):
             raise Problem(
@@ -224,7 +224,7 @@ def _to_explain(
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan an explicit program."""
     with _reading(body, limits) as clock:
-        request = read_request(body, ("program",), ("options",))
+        request = read_request(body, *MEMBERS["program"])
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
         path = ("program", "operations")
@@ -271,7 +271,7 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
     with _reading(body, limits) as clock:
-        request = read_request(body, ("problem",), ("options",))
+        request = read_request(body, *MEMBERS["layout"])
         with _inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
         _check_buffers(request["problem"], limits["max_buffers"])
@@ -351,7 +351,7 @@ def _whole_number(request: Mapping[str, Any], name: str, default: int, least: in
 
 
 def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    request = read_request(body, ("graph", "plan"), ("steps", "seed"))
+    request = read_request(body, *MEMBERS["validate"])
     most = limits["validate_max_steps"]
     steps = _whole_number(request, "steps", min(5, most), 1, most)
     seed = _whole_number(request, "seed", 0, 0, 2**63 - 1)

@@ -36,5 +36,6 @@ async def validate(request: Request) -> Response:
 
 
 async def _train(state: State, body: bytes | Spool) -> Frame:
+    state.check_early("validate", body)
     limits = Limits(state.settings.validate_max_seconds)
     return await run_task(state.pool, "validate", state.limits, body, limits)

@@ -52,4 +52,5 @@ async def _answer(request: Request, task: str) -> Response:
 
 
 async def _ask(state: State, task: str, body: bytes | Spool) -> Frame:
+    state.check_early(task, body)
     return await run_task(state.pool, task, state.limits, body, state.search_limits)

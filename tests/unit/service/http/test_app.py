@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from structlog.testing import capture_logs
 
 from service.http.app import create_app
+from service.http.cache import MOST_KEYS
 from service.http.routers.plan import plan
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
@@ -65,6 +66,14 @@ async def test_a_request_that_means_the_same(http: httpx.AsyncClient) -> None:
     third = await post(http, "offer\nanother spelling")
     assert first.content == second.content == third.content == b"plan"
     assert [r.headers["x-cache"] for r in (first, second, third)] == ["miss", "hit", "hit"]
+
+
+async def test_no_number_of_spellings_makes_a_request_new(http: httpx.AsyncClient) -> None:
+    """Only so many are remembered, but what they mean always is."""
+    first = await post(http, "offer\nplan")
+    for number in range(3 * MOST_KEYS):
+        answer = await post(http, f"offer\nspelling {number}")
+        assert (answer.content, answer.headers["x-cache"]) == (first.content, "hit")
 
 
 async def test_a_plan_by_its_digest(http: httpx.AsyncClient) -> None:
@@ -172,6 +181,50 @@ async def test_bodies_beyond_memory_wait_on_disk() -> None:
         assert (refused.status_code, problem(refused)) == (429, "too-many-bytes")
         assert refused.headers["retry-after"]
         assert (intake.in_memory, intake.on_disk) == (0, 0)
+
+
+WRONG: dict[str, tuple[str, bytes, int, str]] = {
+    "no JSON": ("/v1/plan", b"{", 400, "invalid-json"),
+    "no graph": ("/v1/plan", b"{}", 422, "invalid-request"),
+    "an unknown member": ("/v1/layout", b'{"problem": {}, "p": 1}', 422, "invalid-request"),
+    "an unknown option": ("/v1/plan", b'{"graph": {}, "options": {"x": 1}}', 422, "invalid-document"),
+    "a long deadline": (
+        "/v1/program",
+        b'{"program": {}, "options": {"deadline_seconds": 1000}}',
+        422,
+        "invalid-options",
+    ),
+    "no plan": ("/v1/validate", b'{"graph": {}}', 422, "invalid-request"),
+    "no options": ("/v1/explain", b'{"graph": {}}', 422, "invalid-request"),
+}
+
+
+async def test_what_is_plainly_wrong_waits_for_no_worker(app: FastAPI, http: httpx.AsyncClient) -> None:
+    await post(http, "echo\n{}")
+    async with app.state.arenaplan.pool.lease():
+        for path, body, status, code in WRONG.values():
+            response = await post(http, body, path)
+            assert (response.status_code, problem(response)) == (status, code)
+
+
+async def test_readiness_tells_overload() -> None:
+    app = create_app(Settings(workers=1, queue_limit=1), tasks="tests.support.fake_tasks")
+    transport = httpx.ASGITransport(app)
+    async with (
+        asyncio.timeout(PATIENCE),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as http,
+    ):
+        await post(http, "echo\n{}")
+        async with app.state.arenaplan.pool.lease():
+            waiting = asyncio.create_task(post(http, b"echo\n".ljust(1 << 17)))
+            ready = await http.get("/readyz")
+            while ready.status_code == 200:
+                await asyncio.sleep(0.01)
+                ready = await http.get("/readyz")
+            assert ready.json()["status"] == "overloaded"
+        assert (await waiting).status_code == 200
+        assert (await http.get("/readyz")).status_code == 200
 
 
 async def test_readiness_falls_before_the_service_stops(app: FastAPI, http: httpx.AsyncClient) -> None:

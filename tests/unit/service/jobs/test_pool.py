@@ -21,7 +21,7 @@ from structlog.typing import EventDict
 
 from service.jobs.frames import Frame
 from service.jobs.pool import WorkerPool
-from service.jobs.protocol import Limits, run_task
+from service.jobs.protocol import SMALL_BYTES, Limits, run_task
 from service.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -195,6 +195,62 @@ async def test_the_queue_is_bounded() -> None:
             assert caught.value.kind.code == "overloaded"
             assert caught.value.headers["Retry-After"]
         assert (await waiting).body == b"waited"
+
+
+LARGE = "x" * SMALL_BYTES
+
+
+async def test_small_requests_pass_large_ones() -> None:
+    """Four small ones to a large one: neither waits for all of the others."""
+    order: list[str] = []
+
+    async def note(name: str, text: str = "") -> None:
+        await ask(pool, f"echo\n{text}")
+        order.append(name)
+
+    async with running(queue_limit=40) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease():
+            waiting = [asyncio.create_task(note(f"large {k}", LARGE)) for k in range(3)]
+            await until(lambda: pool.waiting == 3)
+            waiting += [asyncio.create_task(note(f"small {k}")) for k in range(6)]
+            await until(lambda: pool.waiting == 9)
+        await asyncio.gather(*waiting)
+    assert [name.split()[0] for name in order[:6]].count("large") == 1
+    assert order[-1] == "large 2"
+
+
+async def test_large_requests_leave_room_in_the_queue() -> None:
+    async with running(queue_limit=4) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease():
+            waiting = [asyncio.create_task(ask(pool, f"echo\n{LARGE}")) for _ in range(3)]
+            await until(lambda: pool.waiting == 3)
+            assert pool.overloaded
+            with pytest.raises(Problem, match="3 requests wait"):
+                await ask(pool, f"echo\n{LARGE}")
+            waiting.append(asyncio.create_task(ask(pool, "echo\n")))
+            await until(lambda: pool.waiting == 4)
+            with pytest.raises(Problem, match="4 requests wait"):
+                await ask(pool, "echo\n")
+        await asyncio.gather(*waiting)
+        assert not pool.overloaded
+
+
+async def test_one_of_several_workers_is_kept_for_small_requests() -> None:
+    """As long as there were some lately: a large one would keep all of them busy for a minute."""
+    async with running(2) as pool:
+        await until(lambda: pool.alive == 2)
+        async with pool.lease(large=True), pool.lease(large=True):
+            pass  # nobody has sent a small one
+        await ask(pool, "echo\n")
+        async with pool.lease(large=True):
+            second = asyncio.create_task(ask(pool, f"echo\n{LARGE}"))
+            await until(lambda: pool.waiting == 1)
+            for _ in range(3):
+                assert (await ask(pool, "echo\nsmall")).body == b"small"
+            assert not second.done()
+        assert (await second).body == LARGE.encode()
 
 
 async def test_waiting_ends() -> None:
