@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "unknown_settings"]
+
+#: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests.
+_OTHERS: Final = frozenset({"FUZZ", "OMNIMALLOC", "PUBLISH", "VENV"})
+#: What Kubernetes sets in every container for a Service of the name of this one.
+_OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 
 
 def _processors() -> int:
@@ -126,3 +134,17 @@ class Settings(BaseSettings):
     root_path: str = Field(
         default="", description="Path prefix that a reverse proxy strips, as in `/arenaplan`."
     )
+
+
+def unknown_settings(environment: Iterable[str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the setting that it may stand for."""
+    prefix = "ARENAPLAN_"
+    known = {name.upper() for name in Settings.model_fields} | _OTHERS
+    names = (
+        name.removeprefix(prefix) for name in sorted(map(str.upper, environment)) if name.startswith(prefix)
+    )
+    unknown = [name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(name)]
+    return {
+        prefix + name: next((prefix + near for near in difflib.get_close_matches(name, known, 1)), None)
+        for name in unknown
+    }

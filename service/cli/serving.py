@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
 import socket
@@ -19,7 +20,7 @@ from service.http.app import create_app
 from service.http.connections import Admission, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
-from service.settings import Settings
+from service.settings import Settings, unknown_settings
 
 __all__ = ["run", "settings"]
 
@@ -28,7 +29,10 @@ _MOST_FILES: Final = 1 << 16
 
 
 def settings(given: Mapping[str, Any]) -> Settings:
-    """Settings from the environment, with `given` on top; ends with a message when one is wrong."""
+    """Settings from the environment, with `given` on top; ends with a message when one is none or wrong."""
+    for name, near in unknown_settings(os.environ).items():
+        meant = f"; did you mean {near}?" if near else ". The page Settings of the documentation lists them."
+        fail(f"{name} is not a setting{meant}", Exit.USAGE)
     try:
         return Settings(**given)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from fastapi_offline import FastAPIOffline
 
 from service.http import handlers, openapi
 from service.http.cache import PlanCache
-from service.http.middleware import RequestContext
+from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import layout, meta, plan, validate, verdict
 from service.http.state import State
 from service.jobs.pool import WorkerPool
@@ -49,6 +49,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(RequestContext)
     return app
 

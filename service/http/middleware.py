@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.http.responses import problem_response
 from service.problems import Problem
 
-__all__ = ["RequestContext", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "note"]
 
 _log = structlog.get_logger("service.access")
 
@@ -51,6 +51,23 @@ class RequestContext:
             finally:
                 exchange.close()
                 exchange.log()
+
+
+class HeadAsGet:
+    """Answers HEAD as GET without its body, wherever there is a GET; its headers are the same (RFC 9110)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self._app({**scope, "method": "GET"}, receive, send_head)
 
 
 class _Exchange:

@@ -22,7 +22,6 @@ async def index(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
-@router.head("/healthz", include_in_schema=False)
 @router.get(
     "/healthz",
     summary="Is the process up?",
@@ -34,7 +33,6 @@ async def healthz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok" if supervised else "unsupervised"}, 200 if supervised else 503)
 
 
-@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", summary="Can it plan?")
 async def readyz(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live.

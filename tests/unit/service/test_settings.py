@@ -91,3 +91,26 @@ def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch, name: str, text: str,
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENAPLAN_PORT", "9000")
     assert serving.settings({"port": 0}).port == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("WORKER", "did you mean ARENAPLAN_WORKERS?"), ("COLOUR", "is not a setting.")]
+)
+def test_a_misspelt_setting_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, hint: str
+) -> None:
+    """It would be ignored otherwise, and the service would run with a default."""
+    monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
+    with pytest.raises(SystemExit) as caught:
+        serving.settings({})
+    assert caught.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"ARENAPLAN_{name}" in said
+    assert hint in said
+
+
+def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FUZZ", "VENV", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8080_TCP_ADDR"):
+        monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
+    monkeypatch.setenv("ARENAPLAN", "4")
+    assert serving.settings({}).port == 8080

@@ -349,6 +349,22 @@ async def test_health_without_supervision() -> None:
     assert answer.json() == {"status": "unsupervised"}
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/schemas", "/v1/schemas/graph", "/problems/overloaded", "/v1/plans/dddddddd", "/v1/plans/x"]
+)
+async def test_the_head_of_whatever_can_be_got(http: httpx.AsyncClient, path: str) -> None:
+    await post(http, "echo\n{}")
+    head, got = await http.head(path), await http.get(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    ours = {name: value for name, value in head.headers.items() if name != "x-request-id"}
+    assert ours == {name: value for name, value in got.headers.items() if name != "x-request-id"}
+
+
+async def test_the_head_of_what_can_only_be_posted(http: httpx.AsyncClient) -> None:
+    response = await http.head("/v1/plan")
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 async def test_probes_may_ask_for_the_head(http: httpx.AsyncClient, path: str) -> None:
     await post(http, "echo\n{}")
