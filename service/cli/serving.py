@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 import uvicorn
+import uvloop
 from pydantic import ValidationError
 
 from service.cli.console import Exit, fail
@@ -60,7 +61,8 @@ def run(chosen: Settings) -> None:
         timeout_graceful_shutdown=chosen.shutdown_seconds,
     )
     server = _Server(config, _url(listener), app.state.arenaplan.phase, chosen.drain_seconds)
-    server.run(sockets=[listener])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.serve(sockets=[listener]))
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:

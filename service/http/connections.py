@@ -14,6 +14,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
+import httptools
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -96,9 +97,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         names = [name for name, _ in self.headers]
         if self.parser.get_http_version() == "1.1" and names.count(b"host") != 1:
-            raise ValueError("not exactly one Host")
+            raise httptools.HttpParserError("not exactly one Host")
         if b"transfer-encoding" in names and b"content-length" in names:
-            raise ValueError("a length in two ways")  # what reads it in one way smuggles past the other
+            # What stands before this service may go by the other of the two.
+            raise httptools.HttpParserError("a length in two ways")
         super().on_headers_complete()
         self._stop_waiting()
         self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)
