@@ -48,7 +48,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     for routes in (plan, verdict, layout, validate, meta):
         app.include_router(routes.router)
     handlers.install(app)
-    openapi.install(app)
+    openapi.install(app, settings)
     app.add_middleware(HeadAsGet)
     app.add_middleware(RequestContext)
     return app

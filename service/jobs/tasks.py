@@ -58,7 +58,8 @@ def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
     if named is None:
         yield clock
         return
-    seconds = max(named, limits["deadline_floor_seconds"])
+    # A longer one than is allowed is refused once it has been read.
+    seconds = min(max(named, limits["deadline_floor_seconds"]), limits["deadline_max_seconds"])
 
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise Problem(

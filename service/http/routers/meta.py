@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
+from service.http.openapi import HEALTH_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
 from service.http.state import state_of
 from service.http.web.pages import problem_page, problems_page
 from service.problems import CATALOGUE, Problem, ProblemType
@@ -22,18 +23,14 @@ async def index(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
-@router.get(
-    "/healthz",
-    summary="Is the process up?",
-    responses={503: {"description": "Nobody looks after the workers any more: restart the process."}},
-)
+@router.get("/healthz", **HEALTH_ROUTE)
 async def healthz(request: Request) -> JSONResponse:
     """200 as long as the service answers and looks after its workers; 503 says that it must be restarted."""
     supervised = state_of(request).pool.supervised
     return JSONResponse({"status": "ok" if supervised else "unsupervised"}, 200 if supervised else 503)
 
 
-@router.get("/readyz", summary="Can it plan?")
+@router.get("/readyz", **READY_ROUTE)
 async def readyz(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live.
 
@@ -59,7 +56,7 @@ async def schemas() -> dict[str, list[str]]:
     return {"schemas": sorted(SCHEMAS)}
 
 
-@router.get("/v1/schemas/{name}", summary="A JSON Schema")
+@router.get("/v1/schemas/{name}", **SCHEMA_ROUTE)
 async def schema(name: str) -> JSONResponse:
     """The JSON Schema of a document; `/v1/schemas` lists the names."""
     if name not in SCHEMAS:
@@ -75,7 +72,7 @@ async def problems(request: Request) -> Response:
     return JSONResponse([_facts(kind) for kind in CATALOGUE.values()])
 
 
-@router.get("/problems/{code}", summary="What a problem type means")
+@router.get("/problems/{code}", **PROBLEM_ROUTE)
 async def problem(request: Request, code: str) -> Response:
     """For people (HTML) and programs (JSON), by the Accept header."""
     kind = CATALOGUE.get(code)

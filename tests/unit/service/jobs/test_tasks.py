@@ -166,9 +166,10 @@ def test_the_default_deadline() -> None:
     assert documents.load_plan(channel.sent[1][2]).options.deadline_seconds == 20.0
 
 
-def test_the_longest_deadline() -> None:
+@pytest.mark.parametrize("seconds", [61.0, 1.7e308])
+def test_the_longest_deadline(seconds: float) -> None:
     with pytest.raises(Problem) as caught:
-        plan(deadline_seconds=61.0)
+        plan(deadline_seconds=seconds)
     assert caught.value.pointer == "/options/deadline_seconds"
     assert "60" in caught.value.remedy
 
