@@ -18,16 +18,18 @@ async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     """The raw bytes of the body, at most `limit`; stops reading where the limit is passed.
 
     A body that finds no room in memory beside those of other requests comes as a file. Either counts until
-    the request is answered. Raises `Problem` ``unsupported-media-type``, ``body-too-large`` or
-    ``too-many-bytes``, the latter two before anything is read where the length is declared.
+    the request is answered. Raises `Problem` ``unsupported-media-type``, ``body-too-large``,
+    ``too-many-bytes`` or ``overloaded``; the latter three before the body is read, where its length is known.
     """
     _check_headers(request)
-    intake = state_of(request).intake
+    state = state_of(request)
+    intake = state.intake
     declared = request.headers.get("content-length", "")
     if declared.isdecimal():
         if int(declared) > limit:
             raise _too_large(f"{int(declared):,} bytes", limit)
         intake.expect(int(declared))
+        state.pool.check_room(int(declared))
     body = IntakeBody(intake)
     held: contextlib.ExitStack = request.scope["state"].setdefault("held", contextlib.ExitStack())
     held.callback(body.close)

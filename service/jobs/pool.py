@@ -27,7 +27,7 @@ from service.jobs.resources import oom_kills
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem, out_of_memory
 
-__all__ = ["Worker", "WorkerPool"]
+__all__ = ["SMALL_BYTES", "Worker", "WorkerPool"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -40,6 +40,8 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 #: How much of a worker's answer waits in this process before the pipe pushes back.
 BUFFER_BYTES: Final = 1 << 20
 
+#: A request of more bytes is a large one. Size is all that is known of what it will cost.
+SMALL_BYTES: Final = 1 << 18
 #: Small tasks that may pass a large one.
 SMALL_IN_A_ROW: Final = 4
 #: How long after a small task one worker is kept from large ones.
@@ -269,6 +271,14 @@ class WorkerPool:
         """Whether a large task would be turned away now; three quarters of the queue are for those."""
         large = len(self._queues[True]) >= self._queue_limit - self._queue_limit // 4
         return self._waiting > 0 and (large or self._waiting >= self._queue_limit)
+
+    def check_room(self, size: int) -> None:
+        """Raises `Problem` ``overloaded`` where a request of `size` bytes would be turned away now.
+
+        For large ones only, so that their bodies need not be read first.
+        """
+        if size > SMALL_BYTES and self.overloaded:
+            raise _overloaded(f"All {self._size} workers are busy and {self._waiting} requests wait already.")
 
     @property
     def waiting(self) -> int:

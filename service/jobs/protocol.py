@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from service.jobs.frames import Frame
-from service.jobs.pool import WorkerPool
+from service.jobs.pool import SMALL_BYTES, WorkerPool
 from service.jobs.requests import named_deadline
 from service.jobs.spool import Spool
 from service.problems import Problem
@@ -27,10 +27,6 @@ from service.problems import Problem
 __all__ = ["Limits", "run_task"]
 
 _log = structlog.get_logger("service.jobs")
-
-
-#: A request of more bytes is a large one. Size is all that is known of what it will cost.
-SMALL_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,12 +111,13 @@ def _event(line: str) -> dict[str, Any]:
 
 
 @contextmanager
-def running_server(*arguments: str, open_files: int | None = None, **settings: object) -> Iterator[Server]:
+def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
     """A server on a free port of loopback; `settings` become environment variables.
 
-    It may open `open_files` files, if given. There is no load balancer to wait for when it stops, unless
-    `settings` say so.
+    One of them is none: the server may open `open_files` files. There is no load balancer to wait for when it
+    stops, unless `settings` say so.
     """
+    open_files = settings.pop("open_files", None)
     settings = {"drain_seconds": 0, **settings}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
     environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
@@ -124,7 +125,7 @@ def running_server(*arguments: str, open_files: int | None = None, **settings: o
 
     def prepare() -> None:
         die_with_parent()
-        if open_files is not None:
+        if isinstance(open_files, int):
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
 
     with subprocess.Popen(

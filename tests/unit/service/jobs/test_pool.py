@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from service.jobs.frames import Frame
-from service.jobs.pool import WorkerPool
-from service.jobs.protocol import SMALL_BYTES, Limits, run_task
+from service.jobs.pool import SMALL_BYTES, WorkerPool
+from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -227,6 +227,9 @@ async def test_large_requests_leave_room_in_the_queue() -> None:
             waiting = [asyncio.create_task(ask(pool, f"echo\n{LARGE}")) for _ in range(3)]
             await until(lambda: pool.waiting == 3)
             assert pool.overloaded
+            pool.check_room(SMALL_BYTES)
+            with pytest.raises(Problem, match="3 requests wait"):
+                pool.check_room(SMALL_BYTES + 1)
             with pytest.raises(Problem, match="3 requests wait"):
                 await ask(pool, f"echo\n{LARGE}")
             waiting.append(asyncio.create_task(ask(pool, "echo\n")))
