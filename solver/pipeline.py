@@ -288,7 +288,9 @@ def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], wat
 #: By option: the capability that a target needs for it, what a target without it is like, and the remedy.
 _ASKED_OF_TARGETS = {
     "parallelism": ("parallelism", "runs one step at a time", "Leave the parallelism at 1."),
+    "update": ("update", "applies gradients when its runtime does", "Leave it out."),
     "in_place": ("in_place", "says itself what is defined in place", "Leave it out."),
+    "sub_ranges": ("sub_ranges", "says itself what is defined in place", "Leave it out."),
     "rewrite": ("rewrite", "runs the operations that it is given", "Leave it out."),
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),
