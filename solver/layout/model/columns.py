@@ -6,17 +6,17 @@ exact Python integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.layout.model.problem import MAX_BYTES, Buffer, LayoutProblem
 
-__all__ = ["UNPINNED", "Columns", "columns_kept"]
+__all__ = ["UNPINNED", "Columns", "Tabled", "columns_kept"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -38,6 +38,8 @@ class Columns:
     def of(cls, problem: LayoutProblem) -> Columns | None:
         """None where there are holes, something is not a plain integer, or the sum exceeds 64 bits."""
         buffers, kept = problem.buffers, _KEPT.get(id(problem.buffers))
+        if isinstance(buffers, Tabled):
+            return buffers.columns
         if kept is not None and kept[0] is buffers:
             return kept[1]
         return None if any(b.holes for b in buffers) else cls._made(buffers)
@@ -78,6 +80,20 @@ class Columns:
         powers = not bool((self.alignment & (self.alignment - 1)).any())
         pinned = self.pin != UNPINNED
         return lives and powers and not bool((self.pin[pinned] % self.alignment[pinned]).any())
+
+
+class Tabled(tuple[Buffer, ...]):
+    """Buffers that were made from columns, which they keep: 40 bytes a buffer."""
+
+    columns: Columns
+
+    def __new__(cls, buffers: Iterable[Buffer], columns: Columns) -> Self:
+        made = super().__new__(cls, buffers)
+        made.columns = columns
+        return made
+
+    def __reduce__(self) -> tuple[type[Tabled], tuple[tuple[Buffer, ...], Columns]]:
+        return Tabled, (tuple(self), self.columns)
 
 
 #: Buffers and what columns they make, by the identity of the tuple.
