@@ -75,7 +75,7 @@ def _check_each(problem: LayoutProblem) -> None:
             raise _bad(index, buffer, "has the id of another buffer", "Give every buffer its own id.", "id")
         seen.add(buffer.id)
         _check_buffer(index, buffer)
-    _check_sum(problem)
+    _check_load(problem)
 
 
 def _is_int(value: object) -> bool:
@@ -136,14 +136,23 @@ def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
         raise _bad(index, buffer, what, "Pin it at an aligned offset.", "offset")
 
 
-def _check_sum(problem: LayoutProblem) -> None:
-    """With this, every offset that any solver may try fits 63 bits."""
-    total = max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+def _check_load(problem: LayoutProblem) -> None:
+    """The bytes that live at any one step, and the end of each pin, fit 63 bits."""
+    if sum(b.size + (b.offset or 0) for b in problem.buffers) <= MAX_BYTES:
+        return
     for index, buffer in enumerate(problem.buffers):
-        total += buffer.size + buffer.alignment - 1
-        if total > MAX_BYTES:
-            what = "brings the sum of sizes, padding and pins beyond 2**63 - 1 bytes"
-            raise _bad(index, buffer, what, "No runtime addresses that much; check the sizes.", "size")
+        if buffer.offset is not None and buffer.offset + buffer.size > MAX_BYTES:
+            what = f"is pinned at {buffer.offset} and ends beyond 2**63 - 1 bytes"
+            raise _bad(index, buffer, what, "No runtime addresses that much; pin it lower.", "offset")
+    events = [(p.lifespan.start, 1, p.owner, p.high - p.low) for p in pieces(problem)]
+    events += [(p.lifespan.end, 0, p.owner, p.low - p.high) for p in pieces(problem)]
+    load = 0
+    for step, _, index, change in sorted(events):
+        load += change
+        if load > MAX_BYTES:
+            what = f"brings the bytes live at step {step} beyond 2**63 - 1"
+            remedy = "No runtime addresses that much; check the sizes."
+            raise _bad(index, problem.buffers[index], what, remedy, "size")
 
 
 def _check_pins(problem: LayoutProblem) -> None:
