@@ -93,7 +93,7 @@ def repair(
             listener(layout)
         if layout.peak > aim:
             low = aim
-        if (layout.peak - low) * CLOSE <= bound:
+        if layout.peak - low <= max(1, bound // CLOSE, (layout.peak - bound) // 8):
             effort *= WORK_GROWTH
             low = bound - 1
         aim = max(bound, low + (layout.peak - low) // 2)
