@@ -339,3 +339,21 @@ def test_the_bound_holds_for_the_optimum_with_one_alignment(seed: int) -> None:
     p = random_holed(random.Random(seed))
     p = LayoutProblem(tuple(replace(b, alignment=4) for b in p.buffers[:4]))
     assert max_load(p).bytes <= optimum(p)
+
+
+def test_a_hot_spot_proves_what_no_load_does() -> None:
+    """Some forty buffers that need more than their load, and a thousand that are far away in time."""
+    rng = random.Random(3)
+    hard = SHAPES["gaps"](20_000, 2).buffers
+    step = max_load(LayoutProblem(hard)).witness_step or 0
+    spot = tuple(b for b in hard if b.lifespan.start < step + 15 and b.lifespan.end > step - 15)
+    far = [10**6 + 9 * k for k in range(1200)]
+    easy = (
+        buffer(f"easy{k}", rng.randint(1, 500), at, at + 8, hole(at + 2, at + 4)) for k, at in enumerate(far)
+    )
+    p = LayoutProblem((*spot, *easy))
+    outcome = solve(p, options=SolveOptions(threads=1))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert (outcome.status, outcome.proof) == (Status.OPTIMAL, Proof.SOLVER)
+    assert outcome.lower_bound > max_load(p).bytes
