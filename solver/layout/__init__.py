@@ -13,6 +13,7 @@ The rooms, from the bottom to the top; each knows those above it in this list al
     baselines   the planners of other systems
     portfolio   what is tried in which order
     holes       lifespans with holes
+    scaled      bytes that do not fit the arithmetic of the solvers, counted in larger units
     api         the way in: preconditions, a solver, postconditions
     ready, compile    compiled code into this process, and on disk
 """

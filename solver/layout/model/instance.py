@@ -36,7 +36,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 FREE = UNPINNED
 
 #: Buffers from which columns are worth asking for.
-_FROM = 1000
+_FROM = 64
 
 
 def round_up(value: int, granule: int) -> int:
