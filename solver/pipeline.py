@@ -21,7 +21,8 @@ from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Paging, Pass
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
-from solver.program import Program, Record, Region, loads, regions
+from solver.program import Costs, Program, Record, Region, check_costs, loads, regions
+from solver.schedules import roofline
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.training import BlockProgram, explicit_program
@@ -37,6 +38,7 @@ __all__ = [
     "BlockProgram",
     "Start",
     "TrainableGraph",
+    "modelled_costs",
     "plan",
     "plan_program",
     "reference_of",
@@ -74,7 +76,7 @@ def plan(
     with watch("prepare"):
         prepared = _prepared(graph, target, options, deadline)
     with watch("derive"):
-        reference = target.reference(prepared, options)
+        reference = _reference(prepared, target, options)
     made = _planned(graph.name, reference, target.passes, options, deadline, watch)
     made = replace(
         made,
@@ -142,7 +144,25 @@ def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | N
     """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
     target = _checked(options)
     prepared = _prepared(graph, target, options, deadline or Deadline())
-    return Start(prepared, target.reference(prepared, options), target)
+    return Start(prepared, _reference(prepared, target, options), target)
+
+
+@collector_paused()
+def modelled_costs(graph: TrainableGraph, options: PlanOptions) -> Costs:
+    """What `plan` takes each step to cost under these options where no costs are given, by a roofline.
+
+    Raises OptionsError for an option out of range.
+    """
+    program = start_of(graph, options).reference.program
+    return Costs(tuple(zip(program.step_labels, roofline(program), strict=True)), "modelled by a roofline")
+
+
+def _reference(prepared: Prepared, target: Target, options: PlanOptions) -> Lowered:
+    """The reference program, whose steps all have a cost where costs are given."""
+    reference = target.reference(prepared, options)
+    if options.costs is not None:
+        check_costs(reference.program, options.costs)
+    return reference
 
 
 def _planned(
@@ -280,6 +300,7 @@ _ASKED_OF_TARGETS = {
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),
     "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
+    "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
 }
 
 
@@ -330,6 +351,7 @@ def _check_of_program(options: PlanOptions) -> None:
         "recompute",
         "order",
         "tiers",
+        "costs",
     ):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(

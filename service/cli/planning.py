@@ -38,6 +38,10 @@ def run(model: Path, given: Mapping[str, Any], output: Path, *, as_json: bool) -
     and messages.
     """
     document = read_document(model)
+    if "costs" in given:
+        from service.cli import costs  # the executor, which most plans do without
+
+        given = costs.chosen(given, document, model)
     made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")

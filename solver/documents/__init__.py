@@ -1,4 +1,5 @@
-"""Documents: the versioned JSON of graphs, programs, options, plans, buffers, reports, curves and verdicts.
+"""Documents: the versioned JSON of graphs, programs, options, costs, plans, buffers, reports, curves and
+verdicts.
 
     bytes ──parse──► value ──read──► model ──► core type ──► bytes
           strict JSON      format,         graph, options,
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
+    from solver.documents.costs import CostsDocument, dump_costs, load_costs
     from solver.documents.digest import graph_digest, reference_digest
     from solver.documents.graph import GraphDocument, dump_graph, load_graph
     from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
@@ -40,6 +42,7 @@ __all__ = [
     "PROGRAM_FORMAT",
     "SCHEMAS",
     "BuffersDocument",
+    "CostsDocument",
     "GraphDocument",
     "LayoutDocument",
     "LayoutOptionsDocument",
@@ -52,6 +55,7 @@ __all__ = [
     "VerdictDocument",
     "canonical_json",
     "dump_buffers",
+    "dump_costs",
     "dump_graph",
     "dump_layout",
     "dump_layout_options",
@@ -64,6 +68,7 @@ __all__ = [
     "graph_digest",
     "layout_with_digest",
     "load_buffers",
+    "load_costs",
     "load_graph",
     "load_layout",
     "load_layout_options",
@@ -84,6 +89,7 @@ __all__ = [
 #: What each module has.
 _WHERE = {
     "buffers": "BuffersDocument dump_buffers load_buffers",
+    "costs": "CostsDocument dump_costs load_costs",
     "digest": "graph_digest reference_digest",
     "graph": "GraphDocument dump_graph load_graph",
     "layout": "LayoutDocument dump_layout layout_with_digest load_layout",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from solver.documents.costs import CostsOfOptions, costs_to_dict, to_costs
 from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Positive
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
@@ -81,6 +82,9 @@ class OptionFields(DocumentModel):
     tiers: Annotated[tuple[TierOfOptions, ...], *FIXED_LIST] = Field(
         (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
     )
+    costs: CostsOfOptions = Field(
+        None, description="What each step takes on the device; a roofline says it without."
+    )
 
 
 class OptionsDocument(OptionFields):
@@ -108,6 +112,7 @@ def to_options(given: OptionFields) -> PlanOptions:
             )
         found["parallelism"] = given.workers
     found["tiers"] = tuple([Tier(**dict(tier)) for tier in given.tiers])
+    found["costs"] = None if given.costs is None else to_costs(given.costs)
     return PlanOptions(**found)
 
 
@@ -125,6 +130,8 @@ def options_to_dict(options: PlanOptions) -> dict[str, Any]:
     }
     if options.tiers:
         found["tiers"] = [asdict(tier) for tier in options.tiers]
+    if options.costs is not None:
+        found["costs"] = costs_to_dict(options.costs)
     if options.deadline_seconds is not None:
         found["deadline_seconds"] = float(options.deadline_seconds)
     return found

@@ -3,9 +3,9 @@
     conv1 ──► x ──► conv2 ──► ... ──► conv2's gradient reads x          x waits through the whole forward pass
     conv1 ──► x ──► conv2 ──► ... conv1 ──► x@again1 ──► conv2's gradient     x waits no longer
 
-Which steps run again, and when, is searched for (`solver.schedules`): at the least cost by a roofline, with a
-proved bound on that cost beside it. A repeated step is the same kernel with the same attributes on the same
-contents, so it writes the same bits; the proof holds that against every plan.
+Which steps run again, and when, is searched for (`solver.schedules`): at the least cost, by a roofline or by
+costs that were given, with a proved bound on that cost beside it. A repeated step is the same kernel with the
+same attributes on the same contents, so it writes the same bits; the proof holds that against every plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
-from solver.program import Program, loads
+from solver.program import Costs, Program, loads
 from solver.schedules import (
     PeakBound,
     Schedule,
@@ -26,8 +26,8 @@ from solver.schedules import (
     flops_of,
     order_bound,
     rerun,
-    roofline,
     schedule_problem,
+    step_costs,
 )
 
 __all__ = ["Recompute"]
@@ -38,7 +38,7 @@ _STEP = 50
 
 @dataclass(frozen=True, slots=True)
 class Recompute(Pass):
-    """Whether steps may run again to keep `capacity` bytes.
+    """Whether steps may run again to keep `capacity` bytes. With `costs`, they take what these say.
 
     Raises OptionsError without a capacity. `run` raises CapacityError where no schedule keeps
     it, or none was found.
@@ -51,6 +51,7 @@ class Recompute(Pass):
     recompute: bool = False
     capacity: int | None = None
     in_place: bool = False
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         if self.recompute and self.capacity is None:
@@ -75,7 +76,7 @@ class Recompute(Pass):
             return Applied(program)
         from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
 
-        problem = schedule_problem(program, roofline(program), in_place=self.in_place)
+        problem = schedule_problem(program, step_costs(program, self.costs), in_place=self.in_place)
         lowest = floor(problem)
         if lowest.bytes > self.capacity:
             raise _impossible(problem, lowest, self.capacity)

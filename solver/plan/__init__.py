@@ -19,13 +19,14 @@ from solver.plan.views import (
     PlanView,
 )
 from solver.plan.violation import Violation
-from solver.program import Lifetime
+from solver.program import Costs, Lifetime
 
 __all__ = [
     "AliasedValue",
     "Arena",
     "Certificate",
     "Changes",
+    "Costs",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",

@@ -4,6 +4,7 @@ from solver.program.build import Builder
 from solver.program.chains import UseDefChain, dependencies, use_def_chains
 from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
+from solver.program.costs import MOST_NANOSECONDS, Costs, check_costs, given_costs
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
     ACCUMULATE,
@@ -35,12 +36,14 @@ __all__ = [
     "ACCUMULATE",
     "CLIP",
     "COPY",
+    "MOST_NANOSECONDS",
     "SEED",
     "UPDATE",
     "Access",
     "Alias",
     "Binding",
     "Builder",
+    "Costs",
     "Entry",
     "EntryKind",
     "Exit",
@@ -60,11 +63,13 @@ __all__ = [
     "Value",
     "alias_sets",
     "anonymous",
+    "check_costs",
     "check_program",
     "check_tiers",
     "conflict_pairs",
     "conflict_sets",
     "dependencies",
+    "given_costs",
     "held_lives",
     "lent",
     "lives",

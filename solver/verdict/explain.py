@@ -19,7 +19,7 @@ from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, recomputation
-from solver.schedules import ScheduleProblem, roofline
+from solver.schedules import ScheduleProblem, step_costs
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting
 from solver.verdict.subject import Subject
 
@@ -187,7 +187,7 @@ class _Trial:
 def _update_nanoseconds(made: Plan, iterations: int) -> int:
     """The modelled time of an update without what runs again."""
     total, seen = 0, set[int | None]()
-    for step, cost in zip(made.program.steps, roofline(made.program), strict=True):
+    for step, cost in zip(made.program.steps, step_costs(made.program, made.options.costs), strict=True):
         if step.reference not in seen:
             total += cost if step.due else cost * iterations
         seen.add(step.reference)

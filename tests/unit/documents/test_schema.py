@@ -18,6 +18,7 @@ from solver.program import Access, EntryKind, Kind, Phase
 FOLDER = Path(solver.documents.__file__).with_name("schemas")
 KINDS = (
     "buffers",
+    "costs",
     "graph",
     "layout",
     "layout_options",
