@@ -126,7 +126,7 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
     """The program that a plan made with these options must agree with; `subject` is already rewritten."""
     if isinstance(subject, BlockProgram):
         return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
-    prepared = Prepared(subject, options.scratch_budget)
+    prepared = Prepared(subject, options.scratch_budget, storage=options.storage)
     return TARGETS[options.target].reference(prepared, options).program
 
 
@@ -300,6 +300,7 @@ _ASKED_OF_TARGETS = {
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),
     "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
+    "storage": ("storage", "keeps values as they are", "Leave it out."),
     "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
 }
 
@@ -348,6 +349,7 @@ def _check_of_program(options: PlanOptions) -> None:
         "in_place",
         "sub_ranges",
         "rewrite",
+        "storage",
         "recompute",
         "order",
         "tiers",

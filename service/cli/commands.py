@@ -67,6 +67,14 @@ def _fraction(text: str) -> float:
     return value
 
 
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="TYPE",
+        help="What activations wait in for the backward pass, rounded: float16 or bfloat16.",
+    ),
+]
 CostsOption = Annotated[
     str | None,
     typer.Option(
@@ -168,6 +176,7 @@ def plan(
             " Kernels run in the first; what does not fit is paged out to the others.",
         ),
     ] = None,
+    storage: StorageOption = None,
     costs: CostsOption = None,
     parallelism: Annotated[
         int | None,
@@ -189,7 +198,7 @@ def plan(
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
-        given |= {"tiers": tier or None, "costs": costs}
+        given |= {"tiers": tier or None, "costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         planning.run(model, given, output, as_json=as_json)
 
@@ -244,6 +253,7 @@ def tradeoff(
     sub_ranges: SubRanges = False,
     rewrite: Rewrite = False,
     parallelism: Parallelism = None,
+    storage: StorageOption = None,
     costs: CostsOption = None,
     as_json: Json = False,
 ) -> None:
@@ -255,7 +265,7 @@ def tradeoff(
         given: dict[str, Any] = {"target": target, "batch": batch, "alignment": alignment, "update": update}
         given |= {"deadline_seconds": deadline, "scratch_budget": scratch_budget, "in_place": in_place}
         given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
-        given |= {"costs": costs}
+        given |= {"costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         verdicts.tradeoff(model, given, output, points, as_json=as_json)
 
@@ -286,6 +296,7 @@ def explain(
     sub_ranges: SubRanges = False,
     rewrite: Rewrite = False,
     parallelism: Parallelism = None,
+    storage: StorageOption = None,
     costs: CostsOption = None,
     as_json: Json = False,
 ) -> None:
@@ -297,7 +308,7 @@ def explain(
         given: dict[str, Any] = {"target": target, "batch": batch, "alignment": alignment, "update": update}
         given |= {"deadline_seconds": deadline, "scratch_budget": scratch_budget, "in_place": in_place}
         given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
-        given |= {"costs": costs}
+        given |= {"costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         verdicts.explain(model, given | {"capacity": capacity}, training=training, as_json=as_json)
 
@@ -326,6 +337,7 @@ def costs(
     in_place: InPlace = False,
     sub_ranges: SubRanges = False,
     rewrite: Rewrite = False,
+    storage: StorageOption = None,
     as_json: Json = False,
 ) -> None:
     """Write what each training step takes on this machine, for plans to decide by and people to edit."""
@@ -335,7 +347,7 @@ def costs(
         from service.cli import costs as writer
 
         given: dict[str, Any] = {"batch": batch, "scratch_budget": scratch_budget, "update": update}
-        given |= {"in_place": in_place, "sub_ranges": sub_ranges, "rewrite": rewrite}
+        given |= {"in_place": in_place, "sub_ranges": sub_ranges, "rewrite": rewrite, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         writer.write(model, given, output, repeats, modelled=roofline, as_json=as_json)
 

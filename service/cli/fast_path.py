@@ -71,6 +71,7 @@ _OF_PLAN: Final[Mapping[str, tuple[str, _Reader]]] = {
     "--deadline": ("deadline_seconds", _decimal),
     "--scratch-budget": ("scratch_budget", _size),
     "--update": ("update", _word),
+    "--storage": ("storage", _word),
     "--parallelism": ("parallelism", _whole),
 }
 

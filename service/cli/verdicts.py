@@ -152,9 +152,9 @@ def _print_verdict(
         console.print("None of the measures that were tried makes it fit.")
     if made.extra != 0 and not training:
         console.print(
-            "--training also tries what changes what is learned: micro-batches, fewer trained layers,"
+            "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
         )
-        console.print("less optimizer state.")
+        console.print("trained layers, less optimizer state.")
     if not made.complete:
         console.print("Time ran out: there may be more, and cheaper, ways.")
 
@@ -229,6 +229,9 @@ def _command(remedy: Remedy, model: Path, given: Mapping[str, Any]) -> str:
     """The command that makes the plan of a remedy, and what the document must say besides."""
     words = ["arenaplan", "plan", str(model)]
     for name, value in {**given, **remedy.options}.items():
+        if name == "tiers":
+            words += [f"--tier {tier}" for tier in value or ()]
+            continue
         option = f"--{name.removesuffix('_seconds').replace('_', '-')}"
         if value != getattr(PlanOptions(), name):
             words.append(option if value is True else f"{option} {value}")

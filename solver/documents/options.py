@@ -82,6 +82,9 @@ class OptionFields(DocumentModel):
     tiers: Annotated[tuple[TierOfOptions, ...], *FIXED_LIST] = Field(
         (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
     )
+    storage: Name | None = Field(
+        None, description="Activations wait for the backward pass as float16 or bfloat16, rounded."
+    )
     costs: CostsOfOptions = Field(
         None, description="What each step takes on the device; a roofline says it without."
     )

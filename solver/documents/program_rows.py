@@ -12,10 +12,10 @@ from solver.documents.fields import (
     FIXED_LIST,
     MAX_INTEGER,
     DocumentModel,
-    DTypeName,
     Int64,
     Natural,
     Positive,
+    StoredDTypeName,
     Text,
 )
 from solver.documents.rows import ROW, In
@@ -83,7 +83,7 @@ class TypeOfPlan(NamedTuple):
     """Shape and element type; [] is the shape of a scalar."""
 
     shape: Annotated[tuple[Positive, ...], *FIXED_LIST]
-    dtype: DTypeName
+    dtype: StoredDTypeName
 
 
 class FloatsOfPlan(NamedTuple):

@@ -9,7 +9,7 @@ from solver.plan.recomputation import Recomputation, Repetition, recomputation
 from solver.plan.recycle import RecycledStep, Recycling, recycling
 from solver.plan.tradeoff import TradeOff, TradeOffPoint
 from solver.plan.validation import StepReport, ValidationReport
-from solver.plan.verdict import Changes, Remedy, Verdict, VerdictStatus
+from solver.plan.verdict import Changes, OptionValue, Remedy, Verdict, VerdictStatus
 from solver.plan.views import (
     AliasedValue,
     Arena,
@@ -30,6 +30,7 @@ __all__ = [
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "OptionValue",
     "PagedCopy",
     "Paging",
     "PlacedBuffers",

@@ -28,6 +28,8 @@ class PlanOptions:
     `tiers` are the memories of a device: kernels run in
     the first one, whose size is the capacity then, and what does not fit is paged out to the others.
     `costs` are what steps take on the device; without them a roofline says it, the same everywhere.
+    `storage` is the type, ``float16`` or ``bfloat16``, in which activations wait for the backward pass; it
+    computes with what was rounded then.
     """
 
     target: str = "reference"
@@ -46,3 +48,4 @@ class PlanOptions:
     order: bool = False
     tiers: tuple[Tier, ...] = ()
     costs: Costs | None = None
+    storage: str | None = None

@@ -9,6 +9,7 @@ from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -35,6 +36,7 @@ from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
 __all__ = [
     "ACCUMULATE",
     "CLIP",
+    "CONVERT",
     "COPY",
     "MOST_NANOSECONDS",
     "SEED",

@@ -39,7 +39,7 @@ class Capabilities:
     """What can be asked of a target. `trains`: the executor of this project can run its plans.
 
     `recompute`: its steps may run several times. `order`: they may run in another order.
-    `paging`: values may leave its arena for slower memory.
+    `paging`: values may leave its arena for slower memory. `storage`: it can keep activations in 16 bits.
     """
 
     trains: bool = False
@@ -49,6 +49,7 @@ class Capabilities:
     recompute: bool = False
     order: bool = False
     paging: bool = False
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from solver.training.blocks import (
 )
 from solver.training.derive import derive
 from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
+from solver.training.storage import STORAGE_TYPES, with_storage
 
 __all__ = [
+    "STORAGE_TYPES",
     "Block",
     "BlockClass",
     "BlockOperation",
@@ -33,4 +35,5 @@ __all__ = [
     "orderings",
     "predecessors",
     "value_edges",
+    "with_storage",
 ]

@@ -26,6 +26,7 @@ from solver.plan.violation import Violation
 from solver.program import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -44,7 +45,7 @@ from solver.verify.form import check_form
 __all__ = ["prove"]
 
 #: Kernels of the program's own steps: all that they read decides all that they write.
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 #: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
 _RESIDUE = 64
