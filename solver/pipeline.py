@@ -21,7 +21,7 @@ from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Paging, Pass
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
-from solver.program import Costs, Program, Record, Region, check_costs, loads, regions
+from solver.program import CostBound, Costs, Program, Record, Region, check_costs, loads, regions
 from solver.schedules import roofline
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
@@ -214,16 +214,20 @@ def _planned(
         holds=reference.holds,
         records=applied.records,
         producer=producer(),
+        cost_bound=applied.bound,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """The program behind all passes, what they record, and whether none of them was cut by wall time."""
+    """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
+    proved of the cost of repetitions.
+    """
 
     program: Program
     records: tuple[Record, ...]
     complete: bool
+    bound: CostBound | None
 
     @property
     def nanoseconds(self) -> int:
@@ -270,13 +274,14 @@ def _scheduled(
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:
-    records, complete = [], True
+    records, complete, bound = [], True, None
     for each in passes:
         made = each.apply(program, deadline)
+        bound = bound or made.bound
         if made.facts is not None:
             records.append(Record(each.name, made.facts))
         program, complete = made.program, complete and made.complete
-    return _Applied(program, tuple(records), complete)
+    return _Applied(program, tuple(records), complete, bound)
 
 
 def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: _Stopwatch) -> Plan:

@@ -40,9 +40,10 @@ class Remedy:
     """A combination of measures, and the plan that was made and proved with it.
 
     `names` are the measures. `arena_bytes` are those where kernels run. `options` are fields of an options
-    document, `graph_fields` those of the graph document that change; together they repeat the plan. `extra` are nanoseconds of modelled time for one
-    update beyond those of the program as it was asked for; negative where it saves time. `bound`: at least so
-    many are proved to be necessary with these measures, None where nothing is proved.
+    document, `graph_fields` those of the graph document that change; together they repeat the plan. `extra`
+    are nanoseconds of modelled time for one update beyond those of the program as it was asked for; negative
+    where it saves time. `bound`: at least so many are proved to be necessary with these measures, None where
+    nothing is proved.
     """
 
     names: tuple[str, ...]

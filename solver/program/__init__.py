@@ -4,6 +4,7 @@ from solver.program.build import Builder
 from solver.program.chains import UseDefChain, dependencies, use_def_chains
 from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
+from solver.program.cost_bound import CostBound, DualRow, RowKind
 from solver.program.costs import MOST_NANOSECONDS, Costs, check_costs, given_costs
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
@@ -45,7 +46,9 @@ __all__ = [
     "Alias",
     "Binding",
     "Builder",
+    "CostBound",
     "Costs",
+    "DualRow",
     "Entry",
     "EntryKind",
     "Exit",
@@ -58,6 +61,7 @@ __all__ = [
     "Record",
     "Region",
     "Replacement",
+    "RowKind",
     "Space",
     "Step",
     "Tier",
