@@ -1,7 +1,8 @@
-"""Costs and tiers inside requests, through the real server."""
+"""Costs, tiers and storage inside requests, through the real server; and input that schedules refuse."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -12,9 +13,9 @@ from service.problems import MEDIA_TYPE
 from solver import documents
 from solver.pipeline import modelled_costs, plan
 from solver.plan import Costs, PlanOptions, paging
-from solver.program import Tier
+from solver.program import Record, Tier
 from tests.support.graphs import chain
-from tests.support.server import Server
+from tests.support.server import ROOT, Server
 
 GRAPH = chain((16,) * 7, batch=64)
 BODY: dict[str, Any] = documents.parse_json(documents.dump_graph(GRAPH))
@@ -140,3 +141,90 @@ def test_bad_memories_are_named(
     assert code == status
     assert place == pointer
     assert words in said
+
+
+# -------------------------------------------------------------------------------------------- storage
+
+
+@pytest.mark.parametrize("storage", ["float16", "bfloat16"])
+def test_a_plan_with_activations_in_16_bits(http: httpx.Client, storage: str) -> None:
+    response = asked(http, storage=storage)
+    assert response.status_code == 200
+    assert documents.load_plan(response.content) == plan(GRAPH, PlanOptions(storage=storage))
+    checked = http.post("/v1/validate", json={"graph": BODY, "plan": response.json(), "steps": 2})
+    assert checked.json()["identical"] is True
+
+
+def test_a_loss_scale_that_changes(http: httpx.Client) -> None:
+    graph = {**BODY, "training": {"loss_scale": 1024.0, "loss_scale_growth": 5}}
+    made = http.post("/v1/plan", json={"graph": graph, "options": {"storage": "float16"}})
+    assert made.status_code == 200
+    checked = http.post("/v1/validate", json={"graph": graph, "plan": made.json(), "steps": 3})
+    assert checked.json()["identical"] is True
+    bad = {**BODY, "training": {"loss_scale_growth": 0}}
+    status, pointer, words = refused(http.post("/v1/plan", json={"graph": bad}))
+    assert (status, pointer) == (422, "/graph/training/loss_scale_growth")
+    assert "1 to" in words
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer", "words"),
+    [
+        ({"storage": "float32"}, "/options/storage", "Unknown storage 'float32'"),
+        ({"storage": 16}, "/options/storage", "16"),
+        ({"storage": "float16", "target": "onert"}, "/options/storage", "keeps values as they are"),
+    ],
+)
+def test_bad_types_of_storage_are_named(
+    http: httpx.Client, options: dict[str, Any], pointer: str, words: str
+) -> None:
+    status, place, said = refused(asked(http, **options))
+    assert (status, place) == (422, pointer)
+    assert words in said
+
+
+# --------------------------------------------------------------------------------- bad input of schedules
+
+
+def test_programs_of_explicit_operations_have_no_schedules(http: httpx.Client) -> None:
+    program = documents.parse_json((ROOT / "examples/programs/momentum.json").read_bytes())
+    for name, value in (
+        ("recompute", True),
+        ("order", True),
+        ("tiers", WORDS),
+        ("storage", "float16"),
+        ("costs", {"nanoseconds": {}}),
+    ):
+        body = {"program": program, "options": {name: value, "capacity": 10**6}}
+        if name == "tiers":
+            del body["options"]["capacity"]
+        status, pointer, words = refused(http.post("/v1/program", json=body))
+        assert (status, pointer) == (422, f"/options/{name}")
+        assert "is for graphs" in words
+
+
+def test_recomputation_needs_a_capacity_that_can_be_kept(http: httpx.Client) -> None:
+    status, pointer, words = refused(asked(http, recompute=True))
+    assert (status, pointer) == (422, "/options/capacity")
+    assert "how many bytes" in words
+    status, pointer, words = refused(asked(http, recompute=True, capacity=10_000))
+    assert (status, pointer) == (409, "/options/capacity")
+    assert "No order of the steps and no recomputation takes less" in words
+    status, pointer, words = refused(asked(http, recompute=True, capacity=10**6, target="onert"))
+    assert (status, pointer) == (422, "/options/recompute")
+    assert "runs each step once" in words
+
+
+def test_a_record_that_does_not_match_its_program_is_named(http: httpx.Client) -> None:
+    made = plan(GRAPH, PlanOptions(capacity=35_000, recompute=True))
+    (record,) = (record for record in made.records if record.name == "recompute")
+    cheaper = {**record.facts, "extra_nanoseconds": int(record.facts["extra_nanoseconds"]) - 1}
+    others = tuple(other for other in made.records if other is not record)
+    changed = documents.with_digest(replace(made, records=(*others, Record("recompute", cheaper))))
+    document = documents.parse_json(documents.dump_plan(changed))
+    response = http.post("/v1/validate", json={"graph": BODY, "plan": document, "steps": 1})
+    assert response.status_code == 200
+    found = response.json()
+    assert found["identical"] is False
+    assert [violation["rule"] for violation in found["violations"]] == ["record"]
+    assert "extra_nanoseconds" in found["violations"][0]["detail"]
