@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, EnumType
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +29,23 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+_T = TypeVar("_T")
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...]
 
 
-class DType(Enum):
+class _ElementTypes(EnumType):
+    """Iterates over what operators compute in: what is only kept is no type that an operand may have."""
+
+    def __iter__(cls: type[_T]) -> Iterator[_T]:
+        return (member for member in EnumType.__iter__(cls) if not getattr(member, "is_storage", False))
+
+
+class DType(Enum, metaclass=_ElementTypes):
     """Element types; the value is both the document's word and NumPy's, which has none for bfloat16.
 
-    FLOAT16 and BFLOAT16 are types of storage: values are converted to them and back, and no operator computes
-    in them. A bfloat16 is the first half of a float32, seen as an unsigned integer.
+    FLOAT16 and BFLOAT16 are types of storage: values are converted to them and back, no operator computes in
+    them, and iterating over the types leaves them out. A bfloat16 is the first half of a float32, seen as an
+    unsigned integer.
     """
 
     FLOAT32 = "float32"

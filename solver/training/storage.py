@@ -32,7 +32,7 @@ from solver.program import (
 __all__ = ["STORAGE_TYPES", "with_storage"]
 
 #: What activations may be kept in.
-STORAGE_TYPES = tuple(dtype for dtype in DType if dtype.is_storage)
+STORAGE_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 
 #: Bytes that a conversion must save: less is lost to the alignment of places.
 _WORTH_IT = 64

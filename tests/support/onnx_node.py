@@ -36,7 +36,7 @@ class NodeCase:
     @property
     def has_foreign_types(self) -> bool:
         """Whether an operand has elements of a type that no operand of ours has."""
-        ours = {dtype.numpy for dtype in DType if not dtype.is_storage}
+        ours = {dtype.numpy for dtype in DType}
         return any(a is not None and a.dtype not in ours for a in (*self.inputs, *self.outputs))
 
     def run(self) -> list[Array]:

@@ -82,9 +82,9 @@ def test_lists_of_choices_are_those_of_the_core() -> None:
     assert choices(plan, "CertificateOfPlan", "status") == {status.value for status in Status}
     assert choices(plan, "CertificateOfPlan", "proof") == {proof.value for proof in Proof}
     assert choices(SCHEMAS["layout"], "CertificateOfPlan", "status") == {status.value for status in Status}
-    computed = {dtype.value for dtype in DType if not dtype.is_storage}
-    assert set(DTypeName.__args__) == computed  # type: ignore[attr-defined]  # a Literal
-    assert set(StoredDTypeName.__args__) == {dtype.value for dtype in DType}  # type: ignore[attr-defined]
+    assert set(DTypeName.__args__) == {dtype.value for dtype in DType}  # type: ignore[attr-defined]  # a Literal
+    stored = {dtype.value for dtype in DType.__members__.values()}
+    assert set(StoredDTypeName.__args__) == stored  # type: ignore[attr-defined]
 
 
 def test_optional_header_of_options() -> None:

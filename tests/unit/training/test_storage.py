@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from examples.gallery import GALLERY
+from solver.errors import ShapeMismatchError
 from solver.graph import DType, TrainableGraph
 from solver.program import CONVERT, Access, Kind, Phase, Program, check_program
 from solver.training import STORAGE_TYPES, derive, with_storage
@@ -137,3 +140,13 @@ def test_rounding_to_bfloat16_works_in_blocks_of_scratch() -> None:
 
 def test_types_of_storage() -> None:
     assert STORAGE_TYPES == (DType.FLOAT16, DType.BFLOAT16)
+    assert {dtype for dtype in DType.__members__.values() if dtype.is_storage} == set(STORAGE_TYPES)
+    assert not set(DType) & set(STORAGE_TYPES)  # what operands may be made of
+
+
+def test_no_operand_is_kept_in_16_bits_from_the_start() -> None:
+    s = Sketch(dtype=DType.FLOAT16)
+    s.op("MeanSquaredError", [s.input("x", 2, 2), s.label("t", 2, 2)], "loss")
+    with pytest.raises(ShapeMismatchError, match="only kept") as caught:
+        s.graph()
+    assert "`storage`" in caught.value.remedy
