@@ -27,6 +27,9 @@ _DENOMINATOR = 2**20
 #: without raising the bound by this part of it.
 _ROUNDS, _CUTS, _PATIENCE, _GAIN = 30, 2, 4, 20_000
 
+#: Values times moments of a linear program: a second. Of larger ones some moments are left out.
+_PAIRS = 60_000
+
 #: Iterations of the simplex method in all rounds: seconds for some thousand rows.
 _ITERATIONS = 60_000
 
@@ -83,7 +86,9 @@ class _Dual:
         deadline: Deadline,
     ) -> None:
         self.program, self.problem, self.budget = program, problem, budget
-        self.moments, self.deadline = tuple(sorted(set(moments))), deadline
+        most = max(1, _PAIRS // max(1, len(problem.values)))
+        given = sorted(set(moments))
+        self.moments, self.deadline = tuple(given[:: -(-len(given) // most) or 1]), deadline
         steps = len(problem.steps)
         self.first = [-1 if given else steps for given in problem.given]
         self.last = [-1] * len(problem.values)

@@ -111,7 +111,6 @@ def test_16_bit_storage_changes_what_is_learned() -> None:
     assert remedy.changes is Changes.TRAINING
     assert dict(remedy.options) == {"storage": "bfloat16"}
     assert "rounded" in remedy.note
-    assert ("activations in bfloat16",) not in [r.names for r in verdict(20_500_000).remedies]
     again = verdict(19_500_000, training=True, storage="float16")
     assert not any("activations in bfloat16" in r.names for r in again.remedies)
 
