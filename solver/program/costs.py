@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from solver.errors import OptionsError
@@ -13,6 +13,9 @@ __all__ = ["MOST_NANOSECONDS", "Costs", "check_costs", "given_costs"]
 
 #: The longest iteration that costs may describe, eleven days: sums over repetitions stay exact in 64 bits.
 MOST_NANOSECONDS = 10**15
+
+#: Names that a wrong one is compared with: a tenth of a second.
+_MOST_COMPARED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,6 @@ def _checked(name: str, cost: object) -> int:
     return cost
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
+def _hint(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1) if len(known) <= _MOST_COMPARED else []
     return f"Did you mean {close[0]!r}? " if close else ""
