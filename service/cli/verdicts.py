@@ -17,7 +17,7 @@ from service.cli.models import read_model
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
-from solver.pipeline import BlockProgram, TrainableGraph
+from solver.pipeline import TrainableGraph
 from solver.plan import Changes, PlanOptions, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
 
 __all__ = ["explain", "tradeoff"]
@@ -80,7 +80,7 @@ def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: b
 
 def _graph(document: bytes, model: Path, options: PlanOptions) -> TrainableGraph:
     found = read_model(document, model, options.batch)
-    if isinstance(found, BlockProgram):
+    if not isinstance(found, TrainableGraph):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
             remedy="Give a graph, or plan the program with a capacity.",

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from solver.graph.ops.base import Node
-from solver.graph.ops.recurrent import GATES
 from solver.graph.types import DType, Operation, TensorType
 from solver.program import (
     CONVERT,
@@ -81,6 +80,8 @@ class _Wait:
 
 
 def _waiting(program: Program) -> Iterator[_Wait]:
+    from solver.graph.ops.recurrent import GATES  # a family of operators, only where something is converted
+
     turn = next(
         (t for t, step in enumerate(program.steps) if step.phase is not Phase.FORWARD), len(program.steps)
     )

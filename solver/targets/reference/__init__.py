@@ -25,7 +25,9 @@ class Reference(Target):
     title = "the project's own kernels: one arena, 64-byte alignment"
     capabilities: ClassVar[Capabilities] = Capabilities(
         trains=True,
+        update=True,
         in_place=True,
+        sub_ranges=True,
         parallelism=True,
         rewrite=True,
         recompute=True,
