@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.cli.console import read_document, write_document
+from service.cli.costs import chosen
 from service.cli.models import read_model
 from solver import documents, verdict
 from solver.errors import OptionsError
@@ -42,8 +43,9 @@ def tradeoff(
             remedy="Name a file that ends in .svg, .png or .json.",
             path=("output",),
         )
-    options = documents.load_options(given)
-    graph, _ = _graph(model, options)
+    document = read_document(model)
+    options = documents.load_options(chosen(given, document, model))
+    graph = _graph(document, model, options)
     with _progress(f"looking for schedules of {graph.name}") as show:
 
         def observe(point: TradeOffPoint) -> None:
@@ -60,9 +62,10 @@ def tradeoff(
 
 def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: bool) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
-    options = documents.load_options(given)
-    graph, document = _graph(model, options)
-    batches = None if document is None else verdict.batches_of(document, options)
+    document = read_document(model)
+    options = documents.load_options(chosen(given, document, model))
+    graph = _graph(document, model, options)
+    batches = None if model.suffix.lower() == ".ini" else verdict.batches_of(document, options)
     with _progress(f"looking for what makes {graph.name} fit") as show:
 
         def observe(names: tuple[str, ...]) -> None:
@@ -75,16 +78,14 @@ def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: b
         _print_verdict(Console(highlight=False), made, model, given, training=training)
 
 
-def _graph(model: Path, options: PlanOptions) -> tuple[TrainableGraph, bytes | None]:
-    """The graph with its document, None where it came from a file of another kind."""
-    document = read_document(model)
+def _graph(document: bytes, model: Path, options: PlanOptions) -> TrainableGraph:
     found = read_model(document, model, options.batch)
     if not isinstance(found, TrainableGraph):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
             remedy="Give a graph, or plan the program with a capacity.",
         )
-    return found, None if model.suffix.lower() == ".ini" else document
+    return found
 
 
 @contextlib.contextmanager
@@ -151,9 +152,9 @@ def _print_verdict(
         console.print("None of the measures that were tried makes it fit.")
     if made.extra != 0 and not training:
         console.print(
-            "--training also tries what changes what is learned: micro-batches, fewer trained layers,"
+            "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
         )
-        console.print("less optimizer state.")
+        console.print("trained layers, less optimizer state.")
     if not made.complete:
         console.print("Time ran out: there may be more, and cheaper, ways.")
 
@@ -228,6 +229,9 @@ def _command(remedy: Remedy, model: Path, given: Mapping[str, Any]) -> str:
     """The command that makes the plan of a remedy, and what the document must say besides."""
     words = ["arenaplan", "plan", str(model)]
     for name, value in {**given, **remedy.options}.items():
+        if name == "tiers":
+            words += [f"--tier {tier}" for tier in value or ()]
+            continue
         option = f"--{name.removesuffix('_seconds').replace('_', '-')}"
         if value != getattr(PlanOptions(), name):
             words.append(option if value is True else f"{option} {value}")
