@@ -81,6 +81,9 @@ _ELEMENTWISE = frozenset(
     }
 )
 
+#: Element types that blocks have; others are bytes.
+_WORDS = frozenset({"float32", "float64", "int32", "int64", "uint8", "bool"})
+
 #: Parameters that hold the body of a call, which is looked into.
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _CALLS = frozenset(
@@ -144,6 +147,8 @@ class _Seen:
 
     value: int
     type: TensorType
+    #: JAX's own shape and element type.
+    aval: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,7 @@ class _Program:
         self.place: dict[int, str] = {}
         arguments = []
         for label, leaf, carries in leaves:
-            seen = self._value(_type_of_aval(leaf))
+            seen = self._value(leaf)
             self._declare(seen, label, leaf, fed=not carries)
             arguments.append(seen)
         by_label = dict(zip((label for label, _, _ in leaves), arguments, strict=True))
@@ -184,9 +189,9 @@ class _Program:
 
     # ------------------------------------------------------------------------------------ values
 
-    def _value(self, type_: TensorType) -> _Seen:
-        self.types.append(type_)
-        return _Seen(len(self.types) - 1, type_)
+    def _value(self, aval: Any) -> _Seen:
+        self.types.append(_type_of_aval(aval))
+        return _Seen(len(self.types) - 1, self.types[-1], aval)
 
     def _declare(self, seen: _Seen, label: str, array: Any, *, fed: bool) -> None:
         self.place[seen.value] = label
@@ -198,7 +203,7 @@ class _Program:
         """What the results of a jaxpr are, for these arguments. Bodies of calls are walked in their place."""
         found: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
-            seen = self._value(_type_of_aval(variable.aval))
+            seen = self._value(variable.aval)
             self._declare(seen, f"constant{seen.value}", const, fed=False)
             found[variable] = seen
 
@@ -214,13 +219,12 @@ class _Program:
                 results = self._walk(inner, own, operands)
             elif name in _VIEWS and all(isinstance(x, _Seen) for x in operands) and _is_view(params):
                 results = [
-                    _Seen(x.value, _type_of_aval(v.aval))
+                    _Seen(x.value, _type_of_aval(v.aval), v.aval)
                     for x, v in zip(operands, equation.outvars, strict=True)
                 ]
             else:
                 results = [
-                    self._value(type_) if type_.nbytes else None
-                    for type_ in (_type_of_aval(v.aval) for v in equation.outvars)
+                    self._value(v.aval) if _type_of_aval(v.aval).nbytes else None for v in equation.outvars
                 ]
                 held = max((_held(each) for each in _jaxprs(params.values())), default=0)
                 self.calls.append(_Call(equation.primitive, params, tuple(operands), tuple(results), held))
@@ -331,7 +335,7 @@ def _type_of_aval(aval: Any) -> TensorType:
     """Shape and element type; bytes where graphs have no such elements."""
     dtype = aval.dtype
     word = str(dtype)
-    if word in {member.value for member in DType}:
+    if word in _WORDS:
         return TensorType(tuple(int(n) for n in aval.shape), DType(word))
     return TensorType((math.prod(aval.shape) * dtype.itemsize,), DType.UINT8)
 
@@ -374,10 +378,12 @@ def _run(call: _Call, place: Mapping[int, str], blocks: Any) -> None:
     def array(x: Any) -> Any:
         if not isinstance(x, _Seen):
             return x
-        return np.array(blocks[place[x.value]]).reshape(x.type.shape)
+        raw = np.array(blocks[place[x.value]]).reshape(-1).view(np.uint8)
+        return raw.view(x.aval.dtype).reshape(x.aval.shape)
 
     returned = call.primitive.bind(*(array(x) for x in call.operands), **call.params)
     many = returned if call.primitive.multiple_results else [returned]
     for x, result in zip(call.results, many, strict=True):
         if x is not None:
-            blocks[place[x.value]].reshape(-1)[:] = np.asarray(result).reshape(-1)
+            flat = np.ascontiguousarray(result).reshape(-1).view(np.uint8)
+            blocks[place[x.value]].reshape(-1).view(np.uint8)[:] = flat

@@ -31,9 +31,10 @@ class UnsupportedError(Exception):
 def element_type(dtype: Any) -> DType:
     """The element type that PyTorch calls ``torch.float32``. Raises UnsupportedError for others."""
     word = str(dtype).removeprefix("torch.")
-    if word not in {member.value for member in DType}:
+    found = next((member for member in _CAST if member.value == word), None)
+    if found is None:
         raise UnsupportedError(f"tensors of {word}")
-    return DType(word)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from solver.errors import ArenaplanError, LossError, UnknownOperatorError
-from solver.graph import Array, DType, Role, TensorType
+from solver.graph import Array, Role, TensorType
 from solver.importers.pytorch.capture import Captured, operator_name, torch
 from solver.importers.pytorch.context import Context, UnsupportedError, element_type
 from solver.importers.pytorch.operators import HANDLERS
@@ -303,7 +303,7 @@ def _checked_type(tensor: Any, name: str) -> TensorType:
     if found is None:
         raise LossError(
             f"{name!r} is of {getattr(tensor, 'dtype', type(tensor).__name__)}, which graphs do not have.",
-            remedy=f"Convert it to one of {', '.join(member.value for member in DType)}.",
+            remedy="Convert it to float32, or to another type that operators compute in.",
             path=(name,),
         )
     return found

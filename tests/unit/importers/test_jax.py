@@ -85,6 +85,20 @@ def test_trains_as_jax_does(jax: Any, model: str, in_place: bool) -> None:
         np.testing.assert_allclose(runner.block(name), array, rtol=2e-5, atol=1e-6, err_msg=name)
 
 
+def test_element_types_that_graphs_do_not_have(jax: Any) -> None:
+    numpy = jax.numpy
+
+    def step(w: Any, x: Any) -> Any:
+        half = (w * x).astype(numpy.bfloat16)
+        return w - half.astype(numpy.float32), half.sum().astype(numpy.float32)
+
+    w, x = numpy.arange(4.0), numpy.ones(4)
+    runner = arenaplan.jax.runner(arenaplan.jax.program(step, (w, x)))
+    runner.block("x")[...] = x
+    runner.run()
+    np.testing.assert_array_equal(runner.block("w"), step(w, x)[0])
+
+
 def test_in_place_takes_no_more(jax: Any) -> None:
     step, state, batch = step_of(jax, "plain")
     sizes = [
