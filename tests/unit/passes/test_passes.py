@@ -77,9 +77,10 @@ def test_passes_are_chosen_by_options_of_the_same_name() -> None:
     )
     assert chosen(PlanOptions()) == (Order(), SearchOrder(), Recompute(), Levels(), Paging(), Aliases())
     again = PlanOptions(recompute=True, capacity=4096)
-    assert chosen(again)[2:4] == (
+    assert chosen(again)[2:5] == (
         Recompute(recompute=True, capacity=4096),
         Levels(recompute=True, capacity=4096),
+        Paging(recompute=True),
     )
 
 
