@@ -1,8 +1,8 @@
 """What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
 
-    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► segments, walks
-                                            │
-                      stop as soon as the best plan costs what the bound says
+    fits as it is? ──► moments ──► ... with those that were missed ──► greedy repair ──► segments, walks
+                          │
+      stop as soon as the best plan costs what the bound says
 
 Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
 that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
@@ -27,11 +27,12 @@ __all__ = ["cheapest"]
 #: seconds, and some tenths of one.
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Turns of each walk at most, and steps measured: about a second.
-_TURNS, _WALK_STEPS = 100_000, 30_000_000
+#: Turns of each walk at most, and steps measured: about a second. Fewer turns than the last lead nowhere.
+_TURNS, _WALK_STEPS, _FEWEST_TURNS = 100_000, 30_000_000, 500
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
-_ROUNDS, _CP_SAT, _CP_SAT_ROUND = 32, 12.0, 4.0
+#: Writing a model down takes some, too, for each step and value at each moment.
+_ROUNDS, _CP_SAT, _CP_SAT_ROUND, _CP_SAT_WRITTEN = 32, 12.0, 4.0, 4e-6
 
 #: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
 _TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
@@ -98,9 +99,9 @@ class _Search:
             numbers = np.array(self.before.numbers, np.int64)
             self._offer(numbers)
             self._offer(self._repair(numbers, _REPAIR_AGAIN))
-        if self.before is None or self.peak > self.budget:
-            self._offer(self._repair(self.start, _REPAIR))
         self._moments()
+        if self.peak > self.budget and not self.impossible:
+            self._offer(self._repair(self.start, _REPAIR))
         if not self.done():
             # Near floors those moments prove most at which little else can be held.
             moments = tightest(self.problem, self.budget, _TIGHTEST)
@@ -156,11 +157,13 @@ class _Search:
         moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
         left = self.share * _CP_SAT
+        written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
         for _ in range(_ROUNDS):
             if self.deadline.expired:
                 return
             model = Moments(self.problem, self.budget, moments)
-            relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
+            left -= written * len(moments)
+            relaxed = model.solve(max(0.1, min(left, _CP_SAT_ROUND)), self.deadline)
             left -= relaxed.work
             self.cut |= relaxed.cut
             if relaxed.infeasible:
@@ -209,7 +212,9 @@ class _Search:
     def _walk(self) -> None:
         """From the best plan, from plans in segments, and from the best again."""
         most = min(_TURNS, max(1, _WALK_STEPS // max(1, len(self.problem.steps))))
-        most = max(1, int(self.share * most))
+        most = int(self.share * most)
+        if most < _FEWEST_TURNS:
+            return
         starts = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
         turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _WALKS]
         turns += [(start, _WALKS[0]) for start in starts]
