@@ -27,8 +27,9 @@ __all__ = ["cheapest"]
 #: seconds, and some tenths of one.
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Turns of each walk at most, and steps measured: about a second. Fewer turns than the last lead nowhere.
-_TURNS, _WALK_STEPS, _FEWEST_TURNS = 100_000, 30_000_000, 500
+#: Turns of each walk for a step of the program, at most so many, and steps measured: about a second. Fewer
+#: turns than the last lead nowhere.
+_TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 500
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
 #: Writing a model down takes some, too, for each step and value at each moment.
@@ -211,8 +212,8 @@ class _Search:
 
     def _walk(self) -> None:
         """From the best plan, from plans in segments, and from the best again."""
-        most = min(_TURNS, max(1, _WALK_STEPS // max(1, len(self.problem.steps))))
-        most = int(self.share * most)
+        steps = len(self.problem.steps)
+        most = int(self.share * min(_TURNS, _TURNS_A_STEP * steps, _WALK_STEPS // max(1, steps)))
         if most < _FEWEST_TURNS:
             return
         starts = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
