@@ -14,6 +14,7 @@ from tests.benchmarks import (
     layout,
     levels,
     main_job,
+    memory,
     onert_losses,
     paging,
     planning,
@@ -34,6 +35,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "resnet50": resnet50.run,
     "schedules": schedules.run,
     "onert": onert_losses.run,
+    "memory": memory.run,
 }
 
 
@@ -45,8 +47,12 @@ def main() -> None:
         "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
+    parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
     arguments = parser.parse_args()
-    suites = SUITES | {"onert": partial(onert_losses.run, python=arguments.python)}
+    suites = SUITES | {
+        "onert": partial(onert_losses.run, python=arguments.python),
+        "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
+    }
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")
     for name in arguments.suites or suites:
