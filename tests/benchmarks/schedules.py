@@ -1,8 +1,8 @@
 """Recomputation: what a budget costs in modelled time and products, how near to its bound, in which CPU time.
 
-Then Chen et al.'s heuristics on the same problems, and what is proved to be impossible. Schedules are the same
-on every machine, so only the seconds are measured: processor time of this process, of one search each, behind a
-first one that has loaded compiled code and CP-SAT.
+Then Chen et al.'s heuristics on the same problems, and what is proved to be impossible. Schedules are the
+same on every machine, so only the seconds are measured: processor time of this process, of one search each,
+behind a first one that has loaded compiled code and CP-SAT.
 """
 
 from __future__ import annotations
