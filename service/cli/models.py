@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from solver import documents
-from solver.pipeline import BlockProgram, TrainableGraph
+from solver.pipeline import TrainableGraph
+
+if TYPE_CHECKING:
+    from solver.pipeline import BlockProgram
 
 __all__ = ["read_graph", "read_model"]
 

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from fastapi import Request
 
+from service.http.intake import IntakeBody
+from service.http.state import state_of
+from service.jobs.spool import Spool
 from service.problems import Problem
 
 __all__ = ["read_json_body"]
 
 
-async def read_json_body(request: Request, limit: int) -> bytes:
+async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     """The raw bytes of the body, at most `limit`; stops reading where the limit is passed.
 
-    Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
+    A body that finds no room in memory beside those of other requests comes as a file. Either counts until
+    the request is answered. Raises `Problem` ``unsupported-media-type``, ``body-too-large``,
+    ``too-many-bytes`` or ``overloaded``; the latter three before the body is read, where its length is known.
     """
     _check_headers(request)
+    state = state_of(request)
+    intake = state.intake
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(f"{int(declared):,} bytes", limit)
-    chunks, size = [], 0
+    if declared.isdecimal():
+        if int(declared) > limit:
+            raise _too_large(f"{int(declared):,} bytes", limit)
+        intake.expect(int(declared))
+        state.pool.check_room(int(declared))
+    body = IntakeBody(intake)
+    held: contextlib.ExitStack = request.scope["state"].setdefault("held", contextlib.ExitStack())
+    held.callback(body.close)
     async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
+        if len(body) + len(chunk) > limit:
             raise _too_large(f"more than {limit:,} bytes", limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        body.append(chunk)
+    return body.whole()
 
 
 def _check_headers(request: Request) -> None:
