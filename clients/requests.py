@@ -100,6 +100,8 @@ def read_file(response: httpx.Response) -> bytes:
     if not response.is_success:
         read_answer(response)
     return response.content
+
+
 def timeout_of(timeout: httpx.Timeout | float | None) -> httpx.Timeout:
     """A number bounds each wait for the service, not the wait for one of the client's own connections."""
     return timeout if isinstance(timeout, httpx.Timeout) else httpx.Timeout(timeout, pool=None)
