@@ -23,7 +23,7 @@ from solver.program import Costs, Lifetime
 
 if TYPE_CHECKING:
     from solver.plan.budget import Allowance, Budget, Check, checks
-    from solver.plan.difference import (
+    from solver.plan.comparison import (
         ArenaChange,
         Change,
         OptionChange,
@@ -91,7 +91,7 @@ __getattr__ = loaded_late(
     __name__,
     {
         "budget": "Allowance Budget Check checks",
-        "difference": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
+        "comparison": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
         "levels": "LevelReport level_report",
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",

@@ -126,7 +126,7 @@ def test_json_and_lists() -> None:
 
 
 #: Options of the whole command line that scripts give seldom, or whose values need a closer look.
-SELDOM = {"plan": {"--workers"}, "solve": {"--target-gap", "--without", "--plot"}}
+SELDOM = {"plan": {"--costs", "--workers"}, "solve": {"--target-gap", "--without", "--plot"}}
 
 #: A value that each option takes which is not a flag.
 VALUES = {
@@ -135,6 +135,7 @@ VALUES = {
     "--target": "singa",
     "--solver": "greedy",
     "--update": "end",
+    "--storage": "float16",
 }
 
 
