@@ -6,14 +6,14 @@ import base64
 import binascii
 import zlib
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from solver.documents.fields import DocumentModel, Natural
+from solver.documents.fields import DocumentModel, Natural, Text
 from solver.errors import DocumentError
-from solver.graph.types import DType, Initializer, TensorType
+from solver.graph.types import DType, FileRange, Initializer, TensorType
 
 __all__ = ["InitializerDocument", "initializer_to_dict", "to_initializer"]
 
@@ -29,7 +29,11 @@ _FIELDS: dict[str, dict[str, bool]] = {
     "he_normal": {"seed": False},
     "glorot_uniform": {"seed": False},
     "values": {"values": False, "base64": False},
+    "file": {"file": True, "offset": False, "sha256": True},
 }
+
+#: A SHA-256 as it is written.
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 _NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
 
@@ -37,7 +41,7 @@ _NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
 class InitializerDocument(DocumentModel):
     """`values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes."""
 
-    kind: Literal["zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values"]
+    kind: Literal["zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file"]
     value: float | None = Field(None, description="Of kind constant: the value of every element.")
     scale: float | None = Field(
         None, gt=0, description="Of kind normal the standard deviation, of kind uniform the half width."
@@ -53,6 +57,13 @@ class InitializerDocument(DocumentModel):
     base64: str | None = Field(
         None, description="Of kind values, instead: raw little-endian elements in C order."
     )
+    file: Text | None = Field(
+        None,
+        max_length=4096,
+        description="Of kind file: its path from the folder of the document; raw little-endian elements in C order.",
+    )
+    offset: Natural | None = Field(None, description="Of kind file: where the elements start in it; 0 if left out.")
+    sha256: Digest | None = Field(None, description="Of kind file: SHA-256 of the elements, in hexadecimal.")
 
 
 def to_initializer(document: InitializerDocument, name: str, type_: TensorType, path: _Path) -> Initializer:
@@ -62,6 +73,8 @@ def to_initializer(document: InitializerDocument, name: str, type_: TensorType, 
         if document.base64 is not None:
             return Initializer("values", data=_decode(document.base64, name, type_, (*path, "base64")))
         return Initializer("values", data=_pack(document.values or [], name, type_, (*path, "values")))
+    if document.kind == "file":
+        return Initializer("values", file=FileRange(document.file or "", document.offset or 0, document.sha256 or ""))
     if "seed" in _FIELDS[document.kind] and not type_.dtype.is_floating:
         raise DocumentError(
             f"Operand {name!r} is {type_}; {document.kind} draws floating numbers.",
@@ -195,6 +208,9 @@ def _element_remedy(dtype: DType) -> str:
 
 def initializer_to_dict(initializer: Initializer) -> dict[str, Any]:
     """The document of an initializer; inline values as base64."""
+    if initializer.file is not None:
+        found = initializer.file
+        return {"kind": "file", "file": found.path, "offset": found.offset, "sha256": found.sha256}
     if initializer.data is not None:
         return {"kind": "values", "base64": base64.b64encode(initializer.data).decode()}
     fields = {key: getattr(initializer, key) for key in _FIELDS[initializer.kind]}
