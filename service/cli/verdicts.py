@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.cli.console import read_document, write_document
-from service.cli.models import read_model
+from service.cli.models import is_document, read_model
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
@@ -29,11 +30,17 @@ _SUFFIXES: Final = (".svg", ".png", ".json")
 
 
 def tradeoff(
-    model: Path, given: Mapping[str, Any], output: Path | None, points: int, *, as_json: bool
+    model: Path,
+    given: Mapping[str, Any],
+    output: Path | None,
+    points: int,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    as_json: bool,
 ) -> None:
     """Compute the curve of what `model` holds, write it to `output` if there is one, and print it.
 
-    `given` are fields of an options document. Raises OptionsError for an output of another kind than .svg,
+    `given` are fields of an options document, `choices` those for models of other tools. Raises OptionsError for an output of another kind than .svg,
     .png and .json, before anything is computed.
     """
     if output is not None and output.suffix.lower() not in _SUFFIXES:
@@ -43,7 +50,7 @@ def tradeoff(
             path=("output",),
         )
     options = documents.load_options(given)
-    graph, _ = _graph(model, options)
+    graph, _ = _graph(model, options, choices)
     with _progress(f"looking for schedules of {graph.name}") as show:
 
         def observe(point: TradeOffPoint) -> None:
@@ -58,10 +65,17 @@ def tradeoff(
         _print_curve(Console(highlight=False), made)
 
 
-def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: bool) -> None:
+def explain(
+    model: Path,
+    given: Mapping[str, Any],
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    training: bool,
+    as_json: bool,
+) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
     options = documents.load_options(given)
-    graph, document = _graph(model, options)
+    graph, document = _graph(model, options, choices)
     batches = None if document is None else verdict.batches_of(document, options)
     with _progress(f"looking for what makes {graph.name} fit") as show:
 
@@ -75,16 +89,18 @@ def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: b
         _print_verdict(Console(highlight=False), made, model, given, training=training)
 
 
-def _graph(model: Path, options: PlanOptions) -> tuple[TrainableGraph, bytes | None]:
+def _graph(
+    model: Path, options: PlanOptions, choices: Mapping[str, Any]
+) -> tuple[TrainableGraph, bytes | None]:
     """The graph with its document, None where it came from a file of another kind."""
     document = read_document(model)
-    found = read_model(document, model, options.batch)
+    found = read_model(document, model, options.batch, choices)
     if isinstance(found, BlockProgram):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
             remedy="Give a graph, or plan the program with a capacity.",
         )
-    return found, None if model.suffix.lower() == ".ini" else document
+    return found, document if is_document(document, model) else None
 
 
 @contextlib.contextmanager

@@ -41,7 +41,9 @@ _NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
 class InitializerDocument(DocumentModel):
     """`values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes."""
 
-    kind: Literal["zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file"]
+    kind: Literal[
+        "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file"
+    ]
     value: float | None = Field(None, description="Of kind constant: the value of every element.")
     scale: float | None = Field(
         None, gt=0, description="Of kind normal the standard deviation, of kind uniform the half width."
@@ -62,7 +64,9 @@ class InitializerDocument(DocumentModel):
         max_length=4096,
         description="Of kind file: its path from the folder of the document; raw little-endian elements in C order.",
     )
-    offset: Natural | None = Field(None, description="Of kind file: where the elements start in it; 0 if left out.")
+    offset: Natural | None = Field(
+        None, description="Of kind file: where the elements start in it; 0 if left out."
+    )
     sha256: Digest | None = Field(None, description="Of kind file: SHA-256 of the elements, in hexadecimal.")
 
 
@@ -74,7 +78,9 @@ def to_initializer(document: InitializerDocument, name: str, type_: TensorType, 
             return Initializer("values", data=_decode(document.base64, name, type_, (*path, "base64")))
         return Initializer("values", data=_pack(document.values or [], name, type_, (*path, "values")))
     if document.kind == "file":
-        return Initializer("values", file=FileRange(document.file or "", document.offset or 0, document.sha256 or ""))
+        return Initializer(
+            "values", file=FileRange(document.file or "", document.offset or 0, document.sha256 or "")
+        )
     if "seed" in _FIELDS[document.kind] and not type_.dtype.is_floating:
         raise DocumentError(
             f"Operand {name!r} is {type_}; {document.kind} draws floating numbers.",

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from solver.errors import GraphError, OptionsError
 from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules
+from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
-__all__ = ["LOSSES", "ImportOptions", "Imported"]
+__all__ = ["LOSSES", "ImportOptions", "Imported", "import_options"]
 
 #: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.
 LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "same"]]]] = MappingProxyType(
@@ -58,3 +60,128 @@ class Imported:
 
     graph: TrainableGraph
     notes: tuple[str, ...] = ()
+
+
+# ------------------------------------------------------------------------------------ from words of a caller
+
+
+def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> ImportOptions:
+    """Choices from what a command line or a query says; numbers may be text.
+
+    `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
+    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim` (a list of
+    ``name=size``), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``). Raises OptionsError
+    with the option's name as path.
+    """
+    for name in given:
+        if name not in _NAMES:
+            raise OptionsError(
+                f"There is no option {name!r:.60} for models.",
+                remedy=f"Options: {', '.join(_NAMES)}.",
+                path=(str(name),),
+            )
+    loss = given.get("loss")
+    if loss is not None and loss not in LOSSES:
+        raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
+    return ImportOptions(
+        loss=loss,
+        output=given.get("output"),
+        class_axis=None if given.get("class_axis") is None else _whole("class_axis", given["class_axis"]),
+        optimizer=_optimizer(given.get("optimizer", "sgd"), given.get("learning_rate")),
+        trainable=_trainable(given.get("trainable", "all")),
+        dims=dict(_dim(text) for text in given.get("dim", ())),
+        batch=batch,
+        batch_norm=_batch_norm(given.get("batch_norm")),
+        weights=_weights(given.get("weights", "reference")),
+    )
+
+
+_NAMES: Final = (
+    *(
+        "loss",
+        "output",
+        "class_axis",
+        "optimizer",
+        "learning_rate",
+        "trainable",
+        "dim",
+        "batch_norm",
+        "weights",
+    ),
+)
+
+
+def _bad(name: str, value: object, wanted: str) -> OptionsError:
+    return OptionsError(
+        f"The {name.replace('_', ' ')} is {value!r:.80}.", remedy=f"Give {wanted}.", path=(name,)
+    )
+
+
+def _whole(name: str, text: Any) -> int:
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        raise _bad(name, text, "a whole number") from None
+
+
+def _optimizer(text: Any, rate: Any) -> OptimizerSpec:
+    """By its name in any case; numbers behind commas, and the learning rate by itself."""
+    name, *rest = str(text).split(",")
+    known = {optimizer.lower(): optimizer for optimizer in OPTIMIZER_NAMES}
+    if name.strip().lower() not in known:
+        raise _bad("optimizer", text, f"one of {', '.join(sorted(known))}")
+    attributes: dict[str, float | bool] = {}
+    for part in rest:
+        key, _, value = part.partition("=")
+        attributes[key.strip()] = _number("optimizer", value)
+    if rate is not None:
+        attributes["learning_rate"] = _number("learning_rate", rate)
+    spec = OptimizerSpec(known[name.strip().lower()], attributes)
+    try:
+        optimizer_rules(spec)
+    except GraphError as error:
+        raise OptionsError(error.message, remedy=error.remedy, path=("optimizer",)) from None
+    return spec
+
+
+def _number(name: str, text: Any) -> float | bool:
+    if text in ("true", "false"):
+        return bool(text == "true")
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        raise _bad(name, text, "a number") from None
+
+
+def _trainable(text: Any) -> Literal["all"] | int | tuple[str, ...]:
+    words = str(text)
+    if words == "all":
+        return "all"
+    if words.startswith("last:"):
+        count = _whole("trainable", words.removeprefix("last:"))
+        if count < 0:
+            raise _bad("trainable", text, "last: and a number that is not negative")
+        return count
+    names = tuple(name.strip() for name in words.split(",") if name.strip())
+    if not names:
+        raise _bad("trainable", text, "all, last:COUNT, or names separated by commas")
+    return names
+
+
+def _dim(text: Any) -> tuple[str, int]:
+    name, equals, size = str(text).rpartition("=")
+    if not equals or not name or not size.isdecimal() or int(size) < 1:
+        raise _bad("dim", text, "a name and a size, as batch=32, or a place and a size, as x[0]=32")
+    return name, int(size)
+
+
+def _batch_norm(text: Any) -> Literal["train", "frozen"] | None:
+    if text in (None, "train", "frozen"):
+        return text  # type: ignore[no-any-return]  # one of the three
+    raise _bad("batch_norm", text, "train or frozen")
+
+
+def _weights(text: Any) -> bool:
+    if text not in ("reference", "none"):
+        raise _bad("weights", text, "reference or none")
+    return bool(text == "reference")

@@ -295,7 +295,9 @@ def _chosen() -> Iterator[Case]:
 def _drawn_and_running() -> Iterator[Case]:
     for shape in ((3, 5), (40, 1000)):
         for dtype in (1, 11):
-            yield Case("RandomUniform", (np.array(shape),), {"dtype": dtype, "low": -1.0, "high": 2.0, "seed": 3})
+            yield Case(
+                "RandomUniform", (np.array(shape),), {"dtype": dtype, "low": -1.0, "high": 2.0, "seed": 3}
+            )
     for exclusive in (0, 1):
         for reverse in (0, 1):
             attributes = {"exclusive": exclusive, "reverse": reverse}

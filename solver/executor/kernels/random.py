@@ -1,7 +1,7 @@
 """The kernel of random numbers: bits of a counter, a block at a time, scaled to a range.
 
-    float32    bits of 32 >> 8   times (high - low) / 2**24, plus low
-    float64    bits of 64 >> 11  times (high - low) / 2**53, plus low
+float32    bits of 32 >> 8   times (high - low) / 2**24, plus low
+float64    bits of 64 >> 11  times (high - low) / 2**53, plus low
 """
 
 from __future__ import annotations

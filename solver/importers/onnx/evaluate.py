@@ -59,9 +59,37 @@ _BY_REFERENCE: Final = frozenset(
     {
         *("ArgMax", "ArgMin", "Clip", "CumSum", "DepthToSpace", "Flatten"),
         *("Hardmax", "IsInf", "LogSoftmax", "Max", "Mean", "Min", "Mod"),
-        *("NonZero", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean"),
-        *("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "ReverseSequence", "ScatterElements"),
-        *("ScatterND", "Sigmoid", "Softmax", "Softplus", "SpaceToDepth", "Sum", "Tan", "TopK", "Trilu", "Unique"),
+        *(
+            "NonZero",
+            "Pow",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceMax",
+            "ReduceMean",
+        ),
+        *(
+            "ReduceMin",
+            "ReduceProd",
+            "ReduceSum",
+            "ReduceSumSquare",
+            "Relu",
+            "ReverseSequence",
+            "ScatterElements",
+        ),
+        *(
+            "ScatterND",
+            "Sigmoid",
+            "Softmax",
+            "Softplus",
+            "SpaceToDepth",
+            "Sum",
+            "Tan",
+            "TopK",
+            "Trilu",
+            "Unique",
+        ),
         *("Erf", "Sinh", "Cosh", "Asin", "Acos", "Atan", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseNot"),
         *("BitwiseXor", "GatherND", "Compress"),
     }
@@ -248,7 +276,8 @@ def _pad(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Arr
 
 def _one_hot(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
     index, depth, values = _first(given), given[1], given[2]
-    assert depth is not None and values is not None
+    assert depth is not None
+    assert values is not None
     size = int(depth.reshape(-1)[0])
     _check_size((*index.shape, size))
     hot = (index.astype(np.int64) % size)[..., None] == np.arange(size)
@@ -275,9 +304,9 @@ def _div(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Arr
     if left.dtype.kind in "iu":
         if not np.all(right):
             raise ValueError("a division by zero")
-        return np.asarray(np.trunc(left / right) if left.dtype.itemsize < 8 else _whole_quotient(left, right)).astype(
-            left.dtype
-        )
+        return np.asarray(
+            np.trunc(left / right) if left.dtype.itemsize < 8 else _whole_quotient(left, right)
+        ).astype(left.dtype)
     return np.divide(left, right)
 
 

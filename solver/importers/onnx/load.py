@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from solver.errors import DocumentError, TrainableError
 from solver.graph import Role, TensorType, Trainable, TrainableGraph, build_graph
 from solver.importers.onnx.inputs import bound_inputs
-from solver.importers.onnx.network import Network, Tensor, Unknown, Value
+from solver.importers.onnx.network import Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss
 from solver.importers.onnx.read import StoredTensor, read_model
 from solver.importers.onnx.recognise import recognise

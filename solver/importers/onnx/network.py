@@ -92,7 +92,10 @@ class Network:
 
     def fresh(self, wanted: str) -> str:
         """A name like `wanted` that neither an operand nor an operation has."""
-        plain = "".join(c if c.isprintable() and c != "@" else "_" for c in wanted)[: _LONGEST_NAME - 12] or "value"
+        plain = (
+            "".join(c if c.isprintable() and c != "@" else "_" for c in wanted)[: _LONGEST_NAME - 12]
+            or "value"
+        )
         name = plain
         while name in self._taken:
             self._counters[plain] = self._counters.get(plain, 0) + 1

@@ -17,7 +17,9 @@ __all__ = ["attach_loss"]
 _IMAGE_RANK = 4
 
 
-def attach_loss(network: Network, outputs: Mapping[str, Value], options: ImportOptions) -> tuple[str, list[str]]:
+def attach_loss(
+    network: Network, outputs: Mapping[str, Value], options: ImportOptions
+) -> tuple[str, list[str]]:
     """The name of the scalar to minimise, and notes for the caller.
 
     Raises LossError where no loss is named and none is among the outputs, or where it does not fit.

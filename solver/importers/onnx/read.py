@@ -21,7 +21,7 @@ from solver.importers.onnx.wire import Range, skeleton_of
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["MAX_DIMENSION", "ELEMENTS", "Source", "StoredTensor", "array_of", "read_model", "stored_tensors"]
+__all__ = ["ELEMENTS", "MAX_DIMENSION", "Source", "StoredTensor", "array_of", "read_model", "stored_tensors"]
 
 #: ONNX's numbers of element types -> ours; those of 16 bits are taken as float32.
 ELEMENTS: Final[Mapping[int, DType]] = {
@@ -81,7 +81,8 @@ class StoredTensor:
 
     def bytes(self) -> memoryview:
         """The bytes in the file; only where `source` is given."""
-        assert self.source is not None and self.range is not None
+        assert self.source is not None
+        assert self.range is not None
         return self.source.data[self.range.offset : self.range.offset + self.range.length]
 
     def array(self) -> Array:
@@ -92,7 +93,9 @@ class StoredTensor:
 
         width: Any = {10: np.float16, 16: ml_dtypes.bfloat16}.get(self.element)
         dtype = ELEMENTS[self.element].numpy if width is None else np.dtype(width)
-        return np.asarray(np.frombuffer(self.bytes(), dtype).reshape(self.shape), ELEMENTS[self.element].numpy)
+        return np.asarray(
+            np.frombuffer(self.bytes(), dtype).reshape(self.shape), ELEMENTS[self.element].numpy
+        )
 
 
 def array_of(message: onnx.TensorProto) -> Array:
@@ -109,7 +112,9 @@ def array_of(message: onnx.TensorProto) -> Array:
     return np.asarray(values)
 
 
-def read_model(data: bytes | memoryview, path: Path | None) -> tuple[onnx.ModelProto, tuple[StoredTensor, ...]]:
+def read_model(
+    data: bytes | memoryview, path: Path | None
+) -> tuple[onnx.ModelProto, tuple[StoredTensor, ...]]:
     """The model without its large weights, and all initializers of its graph.
 
     Raises DocumentError for what is not a model, for an unknown or old opset, and for weights that are missing,
@@ -192,7 +197,9 @@ def _check_length(tensor: StoredTensor, range_: Range) -> None:
         raise _bad_tensor(tensor.name, f"its element type is {tensor.element}") from None
     wanted = tensor.elements * itemsize
     if tensor.dtype is None:
-        raise _bad_tensor(tensor.name, f"its element type is {onnx.TensorProto.DataType.Name(tensor.element)}")
+        raise _bad_tensor(
+            tensor.name, f"its element type is {onnx.TensorProto.DataType.Name(tensor.element)}"
+        )
     if wanted != range_.length:
         raise _bad_tensor(tensor.name, f"it needs {wanted:,} bytes and has {range_.length:,}")
 

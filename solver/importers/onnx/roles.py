@@ -43,7 +43,18 @@ _WEIGHTS: Final[Mapping[str, frozenset[int]]] = {
 _STATES: Final = frozenset({3, 4})
 #: Operators whose result is what they are given, moved.
 _MOVES: Final = frozenset(
-    {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Expand", "Flatten", "Slice", "Split"}
+    {
+        "Identity",
+        "Transpose",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Cast",
+        "Expand",
+        "Flatten",
+        "Slice",
+        "Split",
+    }
     | {"Concat", "SplitToSequence", "SequenceAt"}
 )
 #: Names that exporters make up.
@@ -115,9 +126,7 @@ class _Uses:
         self.known[where, name] = frozenset(found)
         return self.known[where, name]
 
-    def _kinds(
-        self, node: onnx.NodeProto, position: int, where: _Key | None, depth: int
-    ) -> Iterable[str]:
+    def _kinds(self, node: onnx.NodeProto, position: int, where: _Key | None, depth: int) -> Iterable[str]:
         key = (node.domain, node.op_type)
         if depth > _DEPTH:
             return {"other"}

@@ -29,7 +29,7 @@ from solver.importers.onnx.read import StoredTensor, array_of
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Walk"]
+__all__ = ["Walk", "expanded_by_onnx"]
 
 _Scope = MutableMapping[str, "Value | StoredTensor"]
 _Key = tuple[str, str]
@@ -44,7 +44,9 @@ _MOST_BYTES: Final = 2**31
 _NAMED: Final = 3
 _ONNX: Final = ("", "ai.onnx")
 #: Integers of an input that is all of them known, or of a weight: never computed ahead.
-_RANDOM: Final = frozenset({"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli"})
+_RANDOM: Final = frozenset(
+    {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli"}
+)
 
 
 @dataclass
@@ -88,7 +90,11 @@ class Walk:
         for k, node in enumerate(nodes):
             self._nodes += 1
             if self._nodes > _MOST_NODES or depth > _DEEPEST:
-                what = "nodes than can be read" if depth <= _DEEPEST else "calls within calls than can be followed"
+                what = (
+                    "nodes than can be read"
+                    if depth <= _DEEPEST
+                    else "calls within calls than can be followed"
+                )
                 raise TooManyOperationsError(
                     f"The model has more {what}.",
                     remedy="Check that its functions do not call themselves, or split the model.",
@@ -109,7 +115,8 @@ class Walk:
         """Raises UnknownOperatorError with all operators that are missing, or the first other fault."""
         if self.missing:
             shown = "; ".join(
-                f"{op} ({_named(names)})" for op, names in sorted(self.missing.items(), key=lambda m: -len(m[1]))
+                f"{op} ({_named(names)})"
+                for op, names in sorted(self.missing.items(), key=lambda m: -len(m[1]))
             )
             count = len(self.missing)
             raise UnknownOperatorError(
@@ -120,7 +127,9 @@ class Walk:
         if self.faults:
             first, more = self.faults[0], len(self.faults) - 1
             if more:
-                first.message += f" ({more} more {'node' if more == 1 else 'nodes'} cannot be imported either.)"
+                first.message += (
+                    f" ({more} more {'node' if more == 1 else 'nodes'} cannot be imported either.)"
+                )
             raise first
 
     # ------------------------------------------------------------------------------------------- names
@@ -157,7 +166,8 @@ class Walk:
             return None
         if not tensor.in_place:
             return Initializer("values", data=np.ascontiguousarray(tensor.array()).tobytes())
-        assert tensor.source is not None and tensor.range is not None
+        assert tensor.source is not None
+        assert tensor.range is not None
         digest = hashlib.sha256(tensor.bytes()).hexdigest()
         path = "" if tensor.source.path is None else str(tensor.source.path)
         return Initializer("values", file=FileRange(path, tensor.range.offset, digest))
@@ -304,7 +314,9 @@ class Walk:
             return self._lack("If (on what the caller gives)", name)
         branch = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
         if branch is None:
-            raise DocumentError(f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again.")
+            raise DocumentError(
+                f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again."
+            )
         inner: _Scope = ChainMap({}, scope)  # type: ignore[arg-type]  # a ChainMap of such mappings is one
         for message in branch.initializer:
             inner[message.name] = Constant(array_of(message), message.name)
@@ -355,7 +367,9 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     try:
         value = onnx.helper.get_attribute_value(attribute)
     except ValueError as error:
-        raise DocumentError(f"An attribute cannot be read: {error}.", remedy="Export the model again.") from None
+        raise DocumentError(
+            f"An attribute cannot be read: {error}.", remedy="Export the model again."
+        ) from None
     if isinstance(value, onnx.TensorProto):
         return array_of(value)
     if isinstance(value, bytes):
@@ -382,7 +396,9 @@ def _constant_node(attributes: Mapping[str, Any]) -> Value:
 def _shape_node(op: str, shape: Sequence[int], attributes: Mapping[str, Any]) -> Value:
     if op == "Size":
         return Constant(np.asarray(int(np.prod(shape, dtype=object)) if shape else 1, np.int64))
-    return Constant(np.asarray(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64))
+    return Constant(
+        np.asarray(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64)
+    )
 
 
 def _without_absent(node: onnx.NodeProto, scope: _Scope, function: onnx.FunctionProto) -> onnx.NodeProto:
@@ -450,3 +466,13 @@ def _type_message(value: Value | None) -> onnx.TypeProto:
             onnx.helper.np_dtype_to_tensor_dtype(value.array.dtype), value.shape
         )
     return onnx.TypeProto()
+
+
+def expanded_by_onnx() -> tuple[frozenset[str], frozenset[str]]:
+    """(All operators of the newest opset, those that ONNX defines by others). Needs the package onnx."""
+    import onnx
+
+    schemas = [schema for schema in onnx.defs.get_all_schemas() if schema.domain in _ONNX]
+    names = frozenset(schema.name for schema in schemas)
+    bodies = (s.name for s in schemas if s.has_function or s.has_context_dependent_function)
+    return names, frozenset(bodies)

@@ -84,7 +84,11 @@ def _graph(data: memoryview, begin: int, end: int, ranges: dict[int, Range]) -> 
 def _tensor(data: memoryview, begin: int, end: int, index: int, ranges: dict[int, Range]) -> list[memoryview]:
     """The fields of a tensor but its values, if these are one piece of bytes as they lie in memory."""
     fields = list(_fields(data, begin, end))
-    types = [_varint(data, value, stop)[0] for n, kind, _, value, stop in fields if (n, kind) == (_DATA_TYPE, _VARINT)]
+    types = [
+        _varint(data, value, stop)[0]
+        for n, kind, _, value, stop in fields
+        if (n, kind) == (_DATA_TYPE, _VARINT)
+    ]
     element = types[-1] if types else 0
     values = [f for f in fields if f[1] == _BYTES and (f[0] == _RAW or _PACKED.get(f[0]) == element)]
     if len(values) != 1 or values[0][4] - values[0][3] <= _SMALL:

@@ -36,7 +36,9 @@ def _dropout(site: Site) -> Sequence[Value]:
     if not trains or not ratio:
         return [site.value(0)]
     seed = site.get("seed")
-    return [site.emit("Dropout", site.value(0), ratio=float(ratio or 0.0), seed=abs(int(seed)) if seed else None)]
+    return [
+        site.emit("Dropout", site.value(0), ratio=float(ratio or 0.0), seed=abs(int(seed)) if seed else None)
+    ]
 
 
 def _batch_normalization(site: Site) -> Sequence[Value]:
@@ -94,9 +96,7 @@ def _group_normalization(site: Site) -> Value:
             wide = site.emit("Expand", site.reshape(found, [groups, 1]), site.integers([groups, each]))
             found = site.reshape(wide, [x.shape[1]])
         weights.append(found)
-    return site.emit(
-        "GroupNormalization", x, *weights, epsilon=site.get("epsilon", 1e-5), num_groups=groups
-    )
+    return site.emit("GroupNormalization", x, *weights, epsilon=site.get("epsilon", 1e-5), num_groups=groups)
 
 
 def _global_max_pool(site: Site) -> Value:
