@@ -75,8 +75,8 @@ Model = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="Graph document, program document (explicit operations), ONNX model (.onnx), or nntrainer's model"
-        " file (.ini); - for standard input.",
+        help="Graph document, program document (explicit operations), ONNX model (.onnx), or nntrainer's"
+        " model file (.ini); - for standard input.",
     ),
 ]
 # How a model of another tool, which holds no training, is trained.

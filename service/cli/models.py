@@ -29,8 +29,8 @@ def read_model(
 ) -> TrainableGraph | BlockProgram:
     """The suffix, or the first bytes, tell a model from a document; the format inside a program from a graph.
 
-    `choices` are those of `solver.importers.options.import_options`; documents take none. What an importer wants
-    to be known goes to standard error.
+    `choices` are those of `solver.importers.options.import_options`; documents take none. What an importer
+    wants to be known goes to standard error.
     """
     if not is_document(document, path):
         return _imported(document, path, batch, choices)

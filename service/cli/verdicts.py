@@ -40,8 +40,8 @@ def tradeoff(
 ) -> None:
     """Compute the curve of what `model` holds, write it to `output` if there is one, and print it.
 
-    `given` are fields of an options document, `choices` those for models of other tools. Raises OptionsError for an output of another kind than .svg,
-    .png and .json, before anything is computed.
+    `given` are fields of an options document, `choices` those for models of other tools. Raises OptionsError
+    for an output of another kind than .svg, .png and .json, before anything is computed.
     """
     if output is not None and output.suffix.lower() not in _SUFFIXES:
         raise OptionsError(

@@ -160,8 +160,8 @@ def load_graph(
     """The verified graph of a document, given as JSON text or as its parsed value.
 
     `batch` takes the place of the document's own. Files with first values are found from `folder`; without
-    one, where they are is not kept, so that nothing reads a file because a document says so. Raises DocumentError or a GraphError with the
-    path of the culprit.
+    one, where they are is not kept, so that nothing reads a file because a document says so. Raises
+    DocumentError or a GraphError with the path of the culprit.
     """
     document = read(GraphDocument, data, format_=FORMAT)
     value = _batch(document, batch)

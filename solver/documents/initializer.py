@@ -62,7 +62,7 @@ class InitializerDocument(DocumentModel):
     file: Text | None = Field(
         None,
         max_length=4096,
-        description="Of kind file: its path from the folder of the document; raw little-endian elements in C order.",
+        description="Of kind file: its path from the document's folder; raw little-endian elements in it.",
     )
     offset: Natural | None = Field(
         None, description="Of kind file: where the elements start in it; 0 if left out."

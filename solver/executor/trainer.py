@@ -75,7 +75,7 @@ def _misnamed(reference: Program, program: Program) -> str | None:
 
 
 def inline_data(graph: TrainableGraph) -> dict[str, bytes]:
-    """The inline values of a graph, and those in files, by operand. Raises PlanError for files that are gone."""
+    """The values that a graph gives, inline or in files, by operand. Raises PlanError for lost files."""
     found: dict[str, bytes] = {}
     for operand in graph.operands.values():
         given = operand.initializer

@@ -113,11 +113,11 @@ class FileRange:
 class Initializer:
     """How a parameter, state or constant gets its first value.
 
-    `kind` is ``values`` (raw little-endian bytes in C order: in `data`, or in `file`) or a named scheme: ``zeros``,
-    ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation, half
-    width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout`
-    of the consumer are not known here, so the last axis convention of `solver.executor` applies).
-    `seed` makes it repeatable.
+    `kind` is ``values`` (raw little-endian bytes in C order: in `data`, or in `file`) or a named scheme:
+    ``zeros``, ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation,
+    half width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout` of the
+    consumer are not known here, so the last axis convention of `solver.executor` applies). `seed` makes it
+    repeatable.
     """
 
     kind: str

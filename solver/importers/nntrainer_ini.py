@@ -70,7 +70,7 @@ _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 def load_nntrainer(
     data: bytes | memoryview, *, options: ImportOptions, path: Path | None = None, name: str = "model"
 ) -> Imported:
-    """`load_nntrainer_ini` as the registry calls it: of the options the file takes the batch, and says the rest."""
+    """`load_nntrainer_ini` as the registry calls it: the file takes the batch alone, and says the rest."""
     return Imported(load_nntrainer_ini(bytes(data), batch=options.batch, name=name))
 
 

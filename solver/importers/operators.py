@@ -18,9 +18,9 @@ def own_operators() -> dict[str, list[str]]:
 def onnx_operators() -> dict[str, list[str]]:
     """What becomes of ONNX's operators in a model.
 
-    `translated` ones become operations; `expanded` ones are defined by ONNX itself through others, which have to be
-    translated; `computed` ones are taken where all that they are given is known when the model is imported. The
-    last two need the package onnx.
+    `translated` ones become operations; `expanded` ones are defined by ONNX itself through others, which
+    have to be translated; `computed` ones are taken where all that they are given is known when the model is
+    imported. The last two need the package onnx.
     """
     translated = sorted({*LOWERINGS, "Constant", "If", "Shape", "Size"})
     names, expanded = expanded_by_onnx()

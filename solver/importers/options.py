@@ -1,4 +1,5 @@
-"""What a caller chooses when a model is imported: how it is trained, how large it is, which weights it starts with.
+"""What a caller chooses when a model is imported: how it is trained, how large it is, which weights it
+starts with.
 
 Files of other tools hold a network and rarely its training, so every importer takes the same choices.
 """
@@ -34,19 +35,19 @@ LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "sam
 class ImportOptions:
     """Choices for one import.
 
-    `loss` is a word of `LOSSES`, or None where an output of the model is the loss. It is taken of `output`, the
-    first one if that is None, with the classes at `class_axis`; None means axis 1 of images (four axes and more)
-    and the last axis otherwise. `trainable` is "all", a number of operations from the back, or names and patterns
-    of names as ``head.*``. `dims` are sizes of dimensions that the model leaves open, by name, or by place, as
-    ``x[0]``; `batch` is that of the first axis of the inputs. `batch_norm` is "train", "frozen", or None for what
-    the model says. Without `weights` the first values are drawn.
+    `loss` is a word of `LOSSES`, or None where an output of the model is the loss. It is taken of `output`,
+    the first one if that is None, with the classes at `class_axis`; None means axis 1 of images (four axes
+    and more) and the last axis otherwise. `trainable` is "all", a number of operations from the back, or
+    names and patterns of names as ``head.*``. `dims` are sizes of dimensions that the model leaves open, by
+    name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `batch_norm` is "train",
+    "frozen", or None for what the model says. Without `weights` the first values are drawn.
     """
 
     loss: str | None = None
     output: str | None = None
     class_axis: int | None = None
     optimizer: OptimizerSpec = field(default_factory=lambda: OptimizerSpec("SGD"))
-    rules: TrainingRules = TrainingRules()
+    rules: TrainingRules = field(default_factory=TrainingRules)
     trainable: Literal["all"] | int | tuple[str, ...] = "all"
     dims: Mapping[str, int] = field(default_factory=dict)
     batch: int | None = None
@@ -69,9 +70,9 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     """Choices from what a command line or a query says; numbers may be text.
 
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
-    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim` (a list of
-    ``name=size``), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``). Raises OptionsError
-    with the option's name as path.
+    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim` (a
+    list of ``name=size``), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``). Raises
+    OptionsError with the option's name as path.
     """
     for name in given:
         if name not in _NAMES:

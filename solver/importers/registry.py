@@ -1,7 +1,7 @@
 """Which files can be imported: a row a format, found by suffix and by the first bytes.
 
-A row names what its importer needs beyond the project's own packages. The importer itself is loaded when a file of
-its format is read.
+A row names what its importer needs beyond the project's own packages. The importer itself is loaded when a
+file of its format is read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _HEAD: Final = 64
 class Importer:
     """One format. `load` is ``module:function``; it takes the bytes, and options, path and name by keyword.
 
-    `sniff` says of the first bytes whether they may be of this format; `needs` is a module, `extra` what installs
-    it. Without `chooses`, the file says itself how it is trained.
+    `sniff` says of the first bytes whether they may be of this format; `needs` is a module, `extra` what
+    installs it. Without `chooses`, the file says itself how it is trained.
     """
 
     name: str
@@ -73,7 +73,7 @@ IMPORTERS: Final[tuple[Importer, ...]] = (
 
 
 def find_importer(head: bytes, path: Path | None = None) -> Importer | None:
-    """By the suffix, else by the first bytes; None for a document of this project, and for what is unknown."""
+    """By the suffix, else by the first bytes; None for a document of this project, or an unknown format."""
     suffix = "" if path is None else path.suffix.lower()
     by_suffix = next((importer for importer in IMPORTERS if suffix in importer.suffixes), None)
     if by_suffix is not None or suffix == ".json":
@@ -84,7 +84,7 @@ def find_importer(head: bytes, path: Path | None = None) -> Importer | None:
 def load_model(
     importer: Importer, data: bytes | memoryview, *, options: ImportOptions, path: Path | None, name: str
 ) -> Imported:
-    """The trainable graph of a file. Raises what its importer raises, DocumentError where a package is missing."""
+    """The graph of a file. Raises what its importer raises, and DocumentError for a missing package."""
     module, _, function = importer.load.partition(":")
     try:
         if importer.needs:
@@ -103,6 +103,6 @@ def unknown_format(name: str) -> DocumentError:
     known = ", ".join(f"{importer.title} ({', '.join(importer.suffixes)})" for importer in IMPORTERS)
     return DocumentError(
         f"{name!r:.200} is of no format that is known here: it is not JSON, either.",
-        remedy=f"Give a graph or program document (.json), or a model: {known}. Other models can be exported to"
-        " ONNX, as by torch.onnx.export; then `arenaplan plan model.onnx --loss cross-entropy`.",
+        remedy=f"Give a graph or program document (.json), or a model: {known}. Other models can be exported"
+        " to ONNX, as by torch.onnx.export; then `arenaplan plan model.onnx --loss cross-entropy`.",
     )

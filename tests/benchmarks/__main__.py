@@ -14,6 +14,7 @@ from tests.benchmarks import (
     layout,
     levels,
     main_job,
+    models,
     onert_losses,
     paging,
     planning,
@@ -34,6 +35,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "resnet50": resnet50.run,
     "schedules": schedules.run,
     "onert": onert_losses.run,
+    "models": models.run,
 }
 
 
@@ -44,9 +46,12 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
     )
-    parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of onert, or PyTorch; default: this one")
     arguments = parser.parse_args()
-    suites = SUITES | {"onert": partial(onert_losses.run, python=arguments.python)}
+    suites = SUITES | {
+        "onert": partial(onert_losses.run, python=arguments.python),
+        "models": partial(models.run, python=arguments.python),
+    }
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")
     for name in arguments.suites or suites:

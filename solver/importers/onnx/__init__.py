@@ -3,8 +3,8 @@
     file --read--> skeleton + ranges --roles--> parameters, states, constants
          --walk--> operations of ours --recognise--> layers that exporters write out --loss--> trainable graph
 
-Nothing of a model's size is copied: weights stay in the file, by offset and SHA-256. `onnx` is imported when the
-first model is.
+Nothing of a model's size is copied: weights stay in the file, by offset and SHA-256. `onnx` is imported when
+the first model is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What is known when a model is imported: shapes, ranges, masks and tables, computed once with NumPy.
 
-Exporters write shapes as arithmetic: Shape, Gather, Mul, Concat, Reshape. With every dimension known it all comes
-to constants. The usual operators are below; those that are rare are left to onnx's reference evaluator. Nothing
-is computed that would have more than `MOST_ELEMENTS` elements, and what a result will need is known first.
+Exporters write shapes as arithmetic: Shape, Gather, Mul, Concat, Reshape. With every dimension known it all
+comes to constants. The usual operators are below; those that are rare are left to onnx's reference
+evaluator. Nothing is computed that would have more than `MOST_ELEMENTS` elements, and what a result will
+need is known first.
 """
 
 from __future__ import annotations

@@ -36,10 +36,11 @@ def load_onnx(
 ) -> Imported:
     """The trainable graph of a model.
 
-    `path` is where the bytes are from: weights are described by their place in it, and may lie in files of its
-    folder. Raises DocumentError for bytes that are not a model or cannot be trusted, UnknownOperatorError with
-    all operators that are missing, DimensionError with all dimensions that are open, and GraphError for what
-    cannot be trained. Cost: linear in the nodes; weights are read once, for their SHA-256.
+    `path` is where the bytes are from: weights are described by their place in it, and may lie in files of
+    its folder. Raises DocumentError for bytes that are not a model or cannot be trusted,
+    UnknownOperatorError with all operators that are missing, DimensionError with all dimensions that are
+    open, and GraphError for what cannot be trained. Cost: linear in the nodes; weights are read once, for
+    their SHA-256.
     """
     try:
         return _loaded(data, options, path, name)
@@ -165,8 +166,8 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
     frozen, trained = walk.normalised["frozen"], walk.normalised["train"]
     if frozen and options.batch_norm is None:
         yield (
-            f"{frozen} BatchNormalization {'uses' if frozen == 1 else 'use'} the statistics in the file, as the"
-            " model says; --batch-norm train takes those of the batch."
+            f"{frozen} BatchNormalization {'uses' if frozen == 1 else 'use'} the statistics in the file, as"
+            " the model says; --batch-norm train takes those of the batch."
         )
     fused = sum("FuseBatchNorm" in p.value for n in model.graph.node for p in n.metadata_props)
     convolutions = [n for n in model.graph.node if n.op_type == "Conv"]
@@ -179,7 +180,8 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
         and (renamed == len(convolutions) or biased == len(convolutions))
     ):
         yield (
-            f"The {fused or len(convolutions)} convolutions seem to have lost their batch normalisation: exporters"
-            " fold it into the weights. To train it, export with torch.onnx.export(..., optimize=False), or with"
-            " dynamo=False, training=TrainingMode.TRAINING, do_constant_folding=False."
+            f"The {fused or len(convolutions)} convolutions seem to have lost their batch normalisation:"
+            " exporters fold it into the weights. To train it, export with torch.onnx.export(...,"
+            " optimize=False), or with dynamo=False, training=TrainingMode.TRAINING,"
+            " do_constant_folding=False."
         )

@@ -164,7 +164,7 @@ class Network:
         return tuple(Tensor(n, t) for n, t in zip(defined, found, strict=True))
 
     def call_it(self, tensor: Tensor, name: str, since: int) -> Tensor:
-        """The same tensor under the name that the model has for it, if an operation from `since` on defines it."""
+        """The tensor under the name that the model has for it, if an operation from `since` on defines it."""
         old = tensor.name
         if not any(old in operation.outputs for operation in self.operations[since:]):
             return tensor

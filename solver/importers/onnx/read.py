@@ -1,7 +1,7 @@
 """Reading the file: a model whose weights stay where they are, each with the bytes that hold it.
 
-Weights lie in the file itself, or in files beside it (external data). Those must be inside the model's folder:
-a model from somebody else must not choose what is read from a machine.
+Weights lie in the file itself, or in files beside it (external data). Those must be inside the model's
+folder: a model from somebody else must not choose what is read from a machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_FILES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Bytes of weights: the file's own, or those of a file beside it. `path` is None for bytes without a file."""
+    """Bytes of weights, of the file itself or one beside it; `path` is None for bytes without a file."""
 
     path: Path | None
     data: memoryview
@@ -117,8 +117,8 @@ def read_model(
 ) -> tuple[onnx.ModelProto, tuple[StoredTensor, ...]]:
     """The model without its large weights, and all initializers of its graph.
 
-    Raises DocumentError for what is not a model, for an unknown or old opset, and for weights that are missing,
-    cut off or outside the model's folder. Cost: linear in the file less its weights.
+    Raises DocumentError for what is not a model, for an unknown or old opset, and for weights that are
+    missing, cut off or outside the model's folder. Cost: linear in the file less its weights.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -231,7 +231,7 @@ class _Files:
         if offset < 0 or length < 0 or offset + length > len(source.data):
             raise _bad_tensor(
                 message.name,
-                f"{location!r} has {len(source.data):,} bytes, and it is to lie from {offset:,} on in {length:,}",
+                f"{location!r} has {len(source.data):,} bytes, too few for {length:,} from {offset:,} on",
             )
         return source, Range(offset, length)
 

@@ -6,7 +6,8 @@
     a translation            operations of ours
     none of these            missing: the walk goes on, to find all that is
 
-Types of all values are those of our own operators, which know every dimension once those of the inputs are bound.
+Types of all values are those of our own operators, which know every dimension once those of the inputs are
+bound.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ class Walk:
     ) -> None:
         """Walk `nodes`, in their order, and add what they define to `scope`.
 
-        `results` are names that are read afterwards. `given` are the attributes of the call for a function's nodes. Raises DocumentError for a model that
-        defines or reads what it must not, TooManyOperationsError for one that is too large.
+        `results` are names that are read afterwards. `given` are the attributes of the call for a function's
+        nodes. Raises DocumentError for a model that defines or reads what it must not,
+        TooManyOperationsError for one that is too large.
         """
         nodes = list(nodes)
         used = _names_read(nodes) | frozenset(results)

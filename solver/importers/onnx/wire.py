@@ -1,7 +1,8 @@
 """The wire format of an ONNX file, as far as it takes to leave the weights where they are.
 
 A model is a protobuf message whose weights are most of its bytes. Parsed as a whole it would be copied, and
-could not exceed 2 GiB. So the raw values of weights are cut out first, and where they lie in the file is kept:
+could not exceed 2 GiB. So the raw values of weights are cut out first, and where they lie in the file is
+kept:
 
     file      | ... | name "fc.weight" | raw_data: 4,096 bytes | ...
     skeleton  | ... | name "fc.weight" | ...                          parsed by onnx
@@ -51,7 +52,7 @@ class Skeleton:
 
 
 def skeleton_of(data: memoryview) -> Skeleton:
-    """Cut the weights out of a model. Raises DocumentError for what is not protobuf. Linear in what is left."""
+    """Cut the weights out of a model. Raises DocumentError for what is not protobuf. Linear in the rest."""
     kept: list[memoryview | bytes] = []
     ranges: dict[int, Range] = {}
     for number, kind, start, value, stop in _fields(data, 0, len(data)):

@@ -48,14 +48,19 @@ def _finite(bound: float | None) -> float | None:
     return None if bound is None or abs(bound) >= float(np.finfo(np.float32).max) else bound
 
 
+def _is_number(value: Value) -> bool:
+    return isinstance(value, Constant) and value.array.size == 1
+
+
 def _extreme(site: Site) -> Value:
     """Max and Min of several: the larger of two at a time, or a bound where one is a known number."""
     greater = site.op == "Max"
 
     def of_two(left: Value, right: Value) -> Value:
         for one, other in ((left, right), (right, left)):
-            if isinstance(one, Constant) and one.array.size == 1 and isinstance(other, Tensor):
-                if other.type.dtype.is_floating and one.rank <= other.rank:
+            if _is_number(one) and isinstance(other, Tensor) and other.type.dtype.is_floating:
+                assert isinstance(one, Constant)
+                if one.rank <= other.rank:
                     bound = float(one.array.reshape(-1)[0])
                     return site.emit("Clip", other, **{"min" if greater else "max": bound})
         first, second = site.as_tensor(left), site.as_tensor(right)

@@ -1,4 +1,4 @@
-"""Layers: what ONNX writes otherwise than it is written here, and what is put together from other operators."""
+"""Layers: those that ONNX writes in another way, and those that are put together from other operators."""
 
 from __future__ import annotations
 
