@@ -1,12 +1,39 @@
-"""Reading request bodies: declared as JSON, and never more of them than is allowed."""
+"""Reading request bodies: declared as what they are, and never more of them than is allowed."""
 
 from __future__ import annotations
+
+import json
+from typing import Final
 
 from fastapi import Request
 
 from service.problems import Problem
 
-__all__ = ["read_json_body"]
+__all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body"]
+
+#: Media types of models of other tools; what they are is told from their bytes.
+MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "application/vnd.onnx")
+
+
+def is_model(request: Request) -> bool:
+    """Whether the body is declared as a model of another tool."""
+    return _media_type(request) in MODEL_TYPES
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").lower().partition(";")[0].strip()
+
+
+async def read_model_body(request: Request, limit: int) -> bytes:
+    """The parameters of the query as a line of JSON, each a list of texts, and then the bytes of the body.
+
+    Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
+    """
+    _check_encoding(request)
+    given: dict[str, list[str]] = {}
+    for name, value in request.query_params.multi_items():
+        given.setdefault(name, []).append(value)
+    return json.dumps(given).encode() + b"\n" + await _read(request, limit)
 
 
 async def read_json_body(request: Request, limit: int) -> bytes:
@@ -15,6 +42,10 @@ async def read_json_body(request: Request, limit: int) -> bytes:
     Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
     """
     _check_headers(request)
+    return await _read(request, limit)
+
+
+async def _read(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(f"{int(declared):,} bytes", limit)
@@ -33,6 +64,10 @@ def _check_headers(request: Request) -> None:
     charset = parameters.replace(" ", "").replace('"', "")
     if media_type.strip() != "application/json" or charset not in ("", "charset=utf-8"):
         raise _unsupported(f"Content-Type is {declared!r:.80}." if declared else "Content-Type is missing.")
+    _check_encoding(request)
+
+
+def _check_encoding(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise _unsupported(f"Content-Encoding is {encoding!r:.80}.")
@@ -42,7 +77,8 @@ def _unsupported(detail: str) -> Problem:
     return Problem(
         "unsupported-media-type",
         detail,
-        remedy="Send plain UTF-8 JSON with Content-Type: application/json.",
+        remedy="Send plain UTF-8 JSON with Content-Type: application/json; /v1/plan takes an ONNX model as"
+        " application/onnx, too.",
         headers={"Accept": "application/json"},
     )
 

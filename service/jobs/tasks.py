@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import hashlib
 import importlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -16,7 +17,9 @@ from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import ArenaplanError, CapacityError, DocumentError
+from solver.errors import ArenaplanError, CapacityError, DocumentError, TooManyOperationsError
+from solver.importers.options import IMPORT_OPTIONS, import_options
+from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
 
@@ -121,6 +124,55 @@ def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("graph"), _with_verdict(graph, options):
         _answer(partial(pipeline.plan, graph), options, channel, key)
+
+
+def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Plan a model of another tool: a line with the parameters of the query, and the bytes."""
+    head, _, data = body.partition(b"\n")
+    choices, fields = _of_query(documents.parse_json(head))
+    with _inside("query"):
+        options = _limited(documents.load_options(fields), limits)
+        chosen = import_options(choices, batch=options.batch)
+    importer = find_importer(data)
+    if importer is None:
+        error = unknown_format("The body")
+        raise Problem("invalid-document", error.message, remedy=error.remedy)
+    with _inside("model"):
+        found = load_model(importer, data, options=chosen, path=None, name="model")
+        graph = found.graph
+        if len(graph.operations) > limits["max_operations"]:
+            raise TooManyOperationsError(
+                f"The model has {len(graph.operations):,} operations;"
+                f" {limits['max_operations']:,} are allowed.",
+                remedy="Plan it with `arenaplan plan`.",
+            )
+    key = _key(documents.graph_digest(graph), graph.name, options)
+    with _inside("model"), _with_verdict(graph, options):
+        _answer(partial(pipeline.plan, graph), options, channel, key)
+
+
+def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Choices for the import, and fields of options: of these, texts that are JSON are what they say."""
+    choices: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for name, values in given.items():
+        if name == "dim":
+            choices[name] = values
+        elif len(values) > 1:
+            raise Problem(
+                "invalid-request",
+                f"{name!r:.60} is given twice.",
+                remedy="Give it once.",
+                pointer=f"/query/{name}",
+            )
+        elif name in IMPORT_OPTIONS:
+            choices[name] = values[0]
+        else:
+            try:
+                fields[name] = json.loads(values[0])
+            except ValueError:
+                fields[name] = values[0]
+    return choices, fields
 
 
 @contextlib.contextmanager
@@ -354,6 +406,7 @@ TASKS: Final[Mapping[str, Task]] = {
     "tradeoff": _tradeoff,
     "explain": _explain,
     "program": _program,
+    "model": _model,
     "layout": _layout,
     "validate": _validate,
 }

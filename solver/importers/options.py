@@ -15,7 +15,7 @@ from solver.errors import GraphError, OptionsError
 from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
-__all__ = ["LOSSES", "ImportOptions", "Imported", "import_options"]
+__all__ = ["IMPORT_OPTIONS", "LOSSES", "ImportOptions", "Imported", "import_options"]
 
 #: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.
 LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "same"]]]] = MappingProxyType(
@@ -28,6 +28,22 @@ LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "sam
         "l1": ("MeanAbsoluteError", {}, "same"),
         "huber": ("Huber", {}, "same"),
     }
+)
+
+
+#: The names of what may be chosen.
+IMPORT_OPTIONS: Final = (
+    *(
+        "loss",
+        "output",
+        "class_axis",
+        "optimizer",
+        "learning_rate",
+        "trainable",
+        "dim",
+        "batch_norm",
+        "weights",
+    ),
 )
 
 
@@ -75,10 +91,10 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     OptionsError with the option's name as path.
     """
     for name in given:
-        if name not in _NAMES:
+        if name not in IMPORT_OPTIONS:
             raise OptionsError(
                 f"There is no option {name!r:.60} for models.",
-                remedy=f"Options: {', '.join(_NAMES)}.",
+                remedy=f"Options: {', '.join(IMPORT_OPTIONS)}.",
                 path=(str(name),),
             )
     loss = given.get("loss")
@@ -95,21 +111,6 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         batch_norm=_batch_norm(given.get("batch_norm")),
         weights=_weights(given.get("weights", "reference")),
     )
-
-
-_NAMES: Final = (
-    *(
-        "loss",
-        "output",
-        "class_axis",
-        "optimizer",
-        "learning_rate",
-        "trainable",
-        "dim",
-        "batch_norm",
-        "weights",
-    ),
-)
 
 
 def _bad(name: str, value: object, wanted: str) -> OptionsError:

@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
     )
-    parser.add_argument("--python", default=sys.executable, help="interpreter of onert, or PyTorch; default: this one")
+    parser.add_argument(
+        "--python", default=sys.executable, help="interpreter of onert, or PyTorch; default: this one"
+    )
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),

@@ -1,7 +1,7 @@
-"""Real models from ONNX: which import, whether plans reach their bound, and what their first loss is beside PyTorch's.
+"""Real models from ONNX: which import, whether plans reach their bound, and first losses beside PyTorch's.
 
-The networks are exported by `zoo_export`, with an interpreter that has PyTorch (``--python``), into ``out/zoo``;
-what is there already is taken as it is. Trained are those whose arena is small.
+The networks are exported by `zoo_export`, with an interpreter that has PyTorch (``--python``), into
+``out/zoo``; what is there already is taken as it is. Trained are those whose arena is small.
 """
 
 from __future__ import annotations
@@ -153,11 +153,12 @@ def summary(rows: list[Row]) -> list[str]:
     trained = [row for row in imported if row.identical is not None]
     close = [row for row in trained if row.difference <= 1e-6]
     lost = Counter(row.variant for row in rows if not row.exported)
-    return [
-        f"{len({row.name for row in rows})} networks, {len(exported)} exports"
-        f" ({sum(lost.values())} more that the exporter itself refused)",
-        f"imported: {len(imported)} of {len(exported)} ({len(imported) / max(1, len(exported)):.1%});"
-        f" planned at the bound: {len(tight)}",
-        f"trained {_STEPS} steps: {len(trained)}, bit for bit {sum(row.identical is True for row in trained)};"
-        f" first loss within 1e-6 of PyTorch's: {len(close)}",
-    ]
+    networks, refused = len({row.name for row in rows}), sum(lost.values())
+    share = len(imported) / max(1, len(exported))
+    same = sum(row.identical is True for row in trained)
+    first = f"{networks} networks, {len(exported)} exports ({refused} more that the exporter refused)"
+    second = f"imported: {len(imported)} of {len(exported)} ({share:.1%}); at the bound: {len(tight)}"
+    third = (
+        f"trained {_STEPS} steps: {len(trained)}, bit for bit {same}; first loss within 1e-6: {len(close)}"
+    )
+    return [first, second, third]

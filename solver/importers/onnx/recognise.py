@@ -6,7 +6,7 @@
     x * hardsigmoid(x), x * clip(x + 3, 0, 6) / 6         HardSwish
     (x - mean) / sqrt(mean of squares + e) * g + b        LayerNormalization
 
-One operation keeps one tensor for its backward step where the parts keep four or five. Products are taken as sets
+One operation keeps one tensor for its backward step, its parts four or five. Products are taken as sets
 of factors, so that it makes no difference how they are bracketed.
 """
 
