@@ -61,6 +61,10 @@ def spread(module: nn.Module) -> nn.Module:
     for inner in module.modules():
         if isinstance(inner, nn.Dropout):
             inner.p = 0.0
+        elif type(inner).__name__ == "StochasticDepth":
+            inner.p = 0.0  # type: ignore[assignment]  # torchvision's; a number
+        elif type(inner).__name__ == "DropPath":
+            inner.drop_prob = 0.0  # type: ignore[assignment]  # timm's; a number
     return module
 
 

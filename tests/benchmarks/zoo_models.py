@@ -478,7 +478,7 @@ NETWORKS: tuple[Network, ...] = (
             ("shufflenet_v2_x0_5", {}),
             ("regnet_y_400mf", {}),
             ("mnasnet0_5", {}),
-            ("alexnet", {"size": 96, "dropout": 0.0}),
+            ("alexnet", {"size": 224, "dropout": 0.0}),
             ("vgg11_bn", {"size": 32, "dropout": 0.0}),
             ("googlenet", {"aux_logits": False, "init_weights": False}),
         )
@@ -505,7 +505,7 @@ NETWORKS: tuple[Network, ...] = (
                 },
             ),
             ("convnext", "convnext_atto", {}),
-            ("mixer", "mixer_s32_224", {"img_size": 64, "num_blocks": 2}),
+            ("mixer", "mixer_s32_224", {"img_size": 64}),
             ("ghostnet", "ghostnet_050", {}),
             ("poolformer", "poolformer_s12", {}),
             ("efficientnet_lite0", "efficientnet_lite0", {}),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from solver.errors import DocumentError, TrainableError
 from solver.graph import Role, TensorType, Trainable, TrainableGraph, build_graph
+from solver.graph.nodes import resolve
+from solver.graph.ops import signature
 from solver.importers.onnx.inputs import bound_inputs
 from solver.importers.onnx.network import Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss
@@ -71,9 +74,9 @@ def _loaded(data: bytes | memoryview, options: ImportOptions, path: Path | None,
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
-    return Imported(
-        _graph(network, loss, options, name), (*notes, *walk.notes, *_on_normalisation(walk, model, options))
-    )
+    notes += _frozen_without_derivative(network, loss, options)
+    graph = _graph(network, loss, options, name)
+    return Imported(graph, (*notes, *_on_constants(walk), *_on_normalisation(walk, model, options)))
 
 
 def _asked(options: ImportOptions, tensors: Sequence[StoredTensor]) -> frozenset[str]:
@@ -119,6 +122,39 @@ def _drop_dead(network: Network, loss: str) -> None:
     network.operations[:] = reversed(kept)
     for name in [name for name in network.operands if name not in needed]:
         del network.operands[name]
+
+
+def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
+    """Weights that reach the loss through steps and conditions alone are not trained, unless they are named."""
+    if isinstance(options.trainable, tuple):
+        return []
+    reached = {loss}
+    for operation in reversed(network.operations):
+        if reached.intersection(operation.outputs):
+            kind = signature(operation.type)
+            positions = kind.differentiable(resolve(operation, network.types))
+            reached.update(operation.inputs[i] for i in positions)
+    found = [
+        operand
+        for operand in network.operands.values()
+        if operand.role is Role.PARAMETER and operand.id not in reached
+    ]
+    for operand in found:
+        network.operands[operand.id] = replace(operand, trainable=False)
+    names = ", ".join(_some([operand.id for operand in found]))
+    return [f"The loss has no derivative with respect to {names}: not trained."] if found else []
+
+
+def _on_constants(walk: Walk) -> Iterable[str]:
+    """Tensors that could be weights, under names that an exporter made up, in places where biases stand, too."""
+    suspects = [
+        name
+        for name, value in walk.constants.items()
+        if value.array.dtype.kind == "f" and value.array.size > 1 and "::" in name
+    ]
+    if suspects:
+        names = ", ".join(_some(suspects, 4))
+        yield f"Taken as constants, as the exporter named them: {names}. --trainable names what is trained."
 
 
 def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> TrainableGraph:

@@ -41,6 +41,12 @@ _WEIGHTS: Final[Mapping[str, frozenset[int]]] = {
     "Gather": frozenset({0}),
 }
 _STATES: Final = frozenset({3, 4})
+#: Operator -> positions of floating operands that have to be known: scales, bounds, exponents.
+_KNOWN: Final[Mapping[str, frozenset[int]]] = {
+    **dict.fromkeys(("Resize", "Pad", "OneHot", "Range"), frozenset({1, 2, 3})),
+    **dict.fromkeys(("Clip", "Dropout"), frozenset({1, 2})),
+    **dict.fromkeys(("Upsample", "Pow"), frozenset({1})),
+}
 #: Operators whose result is what they are given, moved.
 _MOVES: Final = frozenset(
     {
@@ -97,7 +103,7 @@ def _role(tensor: StoredTensor, kinds: frozenset[str]) -> Role:
         return Role.CONSTANT
     if "weight" in kinds:
         return Role.PARAMETER
-    if _MADE_UP.search(tensor.name) or not kinds:
+    if _MADE_UP.search(tensor.name) or kinds <= {"known"}:
         return Role.CONSTANT
     if tensor.elements == 1:
         return Role.PARAMETER if _SCALARS.search(last) and "." in tensor.name else Role.CONSTANT
@@ -113,7 +119,7 @@ class _Uses:
         self.known: dict[tuple[_Key | None, str], frozenset[str]] = {}
 
     def of(self, name: str, where: _Key | None = None, depth: int = 0) -> frozenset[str]:
-        """Kinds of uses: weight, state, other."""
+        """Kinds of uses: weight, state, known, other."""
         if (where, name) in self.known:
             return self.known[where, name]
         self.known[where, name] = frozenset()  # a cycle, which the walk refuses
@@ -137,6 +143,8 @@ class _Uses:
             return {"state"}
         if position in _WEIGHTS.get(node.op_type, ()):
             return {"weight"}
+        if position in _KNOWN.get(node.op_type, ()):
+            return {"known"}
         if node.op_type in _MOVES and (position == 0 or node.op_type == "Concat"):
             kinds = {kind for output in node.output for kind in self.of(output, where, depth + 1)}
             return kinds or {"other"}

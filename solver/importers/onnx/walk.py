@@ -44,7 +44,7 @@ _MOST_BYTES: Final = 2**31
 #: Nodes that a message names for an operator.
 _NAMED: Final = 3
 _ONNX: Final = ("", "ai.onnx")
-#: Integers of an input that is all of them known, or of a weight: never computed ahead.
+#: Drawn anew in each iteration, so never computed ahead.
 _RANDOM: Final = frozenset(
     {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli"}
 )
@@ -52,10 +52,10 @@ _RANDOM: Final = frozenset(
 
 @dataclass
 class Walk:
-    """Walks over one model. `roles` say what its tensors are; `notes` collects what the user should know.
+    """Walks over one model. `roles` say what its tensors are; `constants` collects those that are none.
 
-    `batch_norm` is "train", "frozen", or None for what the model says. With `by_reference`, weights are
-    described by where their bytes are, and otherwise left out.
+    `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` their first values
+    are left out; else they are described by where their bytes are.
     """
 
     functions: Mapping[_Key, onnx.FunctionProto]
@@ -63,7 +63,7 @@ class Walk:
     batch_norm: str | None = None
     weights: bool = True
     network: Network = field(default_factory=Network)
-    notes: list[str] = field(default_factory=list)
+    constants: dict[str, Constant] = field(default_factory=dict)
     missing: dict[str, list[str]] = field(default_factory=dict)
     faults: list[GraphError | DocumentError] = field(default_factory=list)
     normalised: dict[str, int] = field(default_factory=lambda: {"train": 0, "frozen": 0})
@@ -155,7 +155,8 @@ class Walk:
         if role is Role.CONSTANT:
             array = tensor.array()
             self._count(array.nbytes)
-            return Constant(array, tensor.name)
+            self.constants[tensor.name] = Constant(array, tensor.name)
+            return self.constants[tensor.name]
         assert tensor.dtype is not None, "roles other than constant are of floating tensors"
         if 0 in tensor.shape:
             return Constant(tensor.array(), tensor.name)

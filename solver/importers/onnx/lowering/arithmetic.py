@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -12,6 +13,9 @@ from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 from solver.importers.onnx.network import Constant, Tensor, Value
 
 __all__ = ["LOWERINGS"]
+
+#: A norm is at least this, so that zeros stay zeros.
+_TINY = 1e-30
 
 
 def _pow(site: Site) -> Value:
@@ -157,7 +161,7 @@ def _lp_normalization(site: Site) -> Value:
         norm = site.emit("ReduceSum", site.emit("Abs", x), axes=(axis,), keepdims=1)
     else:
         norm = site.emit("Sqrt", site.emit("ReduceSum", site.emit("Mul", x, x), axes=(axis,), keepdims=1))
-    return site.emit("Div", x, norm)
+    return site.emit("Div", x, site.emit("Clip", norm, min=_TINY))
 
 
 def _neg(site: Site) -> Value:
@@ -188,10 +192,11 @@ def _equal(site: Site) -> Value:
 def _einsum(site: Site) -> Value:
     """Two operands as a product of matrices: batch, rows and columns are told from the letters."""
     equation = site.attributes["equation"].replace(" ", "")
-    if "." in equation or "->" not in equation:
-        raise Unsupported(f"the equation {equation!r} is not one with an arrow and without dots")
-    terms, result = equation.split("->")
+    terms, arrow, result = equation.partition("->")
     letters = terms.split(",")
+    if len(letters) != len(site.inputs):
+        raise Unsupported(f"the equation {equation!r} is not of {len(site.inputs)} operands")
+    letters, result = _spelt_out(site, letters, result if arrow else _implied(terms))
     if any(len(set(t)) != len(t) for t in (*letters, result)) or len(letters) not in (1, 2):
         raise Unsupported(f"the equation {equation!r} repeats a letter, or has more than two operands")
     if len(letters) == 1:
@@ -202,6 +207,26 @@ def _einsum(site: Site) -> Value:
         left = [letter for letter in letters[0] if letter in result]
         return _permuted(site, x, [left.index(letter) for letter in result])
     return _product(site, letters[0], letters[1], result)
+
+
+def _implied(terms: str) -> str:
+    """Without an arrow the result has the letters that stand there once, in their order."""
+    dots = "..." if "..." in terms else ""
+    return dots + "".join(sorted(c for c in set(terms) if c.isalpha() and terms.count(c) == 1))
+
+
+def _spelt_out(site: Site, letters: Sequence[str], result: str) -> tuple[list[str], str]:
+    """With letters that nothing else has in the place of dots, the last ones being those of all operands."""
+    free = [c for c in string.ascii_letters if not any(c in term for term in (*letters, result))]
+    counts = [len(site.shape(i)) - len(term) + 3 if "..." in term else 0 for i, term in enumerate(letters)]
+    most = max(counts)
+    if min(counts) < 0 or most > len(free):
+        raise Unsupported("its equation has more letters than an operand has axes")
+    dots = "".join(free[:most])
+    found = [term.replace("...", dots[most - count :]) for term, count in zip(letters, counts, strict=True)]
+    if any(len(term) != len(site.shape(i)) for i, term in enumerate(found)):
+        raise Unsupported("its equation has not one letter for each axis")
+    return found, result.replace("...", dots)
 
 
 def _permuted(site: Site, x: Value, order: Sequence[int]) -> Value:

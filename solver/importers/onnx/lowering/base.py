@@ -127,6 +127,8 @@ class Site:
         tensor = self.as_tensor(x)
         if tensor.shape == tuple(shape):
             return tensor
+        if not shape:
+            return self.emit("Squeeze", tensor, axes=tuple(range(tensor.rank)))
         return self.emit("Reshape", tensor, self.integers(shape))
 
     def cast(self, x: Value, dtype: DType) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from solver.graph import Array
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported, ints, sequence
 from solver.importers.onnx.network import Constant, Sequence_, Tensor, Value
+from solver.importers.onnx.read import ELEMENTS
 
 __all__ = ["LOWERINGS"]
 
@@ -179,7 +180,8 @@ def _space_to_depth(site: Site) -> Value:
     x, b = site.tensor(0), site.attributes["blocksize"]
     n, c, h, w = x.shape
     parts = site.reshape(x, [n, c, h // b, b, w // b, b])
-    moved = site.emit("Transpose", parts, perm=(0, 3, 5, 1, 2, 4))
+    perm = (0, 3, 5, 1, 2, 4) if site.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = site.emit("Transpose", parts, perm=perm)
     return site.reshape(moved, [n, c * b * b, h // b, w // b])
 
 
@@ -191,13 +193,15 @@ def _trilu(site: Site) -> Value:
 
 
 def _one_hot(site: Site) -> Value:
-    """Depth and values are known; indices are compared with each class."""
+    """Depth and values are known; indices are compared with each class, counted from both ends."""
     index = site.tensor(0)
     size, values = int(site.scalar(1) or 0), site.constant(2, "the values")
     axis = site.get("axis", -1) % (index.rank + 1)
     shape = (*index.shape[:axis], 1, *index.shape[axis:])
-    classes = np.arange(size).astype(index.type.dtype.numpy).reshape(-1, *[1] * (index.rank - axis))
-    hot = site.emit("Equal", site.reshape(index, shape), Constant(classes))
+    classes = np.arange(size).reshape(-1, *[1] * (index.rank - axis))
+    opened = site.reshape(index, shape)
+    ends = (Constant((classes - start).astype(index.type.dtype.numpy)) for start in (0, size))
+    hot = site.emit("Or", *(site.emit("Equal", opened, end) for end in ends))
     return site.emit("Where", hot, Constant(values[1]), Constant(values[0]))
 
 
@@ -236,7 +240,8 @@ def _places(shape: Sequence[int], index: Sequence[Array]) -> Array:
 
 
 def _eye_like(site: Site) -> Value:
-    return Constant(np.eye(*site.shape(), k=site.get("k", 0), dtype=site.dtype().numpy))
+    dtype = ELEMENTS[site.get("dtype")] if "dtype" in site.attributes else site.dtype()
+    return Constant(np.eye(*site.shape(), k=site.get("k", 0), dtype=dtype.numpy))
 
 
 # --------------------------------------------------------------------------------------------- sequences
