@@ -51,6 +51,13 @@ def load_onnx(
         raise DocumentError(
             f"A name in the model is not UTF-8: {error.reason}.", remedy="Export it again."
         ) from None
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, MemoryError) as error:
+        # Files come from anywhere: what the checks have missed must not look like a bug of the caller's.
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        raise DocumentError(
+            f"The model cannot be imported: {what}.",
+            remedy="Check it with onnx.checker, and export it again; if both succeed, report this.",
+        ) from error
     except RecursionError:
         raise DocumentError("The model is nested too deeply.", remedy="Export it again.") from None
 

@@ -169,7 +169,7 @@ def stored_tensors(
     for index, message in enumerate(graph.initializer):
         shape = tuple(message.dims)
         _check_shape(message.name, shape)
-        if not message.name or message.name in names:
+        if not isinstance(message.name, str) or not message.name or message.name in names:
             raise _bad_tensor(message.name, "its name is empty or taken")
         names.add(message.name)
         source, range_ = None, None

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Walk", "expanded_by_onnx"]
 
+#: What attributes and shapes that make no sense lead to.
+_NONSENSE: Final = (
+    *(ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, OverflowError, AttributeError),
+    *(AssertionError, MemoryError),
+)
+
 _Scope = MutableMapping[str, "Value | StoredTensor"]
 _Key = tuple[str, str]
 
@@ -101,6 +107,7 @@ class Walk:
                     f"The model has more {what}.",
                     remedy="Check that its functions do not call themselves, or split the model.",
                 )
+            _check_names(node)
             name = f"{prefix}{node.name or f'{node.op_type}_{k}'}"
             inputs = [self._fetch(scope, n, name) if n else None for n in node.input]
             attributes = _attributes(node, given)
@@ -229,7 +236,7 @@ class Walk:
             error.path = ()
             self.faults.append(error)
             return [Unknown()] * len(wanted)
-        except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, OverflowError) as error:
+        except _NONSENSE as error:
             self.faults.append(_fault(site, Unsupported(f"{type(error).__name__}: {error}")))
             return [Unknown()] * len(wanted)
         body = _body(node, inputs, opset)
@@ -316,7 +323,7 @@ class Walk:
         if not isinstance(condition, Constant) or condition.array.size != 1:
             return self._lack("If (on what the caller gives)", name)
         branch = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
-        if branch is None:
+        if not hasattr(branch, "initializer"):
             raise DocumentError(
                 f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again."
             )
@@ -325,6 +332,22 @@ class Walk:
             inner[message.name] = Constant(array_of(message), message.name)
         self.run(branch.node, inner, opsets, [o.name for o in branch.output], None, f"{name}/", depth + 1)
         return [self._fetch(inner, output.name, name) for output in branch.output]
+
+
+def _check_names(node: onnx.NodeProto) -> None:
+    """Protobuf hands out bytes for text that is not UTF-8."""
+    names = (
+        node.name,
+        node.op_type,
+        node.domain,
+        *node.input,
+        *node.output,
+        *(a.name for a in node.attribute),
+    )
+    if not all(isinstance(name, str) for name in names):
+        raise DocumentError(
+            f"A name of node {node.name!r:.80} is not UTF-8.", remedy="Export the model again."
+        )
 
 
 def _names_read(nodes: Iterable[onnx.NodeProto]) -> frozenset[str]:
@@ -424,7 +447,7 @@ def _schema(op: str, opset: int) -> Any:
 
     try:
         return onnx.defs.get_schema(op, opset)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: versions beyond 32 bits
         return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from solver.graph import Array
+from solver.graph import MAX_OPERATIONS, Array
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported, ints, sequence
 from solver.importers.onnx.network import Constant, Sequence_, Tensor, Value
 from solver.importers.onnx.read import ELEMENTS
@@ -255,10 +255,12 @@ def _split_to_sequence(site: Site) -> Value:
     x, axis = site.tensor(0), site.get("axis", 0)
     size = x.shape[axis]
     given = site.known(1)
+    if size > MAX_OPERATIONS and (given is None or given.ndim == 0):
+        raise Unsupported(f"it makes a sequence of {size:,}")
     if given is None:
         sizes = [1] * size
     elif given.ndim == 0:
-        step = int(given)
+        step = max(1, int(given))
         sizes = [min(step, size - start) for start in range(0, size, step)]
     else:
         sizes = list(ints(given))
