@@ -62,9 +62,9 @@ def spread(module: nn.Module) -> nn.Module:
         if isinstance(inner, nn.Dropout):
             inner.p = 0.0
         elif type(inner).__name__ == "StochasticDepth":
-            inner.p = 0.0  # type: ignore[assignment]  # torchvision's; a number
+            inner.p = 0.0  # torchvision's
         elif type(inner).__name__ == "DropPath":
-            inner.drop_prob = 0.0  # type: ignore[assignment]  # timm's; a number
+            inner.drop_prob = 0.0  # timm's
     return module
 
 

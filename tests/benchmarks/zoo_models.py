@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -103,7 +104,7 @@ def _hf(
     return Logits(model, *(names or ("input_ids",)), answer=answer, **fixed), inputs or _ids()
 
 
-_SMALL = {
+_SMALL: dict[str, Any] = {
     "num_hidden_layers": 2,
     "hidden_size": 64,
     "num_attention_heads": 4,
@@ -115,7 +116,7 @@ _SMALL = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-_BERT = {
+_BERT: dict[str, Any] = {
     "num_hidden_layers": 2,
     "hidden_size": 64,
     "num_attention_heads": 4,
@@ -136,7 +137,7 @@ def _bert() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def _t5() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = {
+    config: dict[str, Any] = {
         "d_model": 64,
         "d_kv": 16,
         "d_ff": 128,
@@ -152,7 +153,7 @@ def _t5() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def _whisper() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = {
+    config: dict[str, Any] = {
         "d_model": 64,
         "encoder_layers": 2,
         "decoder_layers": 2,
@@ -180,7 +181,7 @@ def _whisper() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def _wav2vec2(kind: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = {
+    config: dict[str, Any] = {
         "hidden_size": 64,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
@@ -205,7 +206,7 @@ def _wav2vec2(kind: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def _ast() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = {
+    config: dict[str, Any] = {
         "hidden_size": 64,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
@@ -220,7 +221,7 @@ def _ast() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def _segformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = {
+    config: dict[str, Any] = {
         "hidden_sizes": [16, 32, 64, 64],
         "depths": [1, 1, 1, 1],
         "num_attention_heads": [1, 2, 4, 4],
@@ -235,7 +236,7 @@ def _segformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def _clip_text() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    config = {key: value for key, value in _SMALL.items() if key != "pad_token_id"}
+    config: dict[str, Any] = {key: value for key, value in _SMALL.items() if key != "pad_token_id"}
     return _hf(
         "CLIPText",
         "Model",
@@ -456,7 +457,7 @@ def _mlp() -> tuple[nn.Module, tuple[Tensor, ...]]:
     return _sequential(nn.Flatten(), nn.Linear(784, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 10))
 
 
-_VIT = {"img_size": 64, "embed_dim": 48, "depth": 2, "num_heads": 3}
+_VIT: dict[str, Any] = {"img_size": 64, "embed_dim": 48, "depth": 2, "num_heads": 3}
 
 NETWORKS: tuple[Network, ...] = (
     Network("mlp", "basic", _mlp),
@@ -466,7 +467,7 @@ NETWORKS: tuple[Network, ...] = (
     Network("resnet8", "MLPerf Tiny", _resnet8),
     Network("fc_autoencoder", "MLPerf Tiny", _autoencoder, "mse"),
     *(
-        Network(name, "torchvision", lambda name=name, more=more: _vision(name, **more))
+        Network(name, "torchvision", partial(_vision, name, **more))
         for name, more in (
             ("resnet18", {}),
             ("resnet50", {}),
@@ -489,7 +490,7 @@ NETWORKS: tuple[Network, ...] = (
     Network("unet_transposed", "U-Net", lambda: _unet(transposed=True)),
     Network("unet_bilinear", "U-Net", lambda: _unet(transposed=False)),
     *(
-        Network(title, "timm", lambda name=name, more=more: _timm(name, **more))
+        Network(title, "timm", partial(_timm, name, **more))
         for title, name, more in (
             ("vit", "vit_tiny_patch16_224", _VIT),
             ("deit_distilled", "deit_tiny_distilled_patch16_224", _VIT),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 import onnx
@@ -54,7 +55,7 @@ def damaged_model(data: bytes, random: Random) -> bytes:
     """One thing said otherwise, in a file that is as well formed as before."""
     model = onnx.ModelProto.FromString(data)
     graph = model.graph
-    made = random.choice(graph.node)
+    made: onnx.NodeProto = random.choice(graph.node)
     match random.randrange(9):
         case 0:
             made.op_type = random.choice(_OPERATORS)
@@ -78,12 +79,12 @@ def damaged_model(data: bytes, random: Random) -> bytes:
             del graph.node[random.randrange(len(graph.node))]
         case _:
             random.choice(graph.input).type.tensor_type.elem_type = random.randrange(25)
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def _some_name(graph: onnx.GraphProto, random: Random) -> str:
     names = [name for made in graph.node for name in (*made.input, *made.output)]
-    return random.choice([*names, "", "nowhere"])
+    return str(random.choice([*names, "", "nowhere"]))
 
 
 def _change(attribute: onnx.AttributeProto, random: Random) -> None:
@@ -95,14 +96,14 @@ def _change(attribute: onnx.AttributeProto, random: Random) -> None:
     elif attribute.type == onnx.AttributeProto.FLOAT:
         attribute.f = random.choice((0.0, float("inf"), float("nan"), -1.0))
     else:
-        attribute.type = random.randrange(15)
+        attribute.type = random.randrange(15)  # type: ignore[assignment]  # any number is well formed
 
 
 def whole_models() -> Sequence[onnx.ModelProto]:
     """Small ones of many kinds, each of which can be imported with the loss mse."""
     rng = np.random.default_rng(1)
 
-    def floats(*shape: int) -> np.ndarray:
+    def floats(*shape: int) -> Any:
         return rng.standard_normal(shape).astype(np.float32)
 
     images = model_of(
@@ -118,11 +119,18 @@ def whole_models() -> Sequence[onnx.ModelProto]:
         ],
         {"x": (2, 3, 8, 8)},
         {
-            "w": floats(4, 3, 3, 3), "b": floats(4), "s": floats(4), "t": floats(4), "m": floats(4),
-            "v": np.ones(4, np.float32), "scales": np.array([1, 1, 2, 2], np.float32),
-            "pads": np.array([0, 0, 1, 0, 0, 0, 0, 1]), "fc.weight": floats(5, 4), "fc.bias": floats(5),
+            "w": floats(4, 3, 3, 3),
+            "b": floats(4),
+            "s": floats(4),
+            "t": floats(4),
+            "m": floats(4),
+            "v": np.ones(4, np.float32),
+            "scales": np.array([1, 1, 2, 2], np.float32),
+            "pads": np.array([0, 0, 1, 0, 0, 0, 0, 1]),
+            "fc.weight": floats(5, 4),
+            "fc.bias": floats(5),
         },
-    )  # fmt: skip
+    )
     attention = model_of(
         [
             node("Shape", ["x"], ["shape"]),
@@ -142,23 +150,32 @@ def whole_models() -> Sequence[onnx.ModelProto]:
         ],
         {"x": (2, 4, 6)},
         {
-            "one": np.asarray(1), "zero": np.asarray(0), "pos.weight": floats(9, 6), "qkv.weight": floats(6, 18),
-            "ones": np.array([1]), "threes": np.array([3]), "wide": np.array([3, 2, 2, 6]),
+            "one": np.asarray(1),
+            "zero": np.asarray(0),
+            "pos.weight": floats(9, 6),
+            "qkv.weight": floats(6, 18),
+            "ones": np.array([1]),
+            "threes": np.array([3]),
+            "wide": np.array([3, 2, 2, 6]),
         },
-    )  # fmt: skip
+    )
     recurrent = model_of(
         [
-            node("LSTM", ["x", "lstm.w", "lstm.r", "lstm.b"], ["h", "", ""], hidden_size=4, direction="bidirectional"),
+            node("LSTM", ["x", "lstm.w", "lstm.r", "lstm.b"], ["h", "", ""], direction="bidirectional"),
             node("SplitToSequence", ["h", "two"], ["pieces"], axis=0),
             node("SequenceAt", ["pieces", "first"], ["piece"]),
             node("Tile", ["piece", "repeats"], ["y"]),
         ],
         {"x": (4, 2, 3)},
         {
-            "lstm.w": floats(2, 16, 3), "lstm.r": floats(2, 16, 4), "lstm.b": floats(2, 32), "two": np.asarray(2),
-            "first": np.asarray(0), "repeats": np.array([1, 1, 2, 1]),
+            "lstm.w": floats(2, 16, 3),
+            "lstm.r": floats(2, 16, 4),
+            "lstm.b": floats(2, 32),
+            "two": np.asarray(2),
+            "first": np.asarray(0),
+            "repeats": np.array([1, 1, 2, 1]),
         },
-    )  # fmt: skip
+    )
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     inner = helper.make_function("own", "Half", ["a"], ["b"], [node("Mul", ["a", "a"], ["b"])], opsets)
     outer = helper.make_function(

@@ -34,7 +34,7 @@ def model_of(
     functions: Sequence[onnx.FunctionProto] = (),
     domains: Sequence[str] = (),
 ) -> onnx.ModelProto:
-    """A model; an input is its shape, or its element type and shape, a weight an array or a number (float32)."""
+    """An input is its shape, or its element type and shape; a weight is an array, or a number (float32)."""
     given = []
     for name, what in inputs.items():
         dtype, shape = what if len(what) == 2 and isinstance(what[1], tuple) else ("float32", what)

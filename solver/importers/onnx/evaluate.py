@@ -322,16 +322,16 @@ def _matmul(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> 
     if left.ndim and right.ndim:
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         _check_size((*batch, *left.shape[-2:-1], *(right.shape[-1:] if right.ndim > 1 else ())))
-    return np.matmul(left, right)
+    return np.asarray(np.matmul(left, right))
 
 
 def _cast(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
-    return _first(given).astype(_numpy(attributes["to"]))
+    return np.asarray(_first(given).astype(_numpy(attributes["to"])))
 
 
 def _cast_like(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
     assert given[1] is not None
-    return _first(given).astype(given[1].dtype)
+    return np.asarray(_first(given).astype(given[1].dtype))
 
 
 def _numpy(element: int) -> np.dtype[Any]:
@@ -345,7 +345,9 @@ def _numpy(element: int) -> np.dtype[Any]:
 def _eye_like(given: Inputs, attributes: Attributes, opset: int, outputs: int) -> Array:
     data = _first(given)
     dtype = _numpy(attributes["dtype"]) if "dtype" in attributes else data.dtype
-    return np.eye(*data.shape, k=attributes.get("k", 0), dtype=dtype)
+    rows, columns = data.shape
+    _check_size(data.shape)
+    return np.asarray(np.eye(rows, columns, attributes.get("k", 0), dtype))
 
 
 _OWN: Final[Mapping[str, Callable[[Inputs, Attributes, int, int], Array | list[Array]]]] = {

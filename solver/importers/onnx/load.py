@@ -132,7 +132,7 @@ def _drop_dead(network: Network, loss: str) -> None:
 
 
 def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
-    """Weights that reach the loss through steps and conditions alone are not trained, unless they are named."""
+    """Weights that reach the loss through conditions alone are not trained, unless they are named."""
     if isinstance(options.trainable, tuple):
         return []
     reached = {loss}
@@ -153,7 +153,7 @@ def _frozen_without_derivative(network: Network, loss: str, options: ImportOptio
 
 
 def _on_constants(walk: Walk) -> Iterable[str]:
-    """Tensors that could be weights, under names that an exporter made up, in places where biases stand, too."""
+    """Tensors that could be weights, under names that an exporter made up, where biases stand, too."""
     suspects = [
         name
         for name, value in walk.constants.items()

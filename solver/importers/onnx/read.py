@@ -256,6 +256,6 @@ class _Files:
             )
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            data = memoryview(b"" if not size else np.memmap(stream, np.uint8, "r"))
+            data = memoryview(b"") if not size else np.memmap(stream, np.uint8, "r").data
         self.open[location] = Source(path, data)
         return self.open[location]

@@ -128,7 +128,7 @@ class _Uses:
             assert where is not None
             self.readers[where] = _readers(self.functions[where].node)
         for node, position in self.readers[where].get(name, ()):
-            found |= self._kinds(node, position, where, depth)
+            found.update(self._kinds(node, position, where, depth))
         self.known[where, name] = frozenset(found)
         return self.known[where, name]
 

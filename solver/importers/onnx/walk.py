@@ -322,12 +322,12 @@ class Walk:
             return [Unknown()] * len(node.output)
         if not isinstance(condition, Constant) or condition.array.size != 1:
             return self._lack("If (on what the caller gives)", name)
-        branch = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
+        branch: Any = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
         if not hasattr(branch, "initializer"):
             raise DocumentError(
                 f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again."
             )
-        inner: _Scope = ChainMap({}, scope)  # type: ignore[arg-type]  # a ChainMap of such mappings is one
+        inner: _Scope = ChainMap({}, scope)
         for message in branch.initializer:
             inner[message.name] = Constant(array_of(message), message.name)
         self.run(branch.node, inner, opsets, [o.name for o in branch.output], None, f"{name}/", depth + 1)
@@ -498,7 +498,7 @@ def expanded_by_onnx() -> tuple[frozenset[str], frozenset[str]]:
     """(All operators of the newest opset, those that ONNX defines by others). Needs the package onnx."""
     import onnx
 
-    schemas = [schema for schema in onnx.defs.get_all_schemas() if schema.domain in _ONNX]
+    schemas: list[Any] = [schema for schema in onnx.defs.get_all_schemas() if schema.domain in _ONNX]
     names = frozenset(schema.name for schema in schemas)
     bodies = (s.name for s in schemas if s.has_function or s.has_context_dependent_function)
     return names, frozenset(bodies)

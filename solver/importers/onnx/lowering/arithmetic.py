@@ -70,11 +70,13 @@ def _extreme(site: Site) -> Value:
         first, second = site.as_tensor(left), site.as_tensor(right)
         return site.emit("Where", site.emit("Greater" if greater else "Less", first, second), first, second)
 
-    return reduce(of_two, [site.value(i) for i in range(len(site.inputs))])
+    values: list[Value] = [site.value(i) for i in range(len(site.inputs))]
+    return reduce(of_two, values)
 
 
 def _sum(site: Site) -> Value:
-    return reduce(lambda a, b: site.emit("Add", a, b), [site.value(i) for i in range(len(site.inputs))])
+    values: list[Value] = [site.value(i) for i in range(len(site.inputs))]
+    return reduce(lambda a, b: site.emit("Add", a, b), values)
 
 
 def _mean(site: Site) -> Value:

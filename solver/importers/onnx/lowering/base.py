@@ -114,7 +114,7 @@ class Site:
 
     def emit(self, type_: str, *inputs: Value | None, **attributes: AttributeValue | None) -> Tensor:
         """Add an operation with one output."""
-        return self.emit_all(type_, *inputs, **attributes)[0]
+        return self.emit_all(type_, *inputs, outputs=1, **attributes)[0]
 
     def number(self, value: float, like: Tensor) -> Constant:
         """A scalar of the element type of a tensor."""

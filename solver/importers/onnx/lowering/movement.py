@@ -126,7 +126,7 @@ def _pad(site: Site) -> Value:
     pads = tuple(site.attributes["pads"]) if "pads" in site.attributes else ints(site.constant(1, "the pads"))
     axes = [a % x.rank for a in ints(site.constant(3, "the axes"))] if site.has(3) else list(range(x.rank))
     value = site.get("value", site.scalar(2)) or 0.0
-    before, after = pads[: len(axes)], pads[len(axes) :]
+    before, after = list(pads[: len(axes)]), list(pads[len(axes) :])
     if min(pads, default=0) < 0:
         starts = [max(0, -pad) for pad in before]
         ends = [x.shape[axis] - max(0, -pad) for axis, pad in zip(axes, after, strict=True)]
@@ -158,11 +158,11 @@ def _resize(site: Site) -> Value:
             given.pop(key, None)
     if given.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         raise Unsupported("it crops (tf_crop_and_resize)")
-    scales = site.known(2)
-    by_scales = scales is not None and scales.size > 0
-    sizes = None if by_scales else Constant(np.asarray(site.constant(3, "the sizes"), np.int64))
-    factors = Constant(np.asarray(scales, np.float32)) if by_scales else None
-    return site.emit("Resize", x, None, factors, sizes, **given)
+    factors = site.known(2)
+    if factors is not None and factors.size:
+        return site.emit("Resize", x, None, Constant(np.asarray(factors, np.float32)), **given)
+    sizes = Constant(np.asarray(site.constant(3, "the sizes"), np.int64))
+    return site.emit("Resize", x, None, None, sizes, **given)
 
 
 def _depth_to_space(site: Site) -> Value:
@@ -216,7 +216,7 @@ def _gather_elements(site: Site) -> Value:
     """Indices that are known are places in memory."""
     shape, index = site.shape(), site.constant(1, "the indices").astype(np.int64)
     axis = site.get("axis", 0) % len(shape)
-    grid = list(np.indices(index.shape, sparse=True))
+    grid: list[Array] = list(np.indices(index.shape, sparse=True))
     grid[axis] = index % shape[axis]
     return _picked(site, _places(shape, grid))
 
@@ -241,7 +241,8 @@ def _places(shape: Sequence[int], index: Sequence[Array]) -> Array:
 
 def _eye_like(site: Site) -> Value:
     dtype = ELEMENTS[site.get("dtype")] if "dtype" in site.attributes else site.dtype()
-    return Constant(np.eye(*site.shape(), k=site.get("k", 0), dtype=dtype.numpy))
+    rows, columns = site.shape()
+    return Constant(np.asarray(np.eye(rows, columns, site.get("k", 0), dtype.numpy)))
 
 
 # --------------------------------------------------------------------------------------------- sequences

@@ -1,7 +1,7 @@
-"""Operators of ONNX, translated and run: their results are those of ONNX's own cases, bit by bit or nearly so.
+"""Operators of ONNX, translated and run: their results are those of ONNX's own cases.
 
-Each case becomes a model whose loss is the mean square of its outputs less a random label, which changes where
-any element does.
+Each case becomes a model whose loss is the mean square of its outputs less a random label, which changes
+where any element does.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def cases() -> dict[str, list[Case]]:
         tests = load_model_tests(kind="node")
     found: dict[str, list[Case]] = {}
     for test in tests:
-        if test.model is None or len(test.model.graph.node) != 1 or len(test.data_sets) != 1:
+        if test.model is None or len(test.model.graph.node) != 1 or len(test.data_sets or ()) != 1:
             continue
         operator = test.model.graph.node[0].op_type
         if operator in IMPORTED_OPERATORS and operator not in _APART:

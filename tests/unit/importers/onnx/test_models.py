@@ -229,7 +229,7 @@ def test_inputs_without_influence_are_left_out() -> None:
 
 
 def normalised(training: int | None = None, opset: int = 18) -> onnx.ModelProto:
-    mode = {} if training is None else {"training_mode": training}
+    mode: Any = {} if training is None else {"training_mode": training}
     outputs = ["y", "m2", "v2"] if training else ["y"]
     nodes = [
         node("Conv", ["x", "w"], ["h"], kernel_shape=[1, 1]),
@@ -379,35 +379,63 @@ def after_product(nodes: list[onnx.NodeProto], **constants: Any) -> TrainableGra
 
 LAYERS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], dict[str, Any]]] = {
     "Gelu": (
-        [node("Div", ["x", "s"], ["a"]), node("Erf", ["a"], ["b"]), node("Add", ["b", "one"], ["c"]),
-         node("Mul", ["x", "c"], ["d"]), node("Mul", ["d", "half"], ["y"])],
-        {"s": 2**0.5, "one": 1, "half": 0.5}, {},
+        [
+            node("Div", ["x", "s"], ["a"]),
+            node("Erf", ["a"], ["b"]),
+            node("Add", ["b", "one"], ["c"]),
+            node("Mul", ["x", "c"], ["d"]),
+            node("Mul", ["d", "half"], ["y"]),
+        ],
+        {"s": 2**0.5, "one": 1, "half": 0.5},
+        {},
     ),
     "Gelu by tanh": (
-        [node("Pow", ["x", "three"], ["p"]), node("Mul", ["p", "k"], ["q"]), node("Add", ["x", "q"], ["r"]),
-         node("Mul", ["r", "s"], ["t"]), node("Tanh", ["t"], ["u"]), node("Add", ["u", "one"], ["v"]),
-         node("Mul", ["x", "half"], ["w"]), node("Mul", ["w", "v"], ["y"])],
-        {"three": 3, "k": 0.044715, "s": (2 / np.pi) ** 0.5, "one": 1, "half": 0.5}, {"approximate": "tanh"},
+        [
+            node("Pow", ["x", "three"], ["p"]),
+            node("Mul", ["p", "k"], ["q"]),
+            node("Add", ["x", "q"], ["r"]),
+            node("Mul", ["r", "s"], ["t"]),
+            node("Tanh", ["t"], ["u"]),
+            node("Add", ["u", "one"], ["v"]),
+            node("Mul", ["x", "half"], ["w"]),
+            node("Mul", ["w", "v"], ["y"]),
+        ],
+        {"three": 3, "k": 0.044715, "s": (2 / np.pi) ** 0.5, "one": 1, "half": 0.5},
+        {"approximate": "tanh"},
     ),
     "Swish": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], {}, {}),
     "Swish of a multiple": (
         [node("Mul", ["x", "c"], ["z"]), node("Sigmoid", ["z"], ["s"]), node("Mul", ["x", "s"], ["y"])],
-        {"c": 1.75}, {"alpha": 1.75},
+        {"c": 1.75},
+        {"alpha": 1.75},
     ),
     "HardSwish": ([node("HardSigmoid", ["x"], ["s"], alpha=1 / 6), node("Mul", ["x", "s"], ["y"])], {}, {}),
     "HardSwish by bounds": (
-        [node("Add", ["x", "three"], ["a"]), node("Clip", ["a", "zero", "six"], ["b"]),
-         node("Mul", ["x", "b"], ["c"]), node("Div", ["c", "six"], ["y"])],
-        {"three": 3, "zero": 0, "six": 6}, {},
+        [
+            node("Add", ["x", "three"], ["a"]),
+            node("Clip", ["a", "zero", "six"], ["b"]),
+            node("Mul", ["x", "b"], ["c"]),
+            node("Div", ["c", "six"], ["y"]),
+        ],
+        {"three": 3, "zero": 0, "six": 6},
+        {},
     ),
     "LayerNormalization": (
-        [node("ReduceMean", ["x", "last"], ["m"]), node("Sub", ["x", "m"], ["d"]), node("Pow", ["d", "two"], ["q"]),
-         node("ReduceMean", ["q", "last"], ["v"]), node("Add", ["v", "e"], ["w"]), node("Sqrt", ["w"], ["r"]),
-         node("Div", ["d", "r"], ["o"]), node("Mul", ["o", "ln.weight"], ["k"]), node("Add", ["k", "ln.bias"], ["y"])],
+        [
+            node("ReduceMean", ["x", "last"], ["m"]),
+            node("Sub", ["x", "m"], ["d"]),
+            node("Pow", ["d", "two"], ["q"]),
+            node("ReduceMean", ["q", "last"], ["v"]),
+            node("Add", ["v", "e"], ["w"]),
+            node("Sqrt", ["w"], ["r"]),
+            node("Div", ["d", "r"], ["o"]),
+            node("Mul", ["o", "ln.weight"], ["k"]),
+            node("Add", ["k", "ln.bias"], ["y"]),
+        ],
         {"two": 2, "e": 0.5, "last": np.array([-1]), "ln__weight": floats(8), "ln__bias": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -421,7 +449,7 @@ def test_layers_that_are_written_out_are_recognised(layer: str) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_recognised_layer_computes_the_same(layer: str) -> None:
-    """The loss is that of the same layer whose inner values are outputs, too, so that nothing is recognised."""
+    """By ONNX's own evaluator, which recognises nothing."""
     nodes, constants, _ = LAYERS[layer]
     weights = {"fc.weight": floats(8, 8)} | {name.replace("__", "."): v for name, v in constants.items()}
     all_nodes = [node("MatMul", ["i", "fc.weight"], ["x"]), *nodes]
