@@ -14,6 +14,7 @@ from tests.benchmarks import (
     layout,
     levels,
     main_job,
+    memory,
     models,
     onert_losses,
     paging,
@@ -36,6 +37,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "schedules": schedules.run,
     "onert": onert_losses.run,
     "models": models.run,
+    "memory": memory.run,
 }
 
 
@@ -46,13 +48,13 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the table of layout into docs/explanation/figures.md"
     )
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter of onert, or PyTorch; default: this one"
-    )
+    parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
+    parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
-        "models": partial(models.run, python=arguments.python),
+        "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
+        "models": partial(models.run, python=arguments.torch),
     }
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")

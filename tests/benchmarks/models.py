@@ -1,6 +1,6 @@
 """Real models from ONNX: which import, whether plans reach their bound, and first losses beside PyTorch's.
 
-The networks are exported by `zoo_export`, with an interpreter that has PyTorch (``--python``), into
+The networks are exported by `zoo_export`, with an interpreter that has PyTorch (``--torch``), into
 ``out/zoo``; what is there already is taken as it is. Trained are those whose arena is small.
 """
 

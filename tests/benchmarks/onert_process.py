@@ -5,7 +5,8 @@ It writes the graph as a `.circle` file, trains it on one batch, and prints one 
 `tests.benchmarks.onert_losses` starts it.
 
 Arguments: a directory with ``job.json`` (tensors with shape and maybe a key of ``arrays.npz``, operations,
-input, output, batch, learning rate, steps) and ``arrays.npz`` (parameters, constants, image, label).
+input, output, batch, learning rate, steps, maybe the path of a finished model) and ``arrays.npz``
+(parameters, constants, the input, label).
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def losses(model: Path, job: Mapping[str, Any], arrays: Mapping[str, Any]) -> li
         train.losses.CategoricalCrossentropy("mean"),
         batch_size=job["batch"],
     )
-    image, label = arrays["image"], arrays["label"]
+    image, label = arrays[job["input"]], arrays["label"]
     return [float(session.train_step([image], [label])["loss"][0]) for _ in range(job["steps"])]
 
 
@@ -122,7 +123,10 @@ def main() -> None:
     model = directory / "model.circle"
     with np.load(directory / "arrays.npz") as arrays:
         try:
-            write_circle(model, job, arrays)
+            if job.get("model"):
+                model = Path(job["model"])
+            else:
+                write_circle(model, job, arrays)
             found: dict[str, Any] = {"losses": losses(model, job, arrays)}
         except ModuleNotFoundError as error:
             found = {"missing": error.name}

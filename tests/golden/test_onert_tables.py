@@ -13,11 +13,13 @@ import pytest
 
 from solver.documents import load_graph
 from solver.graph import TrainableGraph
+from solver.importers.circle import load_circle
 from solver.layout import Proof, max_load, solve
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.targets import Pool, TargetBuffer
 from solver.targets.onert import POOLS, Management, onert_pools, onert_target
+from tests.support.buffers import DATA
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODELS = ("mnist", "mobilenet_v2")
@@ -145,3 +147,15 @@ def test_steps_are_forward_then_backward(model: str) -> None:
     operations = [operation.id for operation in graph(model).operations]
     expected = [f"{name}:forward" for name in operations] + [f"{name}:backward" for name in operations[::-1]]
     assert [step.id for step in target.steps] == expected
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the model files do not stand beside this check-out")
+@pytest.mark.parametrize("model", MODELS)
+def test_the_runtime_own_files(model: str) -> None:
+    """The tables follow from the .circle files as well as from the examples that describe them."""
+    batch = {"mnist": 32, "mobilenet_v2": 10}[model]
+    imported = load_circle((DATA / f"{model}.circle").read_bytes(), batch=batch).graph
+    assert sum(imported.operands[name].type.elements for name in imported.trainable) == PARAMETERS[model]
+    for management, table in TABLES.items():
+        assert tuple(peak(pool) for pool in onert_pools(imported, management)) == table[model]
+    assert plan(imported).sizes == plan(graph(model)).sizes

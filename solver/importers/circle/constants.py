@@ -1,0 +1,123 @@
+"""What the shapes of a model decide: integers that some operators work out, and a plan must know.
+
+Exporters write out how a Reshape finds its shape: SHAPE, STRIDED_SLICE, PACK. With the shapes of the batch
+that is planned these are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from solver.graph.types import Array
+from solver.importers.circle.read import ModelOperator
+
+__all__ = ["FOLDED", "fold", "slices"]
+
+#: More elements than these are weights, and not the sizes of something.
+_MOST: Final = 4096
+
+
+def fold(operator: ModelOperator, values: Sequence[Array | None]) -> Array | None:
+    """The only output of an operator whose inputs are constants, None where it cannot be worked out here.
+
+    `values` are the inputs, None for those that are left out. Raises ValueError and IndexError for values
+    that the operator cannot take.
+    """
+    if operator.code not in FOLDED or sum(v.size for v in values if v is not None) > _MOST:
+        return None
+    return FOLDED[operator.code](operator, values)
+
+
+def slices(operator: ModelOperator, rank: int, numbers: Sequence[Array]) -> tuple[slice | int, ...]:
+    """What STRIDED_SLICE takes of each axis: a range, or one element where the axis goes.
+
+    `numbers` are begin, end and strides. Raises ValueError for new axes and ellipses.
+    """
+    begin, end, strides = (n.astype(np.int64).tolist() for n in numbers)
+    if operator.integer("EllipsisMask", 0) or operator.integer("NewAxisMask", 0):
+        raise ValueError("has an ellipsis or a new axis")
+    found: list[slice | int] = []
+    for axis in range(rank):
+        if axis >= len(begin):
+            found.append(slice(None))
+        elif operator.integer("ShrinkAxisMask", 0) >> axis & 1:
+            found.append(begin[axis])
+        else:
+            first = None if operator.integer("BeginMask", 0) >> axis & 1 else begin[axis]
+            last = None if operator.integer("EndMask", 0) >> axis & 1 else end[axis]
+            found.append(slice(first, last, strides[axis]))
+    return tuple(found)
+
+
+def _given(values: Sequence[Array | None]) -> list[Array]:
+    return [value for value in values if value is not None]
+
+
+def _strided_slice(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
+    x, *numbers = _given(values)
+    return np.asarray(x[slices(operator, x.ndim, numbers)])
+
+
+def _pack(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
+    return np.stack(_given(values), axis=operator.integer("Axis", 0))
+
+
+def _concatenation(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
+    return np.concatenate(_given(values), axis=operator.integer("Axis", 0))
+
+
+def _gather(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
+    x, indices = _given(values)
+    return np.asarray(np.take(x, indices, axis=operator.integer("Axis", 0)))
+
+
+def _reduce_prod(operator: ModelOperator, values: Sequence[Array | None]) -> Array:
+    x, axes = _given(values)
+    keep = bool(operator.options.get("KeepDims"))
+    return np.asarray(np.prod(x, axis=tuple(axes.ravel().tolist()), keepdims=keep, dtype=x.dtype))
+
+
+def _range(_: ModelOperator, values: Sequence[Array | None]) -> Array:
+    first, last, step = (value.item() for value in _given(values))
+    if step == 0 or abs((last - first) / step) > _MOST:
+        raise ValueError("has too many elements")
+    return np.arange(first, last, step, dtype=_given(values)[0].dtype)
+
+
+def _of_two(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    def folded(_: ModelOperator, values: Sequence[Array | None]) -> Array:
+        a, b = _given(values)
+        return np.asarray(function(a, b), dtype=a.dtype)
+
+    return folded
+
+
+def _like(function: Callable[[Array], Array]) -> Callable[..., Array]:
+    return lambda _, values: function(_given(values)[0])
+
+
+#: By operator: what it makes of constants.
+FOLDED: Final[Mapping[str, Callable[[ModelOperator, Sequence[Array | None]], Array]]] = MappingProxyType(
+    {
+        "ADD": _of_two(np.add),
+        "CAST": _like(np.asarray),
+        "CONCATENATION": _concatenation,
+        "EXPAND_DIMS": lambda _, values: np.expand_dims(_given(values)[0], int(_given(values)[1].item())),
+        "FLOOR_DIV": _of_two(np.floor_divide),
+        "GATHER": _gather,
+        "MAXIMUM": _of_two(np.maximum),
+        "MINIMUM": _of_two(np.minimum),
+        "MUL": _of_two(np.multiply),
+        "PACK": _pack,
+        "RANGE": _range,
+        "REDUCE_PROD": _reduce_prod,
+        "RESHAPE": lambda _, values: _given(values)[0].reshape(_given(values)[1].tolist()),
+        "SQUEEZE": _like(np.squeeze),
+        "STRIDED_SLICE": _strided_slice,
+        "SUB": _of_two(np.subtract),
+    }
+)

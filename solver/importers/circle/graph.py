@@ -1,0 +1,199 @@
+"""A model file as a trainable graph: its operators one after the other, then loss and optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from solver.errors import BatchError, DocumentError, GraphError, UnknownOperatorError
+from solver.graph import (
+    DeclaredOperand,
+    DType,
+    Operation,
+    OptimizerSpec,
+    Role,
+    TrainableGraph,
+    TrainingRules,
+    build_graph,
+)
+from solver.graph.declared import Trainable
+from solver.graph.types import Array
+from solver.importers.circle.constants import FOLDED
+from solver.importers.circle.network import Network, Unsupported, Weight
+from solver.importers.circle.operators import OPERATORS
+from solver.importers.circle.read import TRAINING, Model, read_model
+from solver.importers.circle.training import CircleTraining, load_training
+
+__all__ = ["CircleGraph", "load_circle", "weights_of"]
+
+#: How a model without metadata is trained: onert's own defaults, but for the loss.
+_DEFAULT = CircleTraining(OptimizerSpec("Adam", {"learning_rate": 0.001}), "categorical-crossentropy")
+
+#: Operators that are worked out when their inputs are constants, and are not in a graph otherwise.
+_CONSTANT = frozenset(FOLDED) | {"SHAPE", "DEQUANTIZE"}
+
+
+@dataclass(frozen=True, slots=True)
+class CircleGraph:
+    """A graph, and where its parameters lie in the file; `training` is how the file says to train it."""
+
+    graph: TrainableGraph
+    weights: Mapping[str, Weight]
+    training: CircleTraining | None = None
+
+
+def load_circle(
+    data: bytes, *, batch: int | None = None, training: CircleTraining | None = None, name: str = ""
+) -> CircleGraph:
+    """The verified graph of a Circle or TensorFlow Lite file, with its weights as initial values.
+
+    `training` says how it is trained; without it the file's own metadata does, and without that Adam on the
+    categorical cross entropy. The batch is `batch`, else that of the training, else the file's; it takes the
+    place of the first dimension of every input that has the file's own. Weights of convolutions, products and
+    embeddings are parameters; other constants are not trained.
+
+    Raises DocumentError for a file that cannot be read, UnknownOperatorError for operators that graphs do
+    not have (all of them at once), BatchError, and other GraphErrors where operators do not fit together.
+    Linear in the size of the file.
+    """
+    model = read_model(data)
+    own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
+    training = training or own
+    if batch is None and training is not None and training.batch > 0:
+        batch = training.batch
+    if batch is not None and batch < 1:
+        raise BatchError(
+            f"The batch is {batch}.", remedy="Give a positive number of examples.", path=("batch",)
+        )
+    network = _translated(model, batch)
+    graph = _trained(network, training or _DEFAULT, name or model.name or "model")
+    return CircleGraph(graph, network.weights, own)
+
+
+def _translated(model: Model, batch: int | None) -> Network:
+    if not model.inputs or not model.outputs:
+        raise DocumentError(
+            "The model has no inputs or no outputs.", remedy="Export a model that computes something."
+        )
+    missing = [
+        f"{operator.code} (operator {k}, {_output(model, k)!r})"
+        for k, operator in enumerate(model.operators)
+        if operator.code not in OPERATORS and operator.code not in _CONSTANT
+    ]
+    if missing:
+        raise UnknownOperatorError(
+            f"{len(missing)} operators of the model are not known: {', '.join(missing)}.",
+            remedy="Leave them out of the part that is trained; `arenaplan operators` lists what there is.",
+            path=("operators",),
+        )
+    try:
+        network = Network(model, batch)
+    except Unsupported as error:
+        raise GraphError(
+            f"An input of the model {error}.", remedy="Export it with inputs of float32.", path=("inputs",)
+        ) from error
+    for k, operator in enumerate(model.operators):
+        try:
+            network.add(operator, OPERATORS.get(operator.code, _only_constant))
+        except Unsupported as error:
+            raise UnknownOperatorError(
+                f"Operator {k}, {operator.code} ({_output(model, k)!r}), {error}.",
+                remedy="Export the model without it, in float32.",
+                path=("operators", k),
+            ) from error
+        except (KeyError, ValueError, IndexError) as error:
+            raise DocumentError(
+                f"Operator {k}, {operator.code} ({_output(model, k)!r}), has not the options or inputs that"
+                f" its kind needs.",
+                remedy="Take a file that its own tools can read.",
+                path=("operators", k),
+            ) from error
+        except GraphError as error:
+            error.path = ("operators", k, *error.path)
+            raise
+    return network
+
+
+def _only_constant(_network: Network, _operator: object) -> None:
+    raise Unsupported("is computed from data; only constants of it are known")
+
+
+def _output(model: Model, k: int) -> str:
+    outputs = model.operators[k].outputs
+    return model.tensors[outputs[0]].name if outputs else ""
+
+
+_LOSSES = {
+    "categorical-crossentropy": "CategoricalCrossEntropy",
+    "sparse-categorical-crossentropy": "CategoricalCrossEntropy",
+    "mean-squared-error": "MeanSquaredError",
+}
+
+
+def _trained(network: Network, training: CircleTraining, name: str) -> TrainableGraph:
+    """The graph with a label, a loss and an optimizer: those of the training."""
+    model = network.model
+    if len(model.outputs) != 1:
+        raise GraphError(
+            f"The model has {len(model.outputs)} outputs, and one loss needs one of them.",
+            remedy="Export it with the output that is trained.",
+            path=("outputs",),
+        )
+    prediction = network.output_name(model.outputs[0])
+    if prediction not in network.typed or not network.typed[prediction].type.shape:
+        raise GraphError(
+            f"The model's output {prediction!r} is not a tensor that an operator computes.",
+            remedy="Export the model with the output that is trained.",
+            path=("outputs", 0),
+        )
+    shape = network.typed[prediction].type.shape
+    sparse = training.loss == "sparse-categorical-crossentropy"
+    label = DeclaredOperand(
+        network.free("label"),
+        Role.LABEL,
+        shape[:-1] if sparse else shape,
+        DType.INT32 if sparse else DType.FLOAT32,
+    )
+    loss = network.free("loss")
+    attributes: dict[str, int | str] = {"reduction": training.reduction}
+    if training.loss != "mean-squared-error":
+        attributes |= {"from_logits": int(training.from_logits), "sparse": int(sparse)}
+    last = Operation(loss, _LOSSES[training.loss], (prediction, label.id), (loss,), attributes)
+    used = {name for operation in network.operations for name in operation.inputs}
+    return build_graph(
+        name,
+        [*(d for d in network.declared.values() if d.id in used), label],
+        [*network.operations, last],
+        loss=loss,
+        optimizer=_optimizer(training),
+        trainable=_trainable(network, training),
+        outputs=(prediction,),
+        training=TrainingRules(),
+    )
+
+
+def _optimizer(training: CircleTraining) -> OptimizerSpec:
+    """onert's Adam adds epsilon before it corrects the bias; fields that a file left at 0 are defaults."""
+    given = {key: value for key, value in training.optimizer.attributes.items() if value}
+    return OptimizerSpec(training.optimizer.type, given)
+
+
+def _trainable(network: Network, training: CircleTraining) -> Trainable:
+    if training.trainable is None:
+        return "all"
+    found: dict[str, None] = {}
+    for k in training.trainable:
+        if not 0 <= k < len(network.owned):
+            raise GraphError(
+                f"CIRCLE_TRAINING trains operator {k}; the model has {len(network.owned)}.",
+                remedy="Correct its trainable_ops.",
+                path=("training", "trainable_ops"),
+            )
+        found.update(dict.fromkeys(network.owned[k]))
+    return tuple(found)
+
+
+def weights_of(data: bytes, weights: Mapping[str, Weight]) -> dict[str, Array]:
+    """The parameters' values as a file has them, in the axes of the graph."""
+    model = read_model(data)
+    return {name: weight.from_file(model.tensors[weight.tensor].array()) for name, weight in weights.items()}

@@ -1,0 +1,307 @@
+"""What the operators of a model have become so far, and how each of them reads its own inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from solver.graph import AttributeValue, DeclaredOperand, DType, Initializer, Operation, Role
+from solver.graph.nodes import output_types
+from solver.graph.types import Array, Operand, TensorType
+from solver.importers.circle.constants import fold
+from solver.importers.circle.read import Model, ModelOperator
+
+__all__ = ["Network", "Unsupported", "Weight"]
+
+
+class Unsupported(Exception):
+    """What an operator of the file has and a graph has not, as the end of a sentence about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Where a parameter comes from: a buffer of the file, and the order of its axes there.
+
+    The parameter's axes are the file's in the order `axes`; () where they are the same.
+    """
+
+    tensor: int
+    buffer: int
+    axes: tuple[int, ...] = ()
+
+    def to_file(self, value: Array) -> Array:
+        """The parameter as it lies in the file."""
+        return np.ascontiguousarray(value.transpose(np.argsort(self.axes)) if self.axes else value)
+
+    def from_file(self, value: Array) -> Array:
+        return np.ascontiguousarray(value.transpose(self.axes) if self.axes else value)
+
+
+class Network:
+    """The graph so far. `add` translates one operator; the rest is what its translation asks and tells.
+
+    Tensors of the file are called by number. A constant is declared when an operator reads it, as a
+    parameter where it is a weight. Shapes follow from the inputs of the batch that is planned.
+    """
+
+    def __init__(self, model: Model, batch: int | None) -> None:
+        self.model, self.batch = model, batch
+        self.declared: dict[str, DeclaredOperand] = {}
+        self.operations: list[Operation] = []
+        self.weights: dict[str, Weight] = {}
+        #: Parameters that each operator of the file owns.
+        self.owned: list[list[str]] = []
+        self.typed: dict[str, Operand] = {}
+        self._names = _unique([tensor.name or f"tensor {k}" for k, tensor in enumerate(model.tensors)])
+        self._taken = set(self._names)
+        self._folded: dict[int, Array] = {}
+        self.operator: ModelOperator
+        self._parts = 0
+        for number in model.inputs:
+            self._declare_input(number)
+
+    def _declare_input(self, number: int) -> None:
+        tensor = self.model.tensors[number]
+        shape = tensor.shape
+        if self.batch is not None and shape and shape[0] == self.file_batch:
+            shape = (self.batch, *shape[1:])
+        self._declare(self._names[number], Role.INPUT, shape, self._dtype(number))
+
+    @property
+    def file_batch(self) -> int:
+        """The first dimension of the first input, which stands for the batch."""
+        shape = self.model.tensors[self.model.inputs[0]].shape
+        return shape[0] if shape else 1
+
+    def _dtype(self, number: int) -> DType:
+        tensor = self.model.tensors[number]
+        word = np.dtype(tensor.dtype).name if tensor.dtype else tensor.type
+        if tensor.is_quantized or word not in {d.value for d in DType}:
+            what = f"quantized {tensor.type}" if tensor.is_quantized else tensor.type
+            raise Unsupported(f"uses {tensor.name!r}, which is {what}")
+        return DType(word)
+
+    def _declare(
+        self, name: str, role: Role, shape: Sequence[int], dtype: DType, value: Array | None = None
+    ) -> str:
+        if name not in self.declared:
+            given = None
+            if value is not None:
+                given = Initializer("values", np.ascontiguousarray(value, dtype.numpy).tobytes())
+            self.declared[name] = DeclaredOperand(name, role, tuple(shape), dtype, given)
+            self.typed[name] = Operand(name, TensorType(tuple(shape), dtype), role, given)
+        return name
+
+    # ----------------------------------------------------------------------------- one operator
+
+    def add(self, operator: ModelOperator, translate: Callable[..., None]) -> None:
+        """Translate one operator, or work its output out where it is a constant.
+
+        Raises Unsupported, and GraphError for what the graph refuses.
+        """
+        self.operator, self._parts = operator, 0
+        self.owned.append([])
+        if not self._fold(operator):
+            translate(self, operator)
+
+    def _fold(self, operator: ModelOperator) -> bool:
+        if operator.code == "SHAPE":
+            self._folded[operator.outputs[0]] = np.array(self.shape(0), np.int64)
+            return True
+        if len(operator.outputs) != 1:
+            return False
+        values = [None if number < 0 else self._value(number) for number in operator.inputs]
+        if operator.code == "DEQUANTIZE" and values[0] is not None and values[0].dtype == np.float16:
+            self._folded[operator.outputs[0]] = values[0].astype(np.float32)
+            return True
+        if any(v is None and n >= 0 for v, n in zip(values, operator.inputs, strict=True)):
+            return False
+        if any(v is not None and v.dtype.kind not in "iu" for v in values):
+            return False
+        try:
+            made = fold(operator, values)
+        except (ValueError, IndexError) as error:
+            raise Unsupported(f"cannot be worked out from constants: {error}") from error
+        if made is None:
+            return False
+        if operator.code == "CAST" and self.output_dtype():
+            made = made.astype(self.output_dtype())
+        self._folded[operator.outputs[0]] = made
+        return True
+
+    def _value(self, number: int) -> Array | None:
+        if number in self._folded:
+            return self._folded[number]
+        tensor = self.model.tensors[number]
+        return tensor.array() if tensor.data is not None and tensor.dtype else None
+
+    # ---------------------------------------------------------------------- what it reads
+
+    def is_constant(self, k: int) -> bool:
+        return self._value(self._number(k)) is not None
+
+    def _number(self, k: int) -> int:
+        if k >= len(self.operator.inputs) or self.operator.inputs[k] < 0:
+            raise Unsupported(f"has no input {k}")
+        return self.operator.inputs[k]
+
+    def input(self, k: int) -> str:
+        """The name of the k-th input; a constant is declared as one."""
+        return self._read(self._number(k))
+
+    def _read(self, number: int) -> str:
+        name, value = self._names[number], self._value(number)
+        if value is None:
+            if name not in self.typed:
+                raise Unsupported(f"reads {name!r}, which no operator before it defines")
+            return name
+        if name in self.weights:
+            return name
+        dtype = self._dtype(number) if number not in self._folded else DType(value.dtype.name)
+        return self._declare(name, Role.CONSTANT, value.shape, dtype, value)
+
+    def weight(self, k: int, *, axes: tuple[int, ...] = ()) -> str:
+        """The name of the k-th input as a parameter; one that is computed stays what it is."""
+        number = self._number(k)
+        value = self._value(number)
+        if value is None:
+            if axes:
+                raise Unsupported("has weights that are computed")
+            return self._read(number)
+        if value.dtype.kind != "f":
+            raise Unsupported(f"has weights of {self.model.tensors[number].type}")
+        weight, name = Weight(number, self.model.tensors[number].buffer, axes), self._names[number]
+        if self.weights.get(name, weight) != weight:
+            raise Unsupported(f"reads the weights {name!r} in another order than an operator before it")
+        laid = weight.from_file(value)
+        self._declare(name, Role.PARAMETER, laid.shape, DType(value.dtype.name), laid)
+        if self.declared[name].role is Role.PARAMETER:
+            self.weights[name] = weight
+            self.owned[-1].append(name)
+        return name
+
+    def bias(self, k: int) -> list[str]:
+        """The k-th input as a parameter, or nothing where it is left out."""
+        inputs = self.operator.inputs
+        return [self.weight(k)] if k < len(inputs) and inputs[k] >= 0 else []
+
+    def integers(self, k: int) -> list[int]:
+        """The values of the k-th input, which must be constant."""
+        value = self._value(self._number(k))
+        if value is None or value.dtype.kind not in "iu":
+            name = self._names[self._number(k)]
+            raise Unsupported(f"needs {name!r} as a constant, which is computed from data")
+        found: list[int] = value.ravel().tolist()
+        return found
+
+    def option_sizes(self, key: str) -> list[int]:
+        value = self.operator.options.get(key, ())
+        return [int(v) for v in value] if isinstance(value, tuple) else []
+
+    def shape(self, k: int) -> tuple[int, ...]:
+        """The shape of the k-th input, for the batch that is planned."""
+        number = self._number(k)
+        value = self._value(number)
+        return value.shape if value is not None else self.typed[self._read(number)].type.shape
+
+    def file_shape(self, k: int) -> tuple[int, ...]:
+        """The shape of the k-th input as the file has it."""
+        return self.model.tensors[self._number(k)].shape
+
+    def output_dtype(self) -> str:
+        return self.model.tensors[self.operator.outputs[0]].dtype
+
+    def with_batch(self, sizes: Sequence[int], source: Sequence[int]) -> tuple[int, ...]:
+        """Sizes that the file gives for its own batch, as those of the batch that is planned.
+
+        The first one stands for the batch, alone or times something.
+        """
+        found = list(sizes)
+        if self.batch is None or not found or not source or source[0] != self.batch:
+            return tuple(found)
+        if found[0] == self.file_batch:
+            found[0] = self.batch
+        elif -1 not in found and int(np.prod(found)) != int(np.prod(source)):
+            found[0] = -1
+        return tuple(found)
+
+    # ---------------------------------------------------------------------- what it becomes
+
+    def emit(
+        self,
+        type_: str,
+        inputs: Sequence[str],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        output: int = 0,
+    ) -> None:
+        """The operation that defines the operator's outputs, or only output number `output` of several."""
+        numbers = self.operator.outputs
+        if type_ != "Split":
+            numbers = numbers[output : output + 1]
+        self._emit(type_, inputs, [self._names[number] for number in numbers], attributes)
+
+    def part(self, type_: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None) -> str:
+        """An operation on the way to the operator's output; returns the name of what it defines."""
+        return self.parts(type_, inputs, 1, attributes)[0]
+
+    def parts(
+        self, type_: str, inputs: Sequence[str], count: int, attributes: Mapping[str, Any] | None = None
+    ) -> list[str]:
+        names = [self._part() for _ in range(count)]
+        self._emit(type_, inputs, names, attributes)
+        return names
+
+    def _part(self) -> str:
+        self._parts += 1
+        return self.free(f"{self._names[self.operator.outputs[0]]}.{self._parts}")
+
+    def output_name(self, number: int) -> str:
+        """The name of what an operator of the file defines."""
+        return self._names[number]
+
+    def free(self, name: str) -> str:
+        """`name`, or one like it that nothing has yet."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _emit(
+        self,
+        type_: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        attributes: Mapping[str, AttributeValue] | None,
+    ) -> None:
+        operation = Operation(outputs[0], type_, tuple(inputs), tuple(outputs), attributes or {})
+        for name, found in zip(outputs, output_types(operation, self.typed), strict=True):
+            self.typed[name] = Operand(name, found, Role.INTERMEDIATE)
+        self.operations.append(operation)
+
+    def numbers(self, values: Iterable[int]) -> str:
+        """A constant of integers: sizes, axes, pads."""
+        value = np.array(list(values), np.int64)
+        return self._declare(self._constant(), Role.CONSTANT, value.shape, DType.INT64, value)
+
+    def scalar(self, value: float) -> str:
+        return self._declare(self._constant(), Role.CONSTANT, (), DType.FLOAT32, np.array(value))
+
+    def _constant(self) -> str:
+        return self.free(f"{self._names[self.operator.outputs[0]]}/constant")
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names without '@', which is reserved, each made different from those before it."""
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        name = "".join(c if c.isprintable() and c != "@" else "_" for c in name)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found.append(name)
+    return found

@@ -1,0 +1,401 @@
+"""One function for each operator of Circle and TensorFlow Lite: what it becomes in a graph.
+
+Images are NHWC on both sides. Weights of convolutions are [out, height, width, in] on both; those of a
+depthwise convolution are [1, height, width, out] there, and those of a transposed one [out, height, width,
+in]: both change their order, and `Weight.axes` remembers how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from solver.importers.circle.constants import slices
+from solver.importers.circle.network import Network, Unsupported
+from solver.importers.circle.read import ModelOperator
+
+__all__ = ["OPERATORS"]
+
+#: Activations that operators with an attribute `activation` apply to their own output.
+_FUSED: Final = MappingProxyType({"NONE": "None", "RELU": "Relu", "RELU6": "Relu6", "TANH": "Tanh"})
+
+#: Activations as operators, with their attributes.
+_BEHIND: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = MappingProxyType(
+    {
+        "RELU": ("Relu", {}),
+        "RELU6": ("Clip", {"min": 0.0, "max": 6.0}),
+        "RELU_N1_TO_1": ("Clip", {"min": -1.0, "max": 1.0}),
+        "TANH": ("Tanh", {}),
+    }
+)
+
+
+def _windows(operator: ModelOperator) -> dict[str, str | tuple[int, ...]]:
+    dilations = operator.integer("DilationHFactor", 1), operator.integer("DilationWFactor", 1)
+    return {
+        "data_layout": "NHWC",
+        "strides": (operator.integer("StrideH"), operator.integer("StrideW")),
+        "auto_pad": "SAME_UPPER" if operator.word("Padding") == "SAME" else "VALID",
+        **({"dilations": dilations} if dilations != (1, 1) else {}),
+    }
+
+
+def _activated(
+    net: Network, type_: str, inputs: list[str], attributes: Mapping[str, object], *, fuses: bool = True
+) -> None:
+    """An operator and the activation that is fused into it, which stands behind it where `type_` has none."""
+    activation = net.operator.word("FusedActivationFunction", "NONE")
+    if fuses and activation in _FUSED:
+        net.emit(type_, inputs, {**attributes, "activation": _FUSED[activation]})
+    elif activation == "NONE":
+        net.emit(type_, inputs, attributes)
+    elif activation in _BEHIND:
+        follower, limits = _BEHIND[activation]
+        net.emit(follower, [net.part(type_, inputs, attributes)], limits)
+    else:
+        raise Unsupported(f"has the activation {activation}")
+
+
+def _convolution(net: Network, operator: ModelOperator) -> None:
+    x, channels = net.input(0), net.shape(0)[-1]
+    weight, bias = net.weight(1), net.bias(2)
+    shape = net.shape(1)
+    if channels % shape[3]:
+        raise Unsupported(f"has weights {list(shape)} for {channels} channels")
+    attributes = {**_windows(operator), "kernel_shape": shape[1:3], "group": channels // shape[3]}
+    _activated(net, "Conv", [x, weight, *bias], attributes)
+
+
+def _depthwise(net: Network, operator: ModelOperator) -> None:
+    x, channels = net.input(0), net.shape(0)[-1]
+    shape = net.shape(1)
+    weight, bias = net.weight(1, axes=(3, 1, 2, 0)), net.bias(2)
+    attributes = {**_windows(operator), "kernel_shape": shape[1:3], "group": channels}
+    _activated(net, "Conv", [x, weight, *bias], attributes)
+
+
+def _transposed(net: Network, operator: ModelOperator) -> None:
+    weight, x, bias = net.weight(1, axes=(3, 1, 2, 0)), net.input(2), net.bias(3)
+    size = net.integers(0)
+    padding = "SAME_UPPER" if operator.word("Padding") == "SAME" else "NOTSET"
+    attributes = {
+        **_windows(operator),
+        "kernel_shape": net.shape(1)[1:3],
+        "auto_pad": padding,
+        "output_shape": tuple(size[1:3]),
+    }
+    _activated(net, "ConvTranspose", [x, weight, *bias], attributes, fuses=False)
+
+
+def _fully_connected(net: Network, operator: ModelOperator) -> None:
+    if operator.options.get("WeightsFormat", 0):
+        raise Unsupported("has shuffled weights")
+    x, shape = net.input(0), net.shape(0)
+    units, width = net.shape(1)
+    weight, bias = net.weight(1), net.bias(2)
+    if len(shape) != 2 or shape[1] != width:
+        x = net.part("Reshape", [x, net.numbers((-1, width))])
+    inputs, attributes = [x, weight, *bias], {"transB": 1}
+    if not operator.options.get("KeepNumDims") or len(shape) == 2:
+        _activated(net, "Gemm", inputs, attributes)
+    else:
+        product = net.part("Gemm", inputs, attributes)
+        _activated(net, "Reshape", [product, net.numbers((*shape[:-1], units))], {}, fuses=False)
+
+
+def _pool(type_: str) -> Callable[[Network, ModelOperator], None]:
+    def pool(net: Network, operator: ModelOperator) -> None:
+        window = (operator.integer("FilterHeight"), operator.integer("FilterWidth"))
+        attributes = {**_windows(operator), "kernel_shape": window}
+        _activated(net, type_, [net.input(0)], attributes, fuses=False)
+
+    return pool
+
+
+def _reshape(net: Network, operator: ModelOperator) -> None:
+    if len(operator.inputs) > 1 and operator.inputs[1] >= 0:
+        sizes = net.integers(1)
+    else:
+        sizes = net.option_sizes("NewShape")
+    net.emit("Reshape", [net.input(0), net.numbers(net.with_batch(sizes, net.shape(0)))])
+
+
+def _arithmetic(type_: str) -> Callable[[Network, ModelOperator], None]:
+    return lambda net, _: _activated(net, type_, [net.input(0), net.input(1)], {})
+
+
+def _unary(type_: str, **attributes: float | str) -> Callable[[Network, ModelOperator], None]:
+    return lambda net, _: net.emit(type_, [net.input(0)], attributes)
+
+
+def _binary(type_: str) -> Callable[[Network, ModelOperator], None]:
+    return lambda net, _: net.emit(type_, [net.input(0), net.input(1)])
+
+
+def _reduction(type_: str) -> Callable[[Network, ModelOperator], None]:
+    def reduction(net: Network, operator: ModelOperator) -> None:
+        keep = operator.integer("KeepDims", 0)
+        net.emit(type_, [net.input(0), net.numbers(net.integers(1))], {"keepdims": keep})
+
+    return reduction
+
+
+def _softmax(net: Network, operator: ModelOperator) -> None:
+    x, beta = net.input(0), operator.real("Beta", 1.0)
+    if beta != 1.0:
+        x = net.part("Mul", [x, net.scalar(beta)])
+    net.emit("Softmax", [x], {"axis": -1})
+
+
+def _pad(net: Network, operator: ModelOperator) -> None:
+    pads = np.array(net.integers(1)).reshape(-1, 2)
+    inputs = [net.input(0), net.numbers(pads.T.ravel().tolist())]
+    if operator.code == "PADV2":
+        inputs.append(net.input(2))
+    if operator.options.get("Mode") == "SYMMETRIC":
+        raise Unsupported("pads with the mirror image and its edge (SYMMETRIC)")
+    mode = "reflect" if operator.code == "MIRROR_PAD" else "constant"
+    net.emit("Pad", inputs, {"mode": mode})
+
+
+def _squeeze(net: Network, operator: ModelOperator) -> None:
+    axes = net.option_sizes("SqueezeDims") or [k for k, n in enumerate(net.file_shape(0)) if n == 1 and k]
+    net.emit("Squeeze", [net.input(0), net.numbers(axes)])
+
+
+def _slice(net: Network, _: ModelOperator) -> None:
+    begin, sizes = net.integers(1), net.integers(2)
+    ends = [net.shape(0)[k] if size < 0 else first + size
+            for k, (first, size) in enumerate(zip(begin, sizes, strict=True))]  # fmt: skip
+    if begin[0] == 0 and sizes[0] == net.file_shape(0)[0]:
+        ends[0] = net.shape(0)[0]  # all of the file's batch: all of ours
+    net.emit("Slice", [net.input(0), net.numbers(begin), net.numbers(ends)])
+
+
+def _strided_slice(net: Network, operator: ModelOperator) -> None:
+    shape = net.shape(0)
+    taken = slices(operator, len(shape), [np.array(net.integers(k)) for k in (1, 2, 3)])
+    if isinstance(taken[0], slice) and taken[0].stop == net.file_shape(0)[0]:
+        taken = (slice(taken[0].start, None, taken[0].step), *taken[1:])
+    begins, ends, steps, gone = [], [], [], []
+    for axis, (part, size) in enumerate(zip(taken, shape, strict=True)):
+        if isinstance(part, slice):
+            first, last, step = part.indices(size)
+            if step < 0:
+                raise Unsupported("takes elements backwards")
+        else:
+            first = part + size if part < 0 else part
+            last, step = first + 1, 1
+            gone.append(axis)
+        begins.append(first)
+        ends.append(last)
+        steps.append(step)
+    axes = net.numbers(range(len(shape)))
+    inputs = [net.input(0), net.numbers(begins), net.numbers(ends), axes, net.numbers(steps)]
+    if gone:
+        net.emit("Squeeze", [net.part("Slice", inputs), net.numbers(gone)])
+    else:
+        net.emit("Slice", inputs)
+
+
+def _expand_dims(net: Network, _: ModelOperator) -> None:
+    net.emit("Unsqueeze", [net.input(0), net.numbers(net.integers(1))])
+
+
+def _transpose(net: Network, _: ModelOperator) -> None:
+    net.emit("Transpose", [net.input(0)], {"perm": tuple(net.integers(1))})
+
+
+def _concatenation(net: Network, operator: ModelOperator) -> None:
+    inputs = [net.input(k) for k in range(len(operator.inputs))]
+    _activated(net, "Concat", inputs, {"axis": operator.integer("Axis")}, fuses=False)
+
+
+def _pack(net: Network, operator: ModelOperator) -> None:
+    axis = operator.integer("Axis", 0)
+    parts = [net.part("Unsqueeze", [net.input(k), net.numbers((axis,))]) for k in range(len(operator.inputs))]
+    net.emit("Concat", parts, {"axis": axis})
+
+
+def _unpack(net: Network, operator: ModelOperator) -> None:
+    axis, count = operator.integer("Axis", 0), len(operator.outputs)
+    parts = net.parts("Split", [net.input(0)], count, {"axis": axis, "num_outputs": count})
+    for k, part in enumerate(parts):
+        net.emit("Squeeze", [part, net.numbers((axis,))], output=k)
+
+
+def _split(net: Network, operator: ModelOperator) -> None:
+    (axis,) = net.integers(0)
+    net.emit("Split", [net.input(1)], {"axis": axis, "num_outputs": len(operator.outputs)})
+
+
+def _split_v(net: Network, _: ModelOperator) -> None:
+    (axis,), sizes = net.integers(2), list(net.integers(1))
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = net.shape(0)[axis] - (sum(sizes) + 1)
+    net.emit("Split", [net.input(0), net.numbers(sizes)], {"axis": axis})
+
+
+def _gather(net: Network, operator: ModelOperator) -> None:
+    if operator.options.get("BatchDims"):
+        raise Unsupported("gathers by batch (batch_dims)")
+    table = net.weight(0) if net.is_constant(0) else net.input(0)
+    net.emit("Gather", [table, net.input(1)], {"axis": operator.integer("Axis", 0)})
+
+
+def _embedding(net: Network, _: ModelOperator) -> None:
+    net.emit("Gather", [net.weight(1), net.input(0)], {"axis": 0})
+
+
+def _prelu(net: Network, _: ModelOperator) -> None:
+    net.emit("PRelu", [net.input(0), net.weight(1)])
+
+
+def _rsqrt(net: Network, _: ModelOperator) -> None:
+    net.emit("Reciprocal", [net.part("Sqrt", [net.input(0)])])
+
+
+def _square(net: Network, _: ModelOperator) -> None:
+    net.emit("Mul", [net.input(0), net.input(0)])
+
+
+def _squared_difference(net: Network, _: ModelOperator) -> None:
+    difference = net.part("Sub", [net.input(0), net.input(1)])
+    net.emit("Mul", [difference, difference])
+
+
+def _leaky_relu(net: Network, operator: ModelOperator) -> None:
+    net.emit("LeakyRelu", [net.input(0)], {"alpha": operator.real("Alpha", 0.0)})
+
+
+def _gelu(net: Network, operator: ModelOperator) -> None:
+    approximate = "tanh" if operator.options.get("Approximate") else "none"
+    net.emit("Gelu", [net.input(0)], {"approximate": approximate})
+
+
+def _instance_norm(net: Network, operator: ModelOperator) -> None:
+    attributes = {"data_layout": "NHWC", "epsilon": operator.real("Epsilon", 1e-5)}
+    inputs = [net.input(0), net.weight(1), net.weight(2)]
+    _activated(net, "InstanceNormalization", inputs, attributes, fuses=False)
+
+
+def _batch_matmul(net: Network, operator: ModelOperator) -> None:
+    def side(k: int, turned: bool) -> str:
+        if not turned:
+            return net.input(k)
+        axes = list(range(len(net.shape(k))))
+        return net.part("Transpose", [net.input(k)], {"perm": (*axes[:-2], axes[-1], axes[-2])})
+
+    options = operator.options
+    left, right = side(0, bool(options.get("AdjointLhs"))), side(1, bool(options.get("AdjointRhs")))
+    net.emit("MatMul", [left, right])
+
+
+def _resize(mode: str) -> Callable[[Network, ModelOperator], None]:
+    def resize(net: Network, operator: ModelOperator) -> None:
+        batch, _, _, channels = net.shape(0)
+        height, width = net.integers(1)
+        how = "asymmetric"
+        if operator.options.get("AlignCorners"):
+            how = "align_corners"
+        elif operator.options.get("HalfPixelCenters"):
+            how = "half_pixel"
+        attributes: dict[str, object] = {"mode": mode, "coordinate_transformation_mode": how}
+        if mode == "nearest":
+            attributes["nearest_mode"] = "round_prefer_ceil" if how == "align_corners" else "floor"
+        sizes = net.numbers((batch, height, width, channels))
+        net.emit("Resize", [net.input(0), "", "", sizes], attributes)
+
+    return resize
+
+
+def _cast(net: Network, operator: ModelOperator) -> None:
+    to = {"<f4": 1, "<f8": 11, "<i4": 6, "<i8": 7, "|u1": 2, "|b1": 9}.get(net.output_dtype())
+    if to is None:
+        raise Unsupported("casts to a type that graphs do not have")
+    net.emit("Cast", [net.input(0)], {"to": to})
+
+
+def _broadcast(net: Network, _: ModelOperator) -> None:
+    net.emit("Expand", [net.input(0), net.numbers(net.with_batch(net.integers(1), net.shape(0)))])
+
+
+def _select(net: Network, _: ModelOperator) -> None:
+    net.emit("Where", [net.input(k) for k in range(3)])
+
+
+#: By the schema's name. What is not here is refused, all of it at once.
+OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = MappingProxyType(
+    {
+        "ABS": _unary("Abs"),
+        "ADD": _arithmetic("Add"),
+        "AVERAGE_POOL_2D": _pool("AveragePool"),
+        "BATCH_MATMUL": _batch_matmul,
+        "BROADCAST_TO": _broadcast,
+        "CAST": _cast,
+        "CONCATENATION": _concatenation,
+        "CONV_2D": _convolution,
+        "DEPTHWISE_CONV_2D": _depthwise,
+        "DIV": _arithmetic("Div"),
+        "ELU": _unary("Elu"),
+        "EMBEDDING_LOOKUP": _embedding,
+        "EQUAL": _binary("Equal"),
+        "EXP": _unary("Exp"),
+        "EXPAND_DIMS": _expand_dims,
+        "FULLY_CONNECTED": _fully_connected,
+        "GATHER": _gather,
+        "GELU": _gelu,
+        "GREATER": _binary("Greater"),
+        "GREATER_EQUAL": _binary("GreaterOrEqual"),
+        "HARD_SWISH": _unary("HardSwish"),
+        "INSTANCE_NORM": _instance_norm,
+        "LEAKY_RELU": _leaky_relu,
+        "LESS": _binary("Less"),
+        "LESS_EQUAL": _binary("LessOrEqual"),
+        "LOG": _unary("Log"),
+        "LOGICAL_AND": _binary("And"),
+        "LOGICAL_NOT": _unary("Not"),
+        "LOGICAL_OR": _binary("Or"),
+        "LOGISTIC": _unary("Sigmoid"),
+        "LOG_SOFTMAX": _unary("LogSoftmax", axis=-1),
+        "MAX_POOL_2D": _pool("MaxPool"),
+        "MEAN": _reduction("ReduceMean"),
+        "MIRROR_PAD": _pad,
+        "MUL": _arithmetic("Mul"),
+        "NEG": _unary("Neg"),
+        "PACK": _pack,
+        "PAD": _pad,
+        "PADV2": _pad,
+        "POW": _binary("Pow"),
+        "PRELU": _prelu,
+        "REDUCE_MAX": _reduction("ReduceMax"),
+        "RELU": _unary("Relu"),
+        "RELU6": _unary("Clip", min=0.0, max=6.0),
+        "RELU_0_TO_1": _unary("Clip", min=0.0, max=1.0),
+        "RELU_N1_TO_1": _unary("Clip", min=-1.0, max=1.0),
+        "RESHAPE": _reshape,
+        "RESIZE_BILINEAR": _resize("linear"),
+        "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
+        "RSQRT": _rsqrt,
+        "SELECT": _select,
+        "SELECT_V2": _select,
+        "SLICE": _slice,
+        "SOFTMAX": _softmax,
+        "SPLIT": _split,
+        "SPLIT_V": _split_v,
+        "SQRT": _unary("Sqrt"),
+        "SQUARE": _square,
+        "SQUARED_DIFFERENCE": _squared_difference,
+        "SQUEEZE": _squeeze,
+        "STRIDED_SLICE": _strided_slice,
+        "SUB": _arithmetic("Sub"),
+        "SUM": _reduction("ReduceSum"),
+        "TANH": _unary("Tanh"),
+        "TRANSPOSE": _transpose,
+        "TRANSPOSE_CONV": _transposed,
+        "UNPACK": _unpack,
+    }
+)

@@ -1,0 +1,340 @@
+"""Circle and TensorFlow Lite files: bytes in, tensors and operators with their options out.
+
+The schema of Circle contains that of TensorFlow Lite, so that one reader does for both. Generated code reads
+the tables; it follows offsets without looking where they lead. So whatever it raises means that the file is
+damaged, and lengths of lists are checked against the size of the file before anything walks along them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from solver.errors import DocumentError
+from solver.graph.types import Array
+
+__all__ = [
+    "IDENTIFIERS",
+    "TRAINING",
+    "Model",
+    "ModelOperator",
+    "ModelTensor",
+    "circle_schema",
+    "damaged",
+    "is_circle",
+    "read_model",
+]
+
+#: What stands in bytes 4 to 8 of a file.
+IDENTIFIERS: Final[Mapping[bytes, str]] = MappingProxyType({b"CIR0": "Circle", b"TFL3": "TensorFlow Lite"})
+
+#: The name of the metadata that says how a model is trained.
+TRAINING: Final = "CIRCLE_TRAINING"
+
+#: Element types by their name in the schema; others are refused where a tensor of theirs is used.
+_DTYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "FLOAT32": "<f4",
+        "FLOAT64": "<f8",
+        "FLOAT16": "<f2",
+        "INT32": "<i4",
+        "INT64": "<i8",
+        "INT16": "<i2",
+        "UINT8": "|u1",
+        "UINT16": "<u2",
+        "UINT32": "<u4",
+        "INT8": "|i1",
+        "BOOL": "|b1",
+    }
+)
+
+#: By the table of an operator's options: its fields that this reader hands on.
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "AddOptions": ("FusedActivationFunction",),
+        "BatchMatMulOptions": ("AdjointLhs", "AdjointRhs"),
+        "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
+        "Conv2DOptions": (
+            *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
+            "FusedActivationFunction",
+        ),
+        "DepthwiseConv2DOptions": (
+            *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
+            "FusedActivationFunction",
+        ),
+        "DivOptions": ("FusedActivationFunction",),
+        "FullyConnectedOptions": ("FusedActivationFunction", "KeepNumDims", "WeightsFormat"),
+        "GatherOptions": ("Axis", "BatchDims"),
+        "GeluOptions": ("Approximate",),
+        "InstanceNormOptions": ("Epsilon", "FusedActivationFunction"),
+        "LeakyReluOptions": ("Alpha",),
+        "MirrorPadOptions": ("Mode",),
+        "MulOptions": ("FusedActivationFunction",),
+        "PackOptions": ("Axis",),
+        "Pool2DOptions": (
+            *("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth"),
+            "FusedActivationFunction",
+        ),
+        "ReducerOptions": ("KeepDims",),
+        "ReshapeOptions": ("NewShape",),
+        "ResizeBilinearOptions": ("AlignCorners", "HalfPixelCenters"),
+        "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
+        "SoftmaxOptions": ("Beta",),
+        "SplitOptions": ("NumSplits",),
+        "SqueezeOptions": ("SqueezeDims",),
+        "StridedSliceOptions": ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
+        "SubOptions": ("FusedActivationFunction",),
+        "TransposeConvOptions": ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
+        "UnpackOptions": ("Axis",),
+    }
+)
+
+#: Options whose numbers stand for words.
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"Padding": "Padding", "FusedActivationFunction": "ActivationFunctionType", "Mode": "MirrorPadMode"}
+)
+
+#: What generated code raises where offsets lead out of a file, or to something else.
+_RAISED: Final = (
+    *(struct.error, IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError),
+)
+
+Option = int | float | bool | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTensor:
+    """A tensor of the file. `shape` is that of the file's own batch.
+
+    `buffer` is the number of its buffer, `data` what stands there (a view, None where nothing does).
+    `dtype` is NumPy's word, empty for types that this project does not know; `type` the schema's word.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    dtype: str
+    buffer: int
+    data: memoryview | None = None
+    is_quantized: bool = False
+
+    def array(self) -> Array:
+        """The values, as a view of the file. Only for tensors with data."""
+        return np.frombuffer(self.data or b"", self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOperator:
+    """One operator: its name in the schema, tensors by number (-1: left out), and its options."""
+
+    code: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """An option that is an integer or a flag. Raises KeyError where it is missing without a default."""
+        return int(self._option(key, int, default))
+
+    def real(self, key: str, default: float) -> float:
+        return float(self._option(key, (int, float), default))
+
+    def word(self, key: str, default: str | None = None) -> str:
+        """An option that stands for a word. Raises KeyError where it is missing without a default."""
+        return str(self._option(key, str, default))
+
+    def _option(self, key: str, kind: Any, default: Option | None) -> Any:
+        found = self.options.get(key, default)
+        if not isinstance(found, kind):
+            raise KeyError(key)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of one subgraph. `metadata` are the bytes that stand in it by name, as CIRCLE_TRAINING."""
+
+    name: str
+    tensors: tuple[ModelTensor, ...]
+    operators: tuple[ModelOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def is_circle(data: bytes | bytearray) -> bool:
+    """Whether the bytes say that they are a Circle or TensorFlow Lite file."""
+    return bytes(data[4:8]) in IDENTIFIERS
+
+
+@contextmanager
+def damaged(what: str) -> Iterator[None]:
+    """Whatever generated code raises on the way through a damaged file, as one DocumentError."""
+    try:
+        yield
+    except (
+        struct.error,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        AttributeError,
+    ) as error:
+        raise DocumentError(
+            f"{what} is damaged: {type(error).__name__} where its tables are read.",
+            remedy="Take a file that its own tools can read; copy it again where it was cut off.",
+        ) from error
+
+
+def read_model(data: bytes | bytearray) -> Model:
+    """Read a file. Linear in its tables; weights are not copied.
+
+    Raises DocumentError for bytes that are no such file, for damaged ones, for several subgraphs, and where
+    circle-schema is not installed.
+    """
+    if not is_circle(data):
+        raise DocumentError(
+            "The file is neither a Circle nor a TensorFlow Lite model.",
+            remedy="Bytes 4 to 8 of such a file are CIR0 or TFL3.",
+        )
+    schema = circle_schema()
+    with damaged("The model"):
+        return _Reader(data, schema).model()
+
+
+def circle_schema() -> Any:
+    try:
+        from circle_schema import circle
+    except ModuleNotFoundError as error:
+        raise DocumentError(
+            f"Reading Circle and TensorFlow Lite files needs {error.name}, which is not installed.",
+            remedy="pip install 'arenaplan[circle]'",
+        ) from error
+    return circle
+
+
+class _Reader:
+    def __init__(self, data: bytes | bytearray, schema: Any) -> None:
+        self._data, self._schema = data, schema
+        self._root = schema.Model.Model.GetRootAs(data, 0)
+        self._operators = _names(schema.BuiltinOperator.BuiltinOperator)
+        self._options = _names(schema.BuiltinOptions.BuiltinOptions)
+        self._types = _names(schema.TensorType.TensorType)
+
+    def model(self) -> Model:
+        root = self._root
+        count = self._checked(root.SubgraphsLength())
+        if count != 1:
+            raise DocumentError(
+                f"The model has {count} subgraphs.",
+                remedy="Only models without control flow can be trained: export one subgraph.",
+            )
+        graph = root.Subgraphs(0)
+        tensors = tuple(map(self._tensor, self._each(graph.Tensors, graph.TensorsLength())))
+        operators = tuple(map(self._operator, self._each(graph.Operators, graph.OperatorsLength())))
+        inputs, outputs = _numbers(graph.InputsAsNumpy()), _numbers(graph.OutputsAsNumpy())
+        touched = [inputs, outputs, *(x for o in operators for x in (o.inputs, o.outputs))]
+        if any(not -1 <= number < len(tensors) for numbers in touched for number in numbers):
+            raise IndexError
+        name = (graph.Name() or b"").decode()
+        return Model(name, tensors, operators, inputs, outputs, self._metadata())
+
+    def _checked(self, length: int) -> int:
+        """A length of a list, whose elements take four bytes at least."""
+        if not 0 <= length <= len(self._data) // 4:
+            raise IndexError
+        return length
+
+    def _each(self, get: Callable[[int], Any], length: int) -> Iterator[Any]:
+        return map(get, range(self._checked(length)))
+
+    def _tensor(self, tensor: Any) -> ModelTensor:
+        type_ = self._types.get(tensor.Type(), "unknown")
+        shape, dtype = _numbers(tensor.ShapeAsNumpy()), _DTYPES.get(type_, "")
+        number, details = tensor.Buffer(), tensor.Quantization()
+        if any(size < 0 for size in shape):
+            raise ValueError
+        data = self._buffer(number)
+        if data is not None and dtype and len(data) != _bytes_of(shape, dtype):
+            raise ValueError
+        return ModelTensor(
+            name=(tensor.Name() or b"").decode(),
+            shape=shape,
+            type=type_,
+            dtype=dtype,
+            buffer=number,
+            data=data,
+            is_quantized=details is not None and details.ScaleLength() > 0,
+        )
+
+    def _buffer(self, number: int) -> memoryview | None:
+        if not 0 <= number < self._checked(self._root.BuffersLength()):
+            raise IndexError
+        buffer = self._root.Buffers(number)
+        length = buffer.DataLength()
+        if not length:
+            return None
+        # The view that NumPy makes of the vector begins in the file: no bytes are copied.
+        return memoryview(buffer.DataAsNumpy())[:length]
+
+    def _operator(self, operator: Any) -> ModelOperator:
+        kind = self._root.OperatorCodes(operator.OpcodeIndex())
+        # Files from before the schema had more than 127 operators have the deprecated field alone.
+        number = kind.BuiltinCode() or kind.DeprecatedBuiltinCode()
+        code = self._operators.get(number, f"operator {number}")
+        if code == "CUSTOM":
+            code = f"CUSTOM {(kind.CustomCode() or b'').decode()}"
+        return ModelOperator(
+            code,
+            _numbers(operator.InputsAsNumpy()),
+            _numbers(operator.OutputsAsNumpy()),
+            MappingProxyType(self._options_of(operator)),
+        )
+
+    def _options_of(self, operator: Any) -> dict[str, Option]:
+        name = self._options.get(operator.BuiltinOptionsType(), "NONE")
+        table = operator.BuiltinOptions()
+        if name not in _OPTIONS or table is None:
+            return {}
+        options = getattr(getattr(self._schema, name), name)()
+        options.Init(table.Bytes, table.Pos)
+        found: dict[str, Option] = {}
+        for key in _OPTIONS[name]:
+            if hasattr(options, f"{key}AsNumpy"):
+                found[key] = _numbers(getattr(options, f"{key}AsNumpy")())
+                continue
+            value = getattr(options, key)()
+            if key in _WORDS:
+                words = getattr(getattr(self._schema, _WORDS[key]), _WORDS[key])
+                value = _names(words)[value]
+            found[key] = value
+        return found
+
+    def _metadata(self) -> Mapping[str, bytes]:
+        entries = self._each(self._root.Metadata, self._root.MetadataLength())
+        return MappingProxyType(
+            {(e.Name() or b"").decode(): bytes(self._buffer(e.Buffer()) or b"") for e in entries}
+        )
+
+
+def _names(enumeration: Any) -> dict[int, str]:
+    return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
+
+
+def _numbers(array: Any) -> tuple[int, ...]:
+    """A list of integers; generated code gives 0 for one that is not there."""
+    return tuple(array.tolist()) if isinstance(array, np.ndarray) else ()
+
+
+def _bytes_of(shape: tuple[int, ...], dtype: str) -> int:
+    size = np.dtype(dtype).itemsize
+    for length in shape:
+        size *= length
+    return size

@@ -1,0 +1,107 @@
+"""Writes small Circle files, as a user's own tools would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+from solver.graph.types import Array
+from solver.importers.circle.read import circle_schema
+
+__all__ = ["CircleFile", "dense"]
+
+circle: Any = circle_schema()
+
+_TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "int64": "INT64", "int8": "INT8"}
+_WORDS = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType", "mode": "MirrorPadMode"}
+
+
+@dataclass
+class CircleFile:
+    """Tensors and operators in the order in which they are added; `write` gives the file's bytes."""
+
+    tensors: list[Any] = field(default_factory=list)
+    buffers: list[Any] = field(default_factory=lambda: [circle.Buffer.BufferT()])
+    codes: list[Any] = field(default_factory=list)
+    operators: list[Any] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+
+    def tensor(
+        self, name: str, shape: Sequence[int], dtype: str = "float32", *, quantized: bool = False
+    ) -> int:
+        made = circle.Tensor.TensorT()
+        made.name, made.shape, made.buffer = name, list(shape), 0
+        made.type = getattr(circle.TensorType.TensorType, _TYPES[dtype])
+        if quantized:
+            made.quantization = circle.QuantizationParameters.QuantizationParametersT()
+            made.quantization.scale = [0.1]
+        self.tensors.append(made)
+        return len(self.tensors) - 1
+
+    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> int:
+        self.inputs.append(self.tensor(name, shape, dtype))
+        return self.inputs[-1]
+
+    def constant(self, name: str, value: Array) -> int:
+        number = self.tensor(name, value.shape, value.dtype.name)
+        buffer = circle.Buffer.BufferT()
+        buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+        self.tensors[number].buffer = len(self.buffers)
+        self.buffers.append(buffer)
+        return number
+
+    def operator(
+        self,
+        code: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        table: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        kind = circle.OperatorCode.OperatorCodeT()
+        kind.builtinCode = getattr(circle.BuiltinOperator.BuiltinOperator, code)
+        kind.deprecatedBuiltinCode = min(kind.builtinCode, 127)
+        made = circle.Operator.OperatorT()
+        made.opcodeIndex, made.inputs, made.outputs = len(self.codes), list(inputs), list(outputs)
+        if table:
+            made.builtinOptionsType = getattr(circle.BuiltinOptions.BuiltinOptions, table)
+            made.builtinOptions = getattr(getattr(circle, table), f"{table}T")()
+            for key, value in (options or {}).items():
+                if key in _WORDS:
+                    value = getattr(getattr(getattr(circle, _WORDS[key]), _WORDS[key]), value)
+                setattr(made.builtinOptions, key, value)
+        self.codes.append(kind)
+        self.operators.append(made)
+
+    def write(
+        self, *outputs: int, name: str = "made", identifier: bytes = b"CIR0", subgraphs: int = 1
+    ) -> bytes:
+        part = circle.SubGraph.SubGraphT()
+        part.name, part.tensors, part.operators = name, self.tensors, self.operators
+        part.inputs, part.outputs = self.inputs, list(outputs)
+        model = circle.Model.ModelT()
+        model.version = 3 if identifier == b"TFL3" else 0
+        model.operatorCodes, model.subgraphs, model.buffers = self.codes, [part] * subgraphs, self.buffers
+        builder = flatbuffers.Builder(1 << 12)
+        builder.Finish(model.Pack(builder), identifier)
+        return bytes(builder.Output())
+
+
+def dense(identifier: bytes = b"CIR0") -> bytes:
+    """x [1, 4] -> 8 units, relu -> 3 classes, softmax."""
+    file, random = CircleFile(), np.random.default_rng(3)
+    x = file.input("x", (1, 4))
+    for k, (units, width) in enumerate(((8, 4), (3, 8))):
+        weight = file.constant(f"w{k}", random.standard_normal((units, width)).astype(np.float32))
+        bias = file.constant(f"b{k}", np.zeros(units, np.float32))
+        y = file.tensor(f"y{k}", (1, units))
+        fused = {"fusedActivationFunction": "RELU" if k == 0 else "NONE"}
+        file.operator("FULLY_CONNECTED", [x, weight, bias], [y], "FullyConnectedOptions", fused)
+        x = y
+    out = file.tensor("out", (1, 3))
+    file.operator("SOFTMAX", [x], [out], "SoftmaxOptions", {"beta": 1.0})
+    return file.write(out, identifier=identifier)

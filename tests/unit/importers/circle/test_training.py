@@ -1,0 +1,102 @@
+"""The metadata CIRCLE_TRAINING: written, read again, and used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from solver.errors import DocumentError, GraphError, OptionsError
+from solver.exporters.circle import with_training, with_weights
+from solver.graph import OptimizerSpec
+from solver.importers.circle import CircleTraining, dump_training, load_circle, load_training, weights_of
+from tests.support.circle_cases import CASES, written
+from tests.support.circle_models import dense
+
+ADAM = OptimizerSpec("Adam", {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7})
+
+TRAININGS = [
+    CircleTraining(ADAM, "categorical-crossentropy", from_logits=True, epochs=5, batch=32),
+    CircleTraining(
+        OptimizerSpec("SGD", {"learning_rate": 0.5}), "mean-squared-error", trainable=(1, 0), reduction="sum"
+    ),
+    CircleTraining(ADAM, "sparse-categorical-crossentropy", trainable=(), batch=2),
+]
+
+
+@pytest.mark.parametrize("training", TRAININGS, ids=lambda t: t.loss)
+def test_read_as_written(training: CircleTraining) -> None:
+    assert load_training(dump_training(training)) == training
+
+
+def test_a_file_that_says_how_it_is_trained() -> None:
+    data = with_training(dense(), TRAININGS[0])
+    found = load_circle(data)
+    assert found.training == TRAININGS[0]
+    assert found.graph.operands["x"].shape == (32, 4)
+    assert found.graph.optimizer == ADAM
+    assert found.graph.operations[-1].attributes["from_logits"] == 1
+    # again, in place of its own
+    assert load_circle(with_training(data, TRAININGS[2])).training == TRAININGS[2]
+    # and what is asked for goes before what the file says
+    assert load_circle(data, batch=3, training=TRAININGS[1]).graph.operands["x"].shape == (3, 4)
+
+
+def test_the_model_itself_stays() -> None:
+    data = with_training(dense(), TRAININGS[0])
+    before, after = load_circle(dense(), training=TRAININGS[1]), load_circle(data, training=TRAININGS[1])
+    assert after.graph.operations == before.graph.operations
+
+
+def test_nothing_to_train() -> None:
+    assert load_circle(dense(), training=TRAININGS[2]).graph.trainable == ()
+
+
+def test_what_the_metadata_cannot_say() -> None:
+    with pytest.raises(OptionsError, match="no optimizer 'RMSProp'"):
+        dump_training(CircleTraining(OptimizerSpec("RMSProp"), "mean-squared-error"))
+
+
+@pytest.mark.parametrize("data", [b"", b"CTR0", b"\x00\x00\x00\x00CTR1", b"\xff\xff\xff\xffCTR0....."])
+def test_damaged_metadata(data: bytes) -> None:
+    with pytest.raises(DocumentError, match="CIRCLE_TRAINING"):
+        load_training(data)
+
+
+def test_metadata_that_is_cut_off_or_changed() -> None:
+    whole = dump_training(TRAININGS[0])
+    for length in range(len(whole)):
+        try:
+            load_training(whole[:length])
+        except DocumentError:
+            continue
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        changed = bytearray(whole)
+        changed[random.integers(8, len(whole))] = random.integers(256)
+        try:
+            load_training(bytes(changed))
+        except DocumentError:
+            continue
+
+
+def test_weights_written_back() -> None:
+    for case in CASES:  # weights of depthwise and transposed convolutions have other axes in the file
+        data = written(case)
+        training = CircleTraining(OptimizerSpec("SGD"), "mean-squared-error")
+        weights = load_circle(data, training=training).weights
+        found = weights_of(data, weights)
+        changed = {name: value + 1 for name, value in found.items()}
+        again = with_weights(data, weights, changed)
+        assert len(again) == len(data)
+        for name, value in weights_of(again, weights).items():
+            np.testing.assert_array_equal(value, changed[name])
+        assert with_weights(again, weights, found) == data
+
+
+def test_weights_that_do_not_belong_to_the_file() -> None:
+    data = dense()
+    weights = load_circle(data).weights
+    with pytest.raises(GraphError, match="'other' is not a parameter"):
+        with_weights(data, weights, {"other": np.zeros(1)})
+    with pytest.raises(GraphError, match=r"'w0' has shape \[4\], its place in the file \[8, 4\]"):
+        with_weights(data, weights, {"w0": np.zeros(4, np.float32)})
