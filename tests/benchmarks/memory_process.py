@@ -38,7 +38,9 @@ def _batch(document: dict[str, Any]) -> dict[str, Array]:
         if operand["role"] == "input":
             found[operand["name"]] = random.random(shape, np.float32)
         elif operand["role"] == "label":
-            found[operand["name"]] = np.eye(shape[-1], dtype=np.float32)[random.integers(shape[-1], size=shape[0])]
+            found[operand["name"]] = np.eye(shape[-1], dtype=np.float32)[
+                random.integers(shape[-1], size=shape[0])
+            ]
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from solver.graph import MAX_OPERATIONS, Array
+from solver.graph import MAX_OPERATIONS, Array, DType
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported, ints, sequence
 from solver.importers.onnx.network import Constant, Sequence_, Tensor, Value
 from solver.importers.onnx.read import ELEMENTS
@@ -213,12 +213,30 @@ def _picked(site: Site, places: Array) -> Value:
 
 
 def _gather_elements(site: Site) -> Value:
-    """Indices that are known are places in memory."""
-    shape, index = site.shape(), site.constant(1, "the indices").astype(np.int64)
+    """Indices that are known are places in memory; others become places by arithmetic of integers."""
+    shape, known = site.shape(), site.known(1)
     axis = site.get("axis", 0) % len(shape)
+    if known is None:
+        return _gathered_at(site, shape, axis)
+    index = known.astype(np.int64)
     grid: list[Array] = list(np.indices(index.shape, sparse=True))
     grid[axis] = index % shape[axis]
     return _picked(site, _places(shape, grid))
+
+
+def _gathered_at(site: Site, shape: Sequence[int], axis: int) -> Value:
+    """Places are indices times a stride, plus what the other axes add; negative indices count from the end."""
+    index = site.cast(site.value(1), DType.INT64)
+    behind = site.emit("Less", index, site.number(0, index))
+    wrapped = site.emit("Add", index, site.number(shape[axis], index))
+    index = site.emit("Where", behind, wrapped, index)
+    stride = math.prod(shape[axis + 1 :])
+    grid: list[Array] = list(np.indices(index.shape, sparse=True))
+    grid[axis] = np.zeros((), np.int64)
+    scaled = site.emit("Mul", index, site.number(stride, index)) if stride > 1 else index
+    places = site.emit("Add", scaled, Constant(np.asarray(_places(shape, grid), np.int64)))
+    flat = site.reshape(site.tensor(0), [math.prod(shape)])
+    return site.emit("Gather", flat, places)
 
 
 def _gather_nd(site: Site) -> Value:
