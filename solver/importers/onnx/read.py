@@ -34,6 +34,7 @@ ELEMENTS: Final[Mapping[int, DType]] = {
     11: DType.FLOAT64,
     16: DType.FLOAT32,
 }
+_FLOAT16, _BFLOAT16 = 10, 16
 #: Those whose bytes in the file are the bytes in memory.
 _PLAIN: Final = frozenset({1, 2, 6, 7, 9, 11})
 #: No tensor of more elements is made, and no axis may be longer.
@@ -89,13 +90,12 @@ class StoredTensor:
         """The values, in an element type of ours where there is one."""
         if self.source is None:
             return array_of(self.message)
-        import ml_dtypes
-
-        width: Any = {10: np.float16, 16: ml_dtypes.bfloat16}.get(self.element)
-        dtype = ELEMENTS[self.element].numpy if width is None else np.dtype(width)
-        return np.asarray(
-            np.frombuffer(self.bytes(), dtype).reshape(self.shape), ELEMENTS[self.element].numpy
-        )
+        if self.element == _BFLOAT16:  # the upper half of a float32
+            halves = np.frombuffer(self.bytes(), np.uint16).astype(np.uint32)
+            return (halves << 16).view(np.float32).reshape(self.shape)
+        wide = ELEMENTS[self.element].numpy
+        stored = np.dtype(np.float16) if self.element == _FLOAT16 else wide
+        return np.asarray(np.frombuffer(self.bytes(), stored).reshape(self.shape), wide)
 
 
 def array_of(message: onnx.TensorProto) -> Array:
@@ -121,14 +121,13 @@ def read_model(
     missing, cut off or outside the model's folder. Cost: linear in the file less its weights.
     """
     import onnx
-    from google.protobuf.message import DecodeError
 
     view = memoryview(data)
     skeleton = skeleton_of(view)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(skeleton.data)
-    except (DecodeError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001 - protobuf's own; only onnx brings that package along
         raise DocumentError(
             f"This is not an ONNX model, or it is damaged: {error}.",
             remedy="Export it again; a file that was copied may have been cut off.",

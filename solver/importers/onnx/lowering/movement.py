@@ -213,7 +213,7 @@ def _picked(site: Site, places: Array) -> Value:
 
 
 def _gather_elements(site: Site) -> Value:
-    """Indices that are known are places in memory; others become places by arithmetic of integers."""
+    """Known indices are places in memory; others become places by arithmetic of integers."""
     shape, known = site.shape(), site.known(1)
     axis = site.get("axis", 0) % len(shape)
     if known is None:
@@ -225,7 +225,7 @@ def _gather_elements(site: Site) -> Value:
 
 
 def _gathered_at(site: Site, shape: Sequence[int], axis: int) -> Value:
-    """Places are indices times a stride, plus what the other axes add; negative indices count from the end."""
+    """Places are indices times a stride, plus what the other axes add; negative ones count from the end."""
     index = site.cast(site.value(1), DType.INT64)
     behind = site.emit("Less", index, site.number(0, index))
     wrapped = site.emit("Add", index, site.number(shape[axis], index))
