@@ -34,8 +34,8 @@ _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_
 
 def run(console: Console, python: str = sys.executable, torch: str = sys.executable) -> None:
     """Print the table. `python` is an interpreter that can import onert, `torch` one with PyTorch."""
-    table = Table("model", "runtime", "peak resident, above the start", "planned arena", "a step", "first loss",
-                  title=f"Training with Adam, {STEPS} steps, one core, one thread")  # fmt: skip
+    columns = ("model", "runtime", "peak resident, above the start", "planned arena", "a step", "first loss")
+    table = Table(*columns, title=f"Training with Adam, {STEPS} steps, one core, one thread")
     missing = {}
     for name in MODELS:
         path = ROOT / "examples" / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Trains one graph in one runtime, and prints what that took: a process of its own for ``./run bench memory``.
+"""Trains one graph in one runtime, and prints what that took: a process for ``./run bench memory``.
 
 Arguments: the runtime (``arenaplan``, ``onert``, ``pytorch``), a graph document, the number of steps, and for
 onert a model file. The last line is a JSON object: ``resident`` bytes at the peak beyond those of the process
@@ -38,9 +38,8 @@ def _batch(document: dict[str, Any]) -> dict[str, Array]:
         if operand["role"] == "input":
             found[operand["name"]] = random.random(shape, np.float32)
         elif operand["role"] == "label":
-            found[operand["name"]] = np.eye(shape[-1], dtype=np.float32)[
-                random.integers(shape[-1], size=shape[0])
-            ]
+            classes = random.integers(shape[-1], size=shape[0])
+            found[operand["name"]] = np.eye(shape[-1], dtype=np.float32)[classes]
     return found
 
 

@@ -300,7 +300,7 @@ def _drawn_and_running() -> Iterator[Case]:
             )
     for exclusive in (0, 1):
         for reverse in (0, 1):
-            attributes = {"exclusive": exclusive, "reverse": reverse}
+            attributes: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse}
             for axis in (0, -1):
                 yield _case("CumSum", (4, 3, 5), more=(np.asarray(axis),), **attributes)
             yield Case("CumSum", (np.arange(6).reshape(2, 3), np.array([1])), attributes)
