@@ -11,15 +11,20 @@ import httpx
 
 from clients.errors import CapacityExceeded, ConnectionFailed
 from clients.requests import (
+    DEFAULT_LIMITS,
     DEFAULT_TIMEOUT,
     JSON_HEADERS,
     GraphLike,
+    address,
     explain_body,
+    export_path,
     layout_body,
     options_document,
     plan_body,
     program_body,
-    read_answer,
+    read_file,
+    reading,
+    timeout_of,
     tradeoff_body,
     validate_body,
 )
@@ -32,8 +37,10 @@ __all__ = ["Client"]
 class Client:
     """Talks to one service. Safe to share between threads; close it, or use it in a ``with``.
 
-    `timeout` has the meaning it has in httpx; `transport` replaces the network in tests. All methods
-    raise `ProblemError` when the service declines, `ConnectionFailed` when it cannot be reached.
+    `timeout` and `limits` have the meaning they have in httpx, but a call may wait for one of the client's
+    connections as long as it takes, unless a `httpx.Timeout` says otherwise; `transport` replaces the
+    network in tests. All methods raise `ProblemError` when the service declines, `ConnectionFailed` when it
+    cannot be reached.
     """
 
     def __init__(
@@ -41,12 +48,19 @@ class Client:
         base_url: str = "http://127.0.0.1:8080",
         *,
         timeout: httpx.Timeout | float | None = DEFAULT_TIMEOUT,
+        limits: httpx.Limits | None = None,
         retry: Retry | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._http = httpx.Client(base_url=base_url, timeout=timeout, headers=headers, transport=transport)
+        self._http = httpx.Client(
+            base_url=base_url,
+            timeout=timeout_of(timeout),
+            limits=limits or DEFAULT_LIMITS,
+            headers=headers,
+            transport=transport,
+        )
         self._retry = retry or Retry()
         self._sleep = sleep
 
@@ -70,7 +84,8 @@ class Client:
         Raises `CapacityExceeded` when a capacity was given and the arena does not fit it.
         """
         response = self._send("POST", "/v1/plan", plan_body(graph, options_document(options, more)))
-        return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+        with reading(response) as document:
+            return PlanResult.of(document, cached=response.headers.get("X-Cache") == "hit")
 
     def plan_program(
         self, program: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
@@ -78,11 +93,21 @@ class Client:
         """Plan explicit operations; options as for `plan` (``parallelism=2``). It is kept where plans are."""
         body = program_body(program, options_document(options, more))
         response = self._send("POST", "/v1/program", body)
-        return PlanResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+        with reading(response) as document:
+            return PlanResult.of(document, cached=response.headers.get("X-Cache") == "hit")
 
     def stored_plan(self, digest: str) -> PlanResult:
         """A plan that the service still keeps; `ProblemError` with status 404 when it does not."""
-        return PlanResult.of(read_answer(self._send("GET", f"/v1/plans/{digest}")), cached=True)
+        with reading(self._send("GET", f"/v1/plans/{digest}")) as document:
+            return PlanResult.of(document, cached=True)
+
+    def export(self, digest: str, format_: str, *, against: str | None = None) -> bytes:
+        """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
+
+        A report shows what changed `against` the plan with that digest. Raises `ProblemError` where the plan
+        is not kept, or there is no such format.
+        """
+        return read_file(self._send("GET", export_path(digest, format_, against)))
 
     def fits(self, graph: GraphLike, capacity: int | str, **more: int | float | str | None) -> bool:
         """Whether an arena of at most `capacity` (bytes, or text as "24MiB") was found."""
@@ -102,7 +127,8 @@ class Client:
     ) -> TradeOffResult:
         """What smaller peaks cost in modelled time; options as for `plan`, a capacity is left aside."""
         body = tradeoff_body(graph, options_document(options, more), points)
-        return TradeOffResult.of(read_answer(self._send("POST", "/v1/tradeoff", body)))
+        with reading(self._send("POST", "/v1/tradeoff", body)) as document:
+            return TradeOffResult.of(document)
 
     def explain(
         self,
@@ -119,7 +145,8 @@ class Client:
         """
         given = options_document(options, {**more, "capacity": capacity})
         body = explain_body(graph, given, training=training)
-        return VerdictResult.of(read_answer(self._send("POST", "/v1/explain", body)))
+        with reading(self._send("POST", "/v1/explain", body)) as document:
+            return VerdictResult.of(document)
 
     def layout(
         self, problem: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
@@ -130,18 +157,21 @@ class Client:
         """
         body = layout_body(problem, options_document(options, more))
         response = self._send("POST", "/v1/layout", body)
-        return LayoutResult.of(read_answer(response), cached=response.headers.get("X-Cache") == "hit")
+        with reading(response) as document:
+            return LayoutResult.of(document, cached=response.headers.get("X-Cache") == "hit")
 
     def stored_layout(self, digest: str) -> LayoutResult:
         """A layout that the service still keeps; `ProblemError` with status 404 when it does not."""
-        return LayoutResult.of(read_answer(self._send("GET", f"/v1/layouts/{digest}")), cached=True)
+        with reading(self._send("GET", f"/v1/layouts/{digest}")) as document:
+            return LayoutResult.of(document, cached=True)
 
     def validate(
         self, graph: GraphLike, plan: GraphLike, *, steps: int = 5, seed: int = 0
     ) -> ValidationResult:
         """Let the service train `steps` steps in the planned arena and compare bit for bit."""
         body = validate_body(graph, plan, steps, seed)
-        return ValidationResult.of(read_answer(self._send("POST", "/v1/validate", body)))
+        with reading(self._send("POST", "/v1/validate", body)) as document:
+            return ValidationResult.of(document)
 
     def ready(self) -> bool:
         """Whether the service is up and can plan; asks once."""
@@ -159,7 +189,7 @@ class Client:
             except httpx.TransportError as error:
                 pause = self._retry.after_error(attempt, error)
                 if pause is None:
-                    raise ConnectionFailed(f"{self._http.base_url}{path[1:]}: {error!r}") from error
+                    raise ConnectionFailed(f"{address(self._http.base_url, path)}: {error!r}") from error
             else:
                 pause = self._retry.after_answer(attempt, response)
                 if pause is None:

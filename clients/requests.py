@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 
 from clients.errors import CapacityExceeded, ProblemError, UnexpectedAnswer
 
 __all__ = [
+    "DEFAULT_LIMITS",
     "DEFAULT_TIMEOUT",
     "JSON_HEADERS",
     "GraphLike",
+    "address",
     "explain_body",
+    "export_path",
     "layout_body",
     "options_document",
     "plan_body",
     "program_body",
     "read_answer",
+    "read_file",
+    "reading",
+    "timeout_of",
     "tradeoff_body",
     "validate_body",
 ]
@@ -31,8 +38,11 @@ __all__ = [
 GraphLike = Mapping[str, Any] | bytes | PathLike[str]
 
 #: Connecting succeeds soon or not at all; a solve may use the service's whole time limit of a minute, and
-#: wait for a worker before that.
-DEFAULT_TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, read=120.0)
+#: wait for a worker before that. Calls beyond `DEFAULT_LIMITS` wait for their turn as long as it takes.
+DEFAULT_TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, read=120.0, pool=None)
+
+#: Fewer connections than requests may wait at the service, so that one client alone cannot overload it.
+DEFAULT_LIMITS: Final = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
 JSON_HEADERS: Final = {"Content-Type": "application/json"}
 
@@ -79,6 +89,29 @@ def validate_body(graph: GraphLike, plan: GraphLike, steps: int, seed: int) -> b
     return b'{"graph":%b,"plan":%b,"steps":%d,"seed":%d}' % (_json(graph), _json(plan), steps, seed)
 
 
+def export_path(digest: str, format_: str, against: str | None) -> str:
+    """Where a plan is written as another file."""
+    path = f"/v1/plans/{quote(digest, safe='')}/{quote(format_, safe='')}"
+    return path if against is None else f"{path}?against={quote(against, safe='')}"
+
+
+def read_file(response: httpx.Response) -> bytes:
+    """The bytes of a 200. Raises what `read_answer` raises."""
+    if not response.is_success:
+        read_answer(response)
+    return response.content
+
+
+def timeout_of(timeout: httpx.Timeout | float | None) -> httpx.Timeout:
+    """A number bounds each wait for the service, not the wait for one of the client's own connections."""
+    return timeout if isinstance(timeout, httpx.Timeout) else httpx.Timeout(timeout, pool=None)
+
+
+def address(base: httpx.URL, path: str) -> str:
+    """Where a request went, as a person may read it: without a password."""
+    return f"{str(base.copy_with(username=None, password=None)).rstrip('/')}{path}"
+
+
 def read_answer(response: httpx.Response) -> dict[str, Any]:
     """The JSON object of a 200. Raises `ProblemError` or `UnexpectedAnswer`."""
     try:
@@ -86,14 +119,26 @@ def read_answer(response: httpx.Response) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise UnexpectedAnswer(
-            f"{response.request.url} answered {response.status_code} with something other than a JSON object."
-        )
+        raise UnexpectedAnswer(f"{_place(response)} with something other than a JSON object.")
     if response.is_success:
         return document
     if "type" not in document:
-        raise UnexpectedAnswer(f"{response.request.url} answered {response.status_code} without saying why.")
+        raise UnexpectedAnswer(f"{_place(response)} without saying why.")
     raise _problem(document)
+
+
+def _place(response: httpx.Response) -> str:
+    return f"{address(response.request.url, '')} answered {response.status_code}"
+
+
+@contextlib.contextmanager
+def reading(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The document of an answer. What it lacks makes it an `UnexpectedAnswer`: of another version, say."""
+    document = read_answer(response)
+    try:
+        yield document
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UnexpectedAnswer(f"{_place(response)} with a document of another form: {error!r}.") from error
 
 
 def _problem(document: Mapping[str, Any]) -> ProblemError:

@@ -16,8 +16,11 @@ import httpx
 
 __all__ = ["Retry"]
 
-#: Something in between, or the service itself, asks for patience.
-_TRANSIENT_STATUS: Final = frozenset({502, 503, 504})
+#: The service, or something in between, asks for patience: the request did not arrive in time (408), there
+#: are too many of them (429), or nobody is there to answer (502, 503, 504).
+_TRANSIENT_STATUS: Final = frozenset({408, 429, 502, 503, 504})
+#: What says of an answer that it is the service's own.
+_PROBLEM: Final = "application/problem+json"
 #: No answer came, and none of these says that a second try would have to fail too. A read that
 #: took too long is not among them: it has cost the caller's whole patience already.
 _TRANSIENT_ERRORS: Final = (
@@ -33,9 +36,11 @@ class Retry:
     """At most `attempts` tries. Pauses double from `base` up to `longest` seconds, of which a random
     half is kept, so that many clients do not come back at once. A Retry-After beyond `longest`
     ends the tries.
+
+    With the defaults they last for 16 seconds at least: longer than the service takes to start again.
     """
 
-    attempts: int = 4
+    attempts: int = 8
     base: float = 0.25
     longest: float = 30.0
     chance: Callable[[], float] = field(default=random.random, repr=False)
@@ -45,8 +50,17 @@ class Retry:
         return self._pause(attempt) if isinstance(error, _TRANSIENT_ERRORS) else None
 
     def after_answer(self, attempt: int, response: httpx.Response) -> float | None:
-        """As `after_error`; ``None`` also when the answer stands."""
-        if response.status_code not in _TRANSIENT_STATUS:
+        """As `after_error`; ``None`` also when the answer stands.
+
+        A 500 of the service itself stands, as it would fail on the same request again; one of something in
+        between may pass. A request that the machine has no memory for stands as well.
+        """
+        own = response.headers.get("Content-Type", "").startswith(_PROBLEM)
+        if response.status_code == 500 and own:
+            return None
+        if response.status_code not in _TRANSIENT_STATUS and response.status_code != 500:
+            return None
+        if own and _for_want_of_memory(response):
             return None
         asked = _retry_after(response.headers.get("Retry-After"))
         pause = self._pause(attempt)
@@ -59,6 +73,14 @@ class Retry:
             return None
         bound = min(self.base * 2.0 ** (attempt - 1), self.longest)
         return bound * (0.5 + 0.5 * self.chance())
+
+
+def _for_want_of_memory(response: httpx.Response) -> bool:
+    try:
+        document = response.json()
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("reason") == "memory"
 
 
 def _retry_after(value: str | None) -> float | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.config
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -25,10 +26,25 @@ def configure_logging(level: str, style: str) -> None:
     structlog.configure(
         processors=[*_SHARED, _renderer(style)],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Unfailing(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
     logging.config.dictConfig(_library_logging(threshold, style))
+
+
+class _Unfailing:
+    """A stream whose reader may have gone: events are lost then, and what reports them goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _renderer(style: str) -> Any:

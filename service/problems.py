@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from solver.errors import ArenaplanError, CapacityError, OptionsError, json_pointer
 
-__all__ = ["CATALOGUE", "MEDIA_TYPE", "Problem", "ProblemType", "problem_from"]
+__all__ = ["CATALOGUE", "MEDIA_TYPE", "Problem", "ProblemType", "out_of_memory", "problem_from"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -105,8 +105,13 @@ _TYPES: Final = (
         "update it.",
     ),
     ProblemType(
-        "too-many-operations", 422, "More operations than allowed",
-        "The graph exceeds the limit that this service was started with (ARENAPLAN_MAX_OPERATIONS).",
+        "too-many-operations", 422, "More operations or operands than allowed",
+        "The graph has more operations (ARENAPLAN_MAX_OPERATIONS), or one of them more inputs or outputs "
+        "(ARENAPLAN_MAX_OPERANDS), than this service was started to take.",
+    ),
+    ProblemType(
+        "too-many-buffers", 422, "More buffers than allowed",
+        "The layout exceeds the limit that this service was started with (ARENAPLAN_MAX_BUFFERS).",
     ),
     ProblemType(
         "invalid-options", 422, "An option out of its range",
@@ -156,6 +161,21 @@ _TYPES: Final = (
         "leave out inline values, or use named initializers.",
     ),
     ProblemType(
+        "too-many-bytes", 429, "Too many bytes on their way",
+        "The bodies of all requests together exceed what this service holds at a time "
+        "(ARENAPLAN_INTAKE_MEMORY_BYTES, ARENAPLAN_INTAKE_DISK_BYTES). Try again after the seconds in the "
+        "Retry-After header.",
+    ),
+    ProblemType(
+        "request-timeout", 408, "The request did not arrive in time",
+        "Headers (ARENAPLAN_HEADER_SECONDS) and body (ARENAPLAN_BODY_SECONDS) must arrive within the limits "
+        "that this service was started with. Send the request again.",
+    ),
+    ProblemType(
+        "headers-too-large", 431, "Too much before the body",
+        "The request line and the headers may take 64 KiB together.",
+    ),
+    ProblemType(
         "validation-too-large", 422, "Too much memory for a validation here",
         "A validation holds the arena and a reference run in memory. The limit is a setting of the "
         "service (ARENAPLAN_VALIDATE_MAX_BYTES); `arenaplan validate` has none.",
@@ -169,14 +189,26 @@ _TYPES: Final = (
         "Try again after the seconds in the Retry-After header.",
     ),
     ProblemType(
+        "stopping", 503, "The service stops",
+        "It was asked to stop, and this request was not finished in time (ARENAPLAN_SHUTDOWN_SECONDS). Send "
+        "it again after the seconds in the Retry-After header: another instance, or the next one, answers.",
+    ),
+    ProblemType(
         "worker-lost", 503, "The working process died",
         "A new one has taken its place; nothing else was lost. Try again after the seconds in the "
-        "Retry-After header.",
+        "Retry-After header. With the `reason` memory the machine had none left: the same request may "
+        "need more than there is.",
     ),
     ProblemType(
         "time-limit", 422, "Not finished within the time limit",
         "The service's time limit ran out before there was any valid answer. Ask for the `greedy` solver "
         "or name a deadline, take a smaller graph, or run the command line, which has no limit.",
+    ),
+    ProblemType(
+        "memory-limit", 422, "More memory than a request may take",
+        "Reading the request, or searching, needed more memory than one worker may have "
+        "(ARENAPLAN_WORKER_MEMORY_BYTES). The same request fails again: take a smaller one or the `greedy` "
+        "solver, or run the command line, which has no limit.",
     ),
     ProblemType(
         "bad-request", 400, "Bad request",
@@ -235,6 +267,16 @@ class Problem(Exception):
         optional = {"instance": instance, "pointer": self.pointer, "remedy": self.remedy or None}
         document |= {name: value for name, value in optional.items() if value is not None}
         return document | self.extensions
+
+
+def out_of_memory() -> Problem:
+    """Of a request that one worker's memory is too small for."""
+    return Problem(
+        "memory-limit",
+        "The request needs more memory than one request may take here.",
+        remedy='Take a smaller one, or ask for the "greedy" solver.',
+        extensions={"reason": "memory"},
+    )
 
 
 def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Problem:

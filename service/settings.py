@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "unknown_settings"]
+
+#: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests.
+_OTHERS: Final = frozenset({"FUZZ", "OMNIMALLOC", "PUBLISH", "VENV"})
+#: What Kubernetes sets in every container for a Service of the name of this one.
+_OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 
 
 def _processors() -> int:
@@ -42,8 +50,33 @@ class Settings(BaseSettings):
     body_limit_bytes: Annotated[Size, Field(ge=1)] = Field(
         default=64 * 1024 * 1024, description="Largest request body; a larger one is answered 413."
     )
+    connection_limit: Annotated[int, Field(ge=1)] = Field(
+        default=1_000,
+        description="Most connections; fewer where the process may open fewer files. Beyond it, the one that "
+        "has been idle longest is closed, or the new one answered 503.",
+    )
+    header_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=10.0, description="Longest time from the first byte of a request to the end of its headers."
+    )
+    body_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=60.0, description="Longest time in which a body may arrive; then 408."
+    )
+    intake_memory_bytes: Size = Field(
+        default=64 * 1024 * 1024, description="Memory for the bodies of all requests together."
+    )
+    intake_disk_bytes: Size = Field(
+        default=1024 * 1024 * 1024,
+        description="Room in the directory of temporary files for bodies that do not fit into memory; "
+        "beyond it 429.",
+    )
     max_operations: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most operations in one graph."
+    )
+    max_operands: Annotated[int, Field(ge=1)] = Field(
+        default=1_000, description="Most inputs, and most outputs, of one operation."
+    )
+    max_buffers: Annotated[int, Field(ge=1)] = Field(
+        default=200_000, description="Most buffers of one layout."
     )
     deadline_default_seconds: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
@@ -52,6 +85,11 @@ class Settings(BaseSettings):
     )
     deadline_max_seconds: Annotated[float, Field(gt=0)] = Field(
         default=60.0, description="Longest deadline a request may name, and the time limit of every request."
+    )
+    deadline_floor_seconds: Annotated[float, Field(ge=0)] = Field(
+        default=5.0,
+        description="How long reading a request and its first plan may take, however short its deadline; "
+        "then 422.",
     )
     deadline_grace_seconds: Annotated[float, Field(ge=0)] = Field(
         default=1.0,
@@ -68,11 +106,24 @@ class Settings(BaseSettings):
         default=2 * 1024 * 1024 * 1024,
         description="Most tensor memory of one validation: the arena, and the reference run without reuse.",
     )
+    worker_memory_bytes: Annotated[Size, Field(ge=64 * 1024 * 1024)] = Field(
+        default=2 * 1024 * 1024 * 1024,
+        description="Most address space that one request may take in its worker, beside what a validation "
+        "may; a request that needs more is answered 422.",
+    )
+    worker_cpu_seconds: Annotated[float, Field(ge=1)] = Field(
+        default=600.0, description="Most processor time of one request, over all threads of its worker."
+    )
     cache_bytes: Size = Field(
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
     )
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
         default=30, description="How long running requests may finish after SIGTERM."
+    )
+    drain_seconds: Annotated[float, Field(ge=0)] = Field(
+        default=2.0,
+        description="How long after SIGTERM `/readyz` says 503 before the port is closed, so that a load "
+        "balancer sends nothing any more.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event that is logged."
@@ -83,3 +134,17 @@ class Settings(BaseSettings):
     root_path: str = Field(
         default="", description="Path prefix that a reverse proxy strips, as in `/arenaplan`."
     )
+
+
+def unknown_settings(environment: Iterable[str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the setting that it may stand for."""
+    prefix = "ARENAPLAN_"
+    known = {name.upper() for name in Settings.model_fields} | _OTHERS
+    names = (
+        name.removeprefix(prefix) for name in sorted(map(str.upper, environment)) if name.startswith(prefix)
+    )
+    unknown = [name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(name)]
+    return {
+        prefix + name: next((prefix + near for near in difflib.get_close_matches(name, known, 1)), None)
+        for name in unknown
+    }

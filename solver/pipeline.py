@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from solver import documents, preparations
 from solver.collector import collector_paused
@@ -24,12 +24,12 @@ from solver.preparations import Prepared
 from solver.program import Program, Record, Region, loads, regions
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
-from solver.training import BlockProgram, explicit_program
 from solver.verify import prove
 from solver.version import producer
 
 if TYPE_CHECKING:
     from solver.preparations.rewriting import Arithmetic
+    from solver.training import BlockProgram
 
 __all__ = [
     "PROGRAM",
@@ -56,6 +56,15 @@ _SHARES = (100, 50, 20, 10, 0)
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
+
+
+def __getattr__(name: str) -> Any:
+    """The type of explicit programs, which plans of graphs do without."""
+    if name != "BlockProgram":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from solver.training import BlockProgram
+
+    return BlockProgram
 
 
 @collector_paused()
@@ -102,6 +111,8 @@ def plan_program(
     watch = _Stopwatch(observe)
     deadline = Deadline.after(options.deadline_seconds)
     with watch("derive"):
+        from solver.training import explicit_program
+
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
     made = _planned(
@@ -122,10 +133,12 @@ def _check_extent(program: Program) -> None:
 
 def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> Program:
     """The program that a plan made with these options must agree with; `subject` is already rewritten."""
-    if isinstance(subject, BlockProgram):
-        return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
-    prepared = Prepared(subject, options.scratch_budget)
-    return TARGETS[options.target].reference(prepared, options).program
+    if isinstance(subject, TrainableGraph):
+        prepared = Prepared(subject, options.scratch_budget)
+        return TARGETS[options.target].reference(prepared, options).program
+    from solver.training import explicit_program
+
+    return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +288,9 @@ def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], wat
 #: By option: the capability that a target needs for it, what a target without it is like, and the remedy.
 _ASKED_OF_TARGETS = {
     "parallelism": ("parallelism", "runs one step at a time", "Leave the parallelism at 1."),
+    "update": ("update", "applies gradients when its runtime does", "Leave it out."),
     "in_place": ("in_place", "says itself what is defined in place", "Leave it out."),
+    "sub_ranges": ("sub_ranges", "says itself what is defined in place", "Leave it out."),
     "rewrite": ("rewrite", "runs the operations that it is given", "Leave it out."),
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),

@@ -1,20 +1,18 @@
-"""The version of the installed distribution."""
+"""The version of the code: that of the distribution, whose metadata takes a while to read."""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import metadata
+from typing import Final
 
 __all__ = ["producer", "version"]
 
+#: That of `pyproject.toml`; a test compares the two.
+_VERSION: Final = "0.1.0"
 
-@cache
+
 def version() -> str:
-    """``0+unknown`` when the code runs without being installed. Read from disk once a process."""
-    try:
-        return metadata.version("arenaplan")
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
+    """As the distribution has it, also when the code runs without being installed."""
+    return _VERSION
 
 
 def producer() -> str:

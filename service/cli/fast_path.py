@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,48 +51,73 @@ def _word(text: str) -> str | None:
     return text if _WORD.fullmatch(text) else None
 
 
-#: Options of `solve` and the fields of `LayoutOptions` that they set.
-_OF_SOLVE: Final[Mapping[str, tuple[str, _Reader]]] = {
-    "--capacity": ("capacity", _size),
-    "--alignment": ("alignment", _whole),
-    "--deadline": ("deadline_seconds", _decimal),
-    "--work": ("work", _whole),
-    "--seed": ("seed", _whole),
-    "--threads": ("threads", _whole),
-}
+def _phrase(text: str) -> str | None:
+    return text if text and not text.startswith("-") else None
 
-#: Options of `plan` and the fields of an options document.
-_OF_PLAN: Final[Mapping[str, tuple[str, _Reader]]] = {
-    "--target": ("target", _word),
-    "--solver": ("solver", _word),
-    "--batch": ("batch", _whole),
-    "--alignment": ("alignment", _whole),
-    "--capacity": ("capacity", _size),
-    "--deadline": ("deadline_seconds", _decimal),
-    "--scratch-budget": ("scratch_budget", _size),
-    "--update": ("update", _word),
-    "--parallelism": ("parallelism", _whole),
-}
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What a command takes: options with the fields that they set, those that may be given again, and flags.
+
+    A flag sets the field of its name. A test says which options of the whole command line are not here.
+    """
+
+    options: Mapping[str, tuple[str, _Reader]]
+    flags: frozenset[str]
+    lists: Mapping[str, tuple[str, _Reader]] = field(default_factory=dict)
+
+
+#: The fields are those of `LayoutOptions`.
+_SOLVE: Final = _Command(
+    {
+        "--capacity": ("capacity", _size),
+        "--alignment": ("alignment", _whole),
+        "--solver": ("solver", _word),
+        "--deadline": ("deadline_seconds", _decimal),
+        "--work": ("work", _whole),
+        "--seed": ("seed", _whole),
+        "--threads": ("threads", _whole),
+    },
+    frozenset({"--race"}),
+)
+
+#: The fields are those of an options document.
+_PLAN: Final = _Command(
+    {
+        "--target": ("target", _word),
+        "--solver": ("solver", _word),
+        "--batch": ("batch", _whole),
+        "--alignment": ("alignment", _whole),
+        "--capacity": ("capacity", _size),
+        "--deadline": ("deadline_seconds", _decimal),
+        "--scratch-budget": ("scratch_budget", _size),
+        "--update": ("update", _word),
+        "--parallelism": ("parallelism", _whole),
+    },
+    frozenset({"--in-place", "--sub-ranges", "--rewrite", "--order", "--recompute"}),
+    {"--tier": ("tiers", _phrase)},
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FastSolve:
-    """`numbers` are fields of `LayoutOptions`."""
+    """`given` are fields of `LayoutOptions`."""
 
     problem: Path
     output: Path
-    numbers: Mapping[str, int | float]
+    given: Mapping[str, Any]
+    as_json: bool = False
 
     def run(self) -> None:
         """Solve, write, and end as `service.cli.commands` does."""
         from service.cli.console import reporting
 
-        with reporting(as_json=False, document=str(self.problem)):
+        with reporting(as_json=self.as_json, document=str(self.problem)):
             from service.cli import layouts
             from solver.layout import LayoutOptions
 
-            options = LayoutOptions(**self.numbers)  # type: ignore[arg-type] # only the deadline is a float
-            layouts.run(self.problem, options, self.output, None, as_json=False)
+            options = LayoutOptions(**self.given)
+            layouts.run(self.problem, options, self.output, None, as_json=self.as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +126,17 @@ class FastPlan:
 
     model: Path
     output: Path
-    given: Mapping[str, int | float | str | bool]
+    given: Mapping[str, Any]
+    as_json: bool = False
 
     def run(self) -> None:
         """Plan, write, and end as `service.cli.commands` does."""
         from service.cli.console import reporting
 
-        with reporting(as_json=False, document=str(self.model)):
+        with reporting(as_json=self.as_json, document=str(self.model)):
             from service.cli import planning
 
-            planning.run(self.model, self.given, self.output, as_json=False)
+            planning.run(self.model, self.given, self.output, as_json=self.as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,39 +159,40 @@ def read_fast(arguments: Sequence[str]) -> FastSolve | FastPlan | FastShow | Non
     """What the arguments ask for; None where they are more than the fast path reads."""
     match list(arguments):
         case ["solve", *words]:
-            if found := _read(words, _OF_SOLVE, frozenset()):
+            if found := _read(words, _SOLVE):
                 return FastSolve(*found)
         case ["plan", *words]:
-            if found := _read(words, _OF_PLAN, frozenset({"--in-place", "--rewrite"})):
+            if found := _read(words, _PLAN):
                 return FastPlan(*found)
         case ["show", plan] if _is_name(plan):
             return FastShow(Path(plan))
     return None
 
 
-def _read(
-    arguments: Sequence[str], options: Mapping[str, tuple[str, _Reader]], flags: frozenset[str]
-) -> tuple[Path, Path, dict[str, Any]] | None:
-    """One file, the output, and what the options set; each option once."""
+def _read(arguments: Sequence[str], command: _Command) -> tuple[Path, Path, dict[str, Any], bool] | None:
+    """One file, the output, what the options set, and whether JSON is asked for; each option once."""
     files: list[str] = []
     outputs: list[str] = []
-    given: dict[str, int | float | str | bool] = {}
+    given: dict[str, Any] = {}
+    as_json = False
     words = iter(arguments)
     for word in words:
         if word in ("-o", "--output"):
             outputs.append(next(words, ""))
-        elif word in options:
-            field, reader = options[word]
+        elif word in command.options or word in command.lists:
+            name, reader = command.options.get(word) or command.lists[word]
             value = reader(next(words, ""))
-            if value is None or field in given:
+            if value is None or (name in given and word in command.options):
                 return None
-            given[field] = value
-        elif word in flags:
+            given[name] = value if word in command.options else [*given.get(name, ()), value]
+        elif word in command.flags:
             given[word.removeprefix("--").replace("-", "_")] = True
+        elif word == "--json":
+            as_json = True
         else:
             files.append(word)
     simple = len(files) == 1 and len(outputs) <= 1 and all(map(_is_name, [*files, *outputs]))
-    return (Path(files[0]), Path(*outputs or "-"), given) if simple else None
+    return (Path(files[0]), Path(*outputs or "-"), given, as_json) if simple else None
 
 
 def _is_name(text: str) -> bool:

@@ -29,6 +29,8 @@ def _run() -> None:
     gc.disable()
     try:
         if fast is not None:
+            # Else pydantic reads the metadata of all that is installed, looking for plugins.
+            os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
             fast.run()
             return
         from service.cli.commands import app

@@ -6,13 +6,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents
 from solver.errors import DocumentError, OptionsError
 from solver.importers.registry import find_importer, load_model, unknown_format
-from solver.pipeline import BlockProgram, TrainableGraph
+from solver.pipeline import TrainableGraph
+
+if TYPE_CHECKING:
+    from solver.pipeline import BlockProgram
 
 __all__ = ["is_document", "print_operators", "read_graph", "read_model", "run_import"]
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from service.cli.console import print_json, read_document, write_document
 from service.cli.models import read_model
 from solver import documents, pipeline
-from solver.plan import Plan, PlanOptions, PlanView, level_report, paging, recomputation
+from solver.pipeline import TrainableGraph
+from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,13 +88,15 @@ def _planner(
 ) -> tuple[str, Callable[..., Plan]]:
     """What the model is called, and what plans it."""
     model = read_model(document, path, options.batch, choices)
-    if isinstance(model, pipeline.BlockProgram):
-        return model.name, partial(pipeline.plan_program, model, options)
-    return model.name, partial(pipeline.plan, model, options)
+    if isinstance(model, TrainableGraph):
+        return model.name, partial(pipeline.plan, model, options)
+    return model.name, partial(pipeline.plan_program, model, options)
 
 
 def summary(plan: PlanView) -> dict[str, Any]:
     """The figures that scripts ask for; sizes are bytes."""
+    from solver.plan import level_report
+
     return {
         "graph": plan.graph,
         "digest": plan.digest,
@@ -140,6 +143,8 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
 def print_levels(console: Console, plan: PlanView) -> None:
     """One line for a plan with steps at the same time: on how many levels, and what that costs."""
     if plan.options.parallelism > 1:
+        from solver.plan import level_report
+
         found = level_report(plan)
         console.print(
             f"parallelism {found.parallelism}: {found.steps} steps on {found.count} levels, at most"

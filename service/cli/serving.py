@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import resource
 import signal
 import socket
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
 import uvicorn
+import uvloop
 from pydantic import ValidationError
 
 from service.cli.console import Exit, fail
 from service.http.app import create_app
+from service.http.connections import Admission, guarded
+from service.http.state import Phase
 from service.logs import configure_logging
-from service.settings import Settings
+from service.settings import Settings, unknown_settings
 
 __all__ = ["run", "settings"]
 
+#: More open files than the service ever needs.
+_MOST_FILES: Final = 1 << 16
+
 
 def settings(given: Mapping[str, Any]) -> Settings:
-    """Settings from the environment, with `given` on top; ends with a message when one is wrong."""
+    """Settings from the environment, with `given` on top; ends with a message when one is none or wrong."""
+    for name, near in unknown_settings(os.environ).items():
+        meant = f"; did you mean {near}?" if near else ". The page Settings of the documentation lists them."
+        fail(f"{name} is not a setting{meant}", Exit.USAGE)
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -36,16 +48,21 @@ def run(chosen: Settings) -> None:
     configure_logging(chosen.log_level, chosen.log_format)
     listener = _listen(chosen.host, chosen.port)
     signal.signal(signal.SIGTERM, _leave)
+    app = create_app(chosen)
+    most = min(chosen.connection_limit, _connections(chosen.workers))
     config = uvicorn.Config(
-        create_app(chosen),
+        app,
+        http=guarded(Admission(most, chosen.header_seconds, chosen.body_seconds)),
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         root_path=chosen.root_path,
         timeout_graceful_shutdown=chosen.shutdown_seconds,
     )
-    server = _Server(config, _url(listener))
-    server.run(sockets=[listener])
+    server = _Server(config, _url(listener), app.state.arenaplan.phase, chosen.drain_seconds)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.serve(sockets=[listener]))
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -70,13 +87,47 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Server(uvicorn.Server):
-    """Says where it listens as an event like any other."""
+def _connections(workers: int) -> int:
+    """How many connections leave descriptors for everything else; as many files as allowed are asked for.
 
-    def __init__(self, config: uvicorn.Config, url: str) -> None:
+    Each may have a body on disk. A worker takes two pipes, and its start some more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    files = _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    return max(1, (files - 48 - 8 * workers) // 2)
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens as an event like any other, and stops in steps.
+
+    Asked to stop, it is ready no longer, but answers for `drain_seconds` more; then the port is closed, and
+    what runs may finish. Ctrl-C leaves the first step out.
+    """
+
+    def __init__(self, config: uvicorn.Config, url: str, phase: Phase, drain_seconds: float) -> None:
         super().__init__(config)
         self._url = url
+        self._phase = phase
+        self._drain_seconds = drain_seconds
+        self._interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         structlog.get_logger("service").info("listening", url=self._url, docs=f"{self._url}/docs")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._interrupted |= sig == signal.SIGINT
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._phase.draining = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._drain_seconds
+        while not self._interrupted and loop.time() < until:
+            await self.on_tick(0)  # the date of answers
+            await asyncio.sleep(min(0.1, self._drain_seconds))
+        await super().shutdown(sockets)

@@ -17,7 +17,7 @@ from service.cli.models import is_document, read_model
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
-from solver.pipeline import BlockProgram, TrainableGraph
+from solver.pipeline import TrainableGraph
 from solver.plan import Changes, PlanOptions, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
 
 __all__ = ["explain", "tradeoff"]
@@ -95,7 +95,7 @@ def _graph(
     """The graph with its document, None where it came from a file of another kind."""
     document = read_document(model)
     found = read_model(document, model, options.batch, choices)
-    if isinstance(found, BlockProgram):
+    if not isinstance(found, TrainableGraph):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
             remedy="Give a graph, or plan the program with a capacity.",

@@ -11,8 +11,8 @@ from fastapi_offline import FastAPIOffline
 
 from service.http import handlers, openapi
 from service.http.cache import PlanCache
-from service.http.middleware import RequestContext
-from service.http.routers import layout, meta, plan, validate, verdict
+from service.http.middleware import HeadAsGet, RequestContext
+from service.http.routers import exports, layout, meta, plan, validate, verdict
 from service.http.state import State
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
@@ -45,10 +45,11 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
     app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
-    for routes in (plan, verdict, layout, validate, meta):
+    for routes in (plan, exports, verdict, layout, validate, meta):
         app.include_router(routes.router)
     handlers.install(app)
-    openapi.install(app)
+    openapi.install(app, settings)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(RequestContext)
     return app
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Final
 
 from fastapi import Request
 
+from service.http.intake import IntakeBody
+from service.http.state import state_of
+from service.jobs.spool import Spool
 from service.problems import Problem
 
 __all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body"]
@@ -24,7 +28,7 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").lower().partition(";")[0].strip()
 
 
-async def read_model_body(request: Request, limit: int) -> bytes:
+async def read_model_body(request: Request, limit: int) -> bytes | Spool:
     """The parameters of the query as a line of JSON, each a list of texts, and then the bytes of the body.
 
     Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
@@ -33,29 +37,40 @@ async def read_model_body(request: Request, limit: int) -> bytes:
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
-    return json.dumps(given).encode() + b"\n" + await _read(request, limit)
+    return await _read(request, limit, json.dumps(given).encode() + b"\n")
 
 
-async def read_json_body(request: Request, limit: int) -> bytes:
+async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     """The raw bytes of the body, at most `limit`; stops reading where the limit is passed.
 
-    Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
+    A body that finds no room in memory beside those of other requests comes as a file. Either counts until
+    the request is answered. Raises `Problem` ``unsupported-media-type``, ``body-too-large``,
+    ``too-many-bytes`` or ``overloaded``; the latter three before the body is read, where its length is known.
     """
     _check_headers(request)
     return await _read(request, limit)
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def _read(request: Request, limit: int, head: bytes = b"") -> bytes | Spool:
+    """The body behind `head`."""
+    state = state_of(request)
+    intake = state.intake
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(f"{int(declared):,} bytes", limit)
-    chunks, size = [], 0
+    if declared.isdecimal():
+        if int(declared) > limit:
+            raise _too_large(f"{int(declared):,} bytes", limit)
+        intake.expect(int(declared))
+        state.pool.check_room(int(declared))
+    body = IntakeBody(intake)
+    held: contextlib.ExitStack = request.scope["state"].setdefault("held", contextlib.ExitStack())
+    held.callback(body.close)
+    if head:
+        body.append(head)
     async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
+        if len(body) - len(head) + len(chunk) > limit:
             raise _too_large(f"more than {limit:,} bytes", limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        body.append(chunk)
+    return body.whole()
 
 
 def _check_headers(request: Request) -> None:

@@ -17,7 +17,8 @@ from service.http.middleware import note
 from service.http.responses import content_response
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
-from service.jobs.protocol import Limits, run_task
+from service.jobs.protocol import run_task
+from service.jobs.spool import Spool, pieces
 from service.problems import Problem
 
 __all__ = ["ContentAddressed"]
@@ -36,7 +37,7 @@ class ContentAddressed:
 
     task: str
     collection: str
-    read: Callable[[Request, int], Awaitable[bytes]] = read_json_body
+    read: Callable[[Request, int], Awaitable[bytes | Spool]] = read_json_body
 
     async def answer(self, request: Request) -> Response:
         """The kept answer to the same request, or a new one from a worker."""
@@ -73,19 +74,21 @@ class ContentAddressed:
     def _key(self, digest: str) -> str:
         return f"{self.task}:{digest}"
 
-    async def _solve(self, state: State, body: bytes) -> Frame | CachedPlan:
+    async def _solve(self, state: State, body: bytes | Spool) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
+        state.check_early(self.task, body)
         found: list[CachedPlan] = []
 
         def known(key: str) -> bool:
             cached = state.cache.by_key(self._key(key))
-            found.extend([cached] if cached else [])
-            return cached is not None
+            if cached is None:
+                return False
+            # Spellings that are remembered from now on must not push this key out, which finds them all.
+            state.cache.put(cached.digest, cached.body, self._key(key))
+            found.append(cached)
+            return True
 
-        settings = state.settings
-        grace = settings.deadline_grace_seconds
-        limits = Limits(settings.deadline_max_seconds + grace, grace)
-        frame = await run_task(state.pool, self.task, state.limits, body, limits, known)
+        frame = await run_task(state.pool, self.task, state.limits, body, state.search_limits, known)
         return found[-1] if found else frame
 
     def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:
@@ -102,8 +105,15 @@ class ContentAddressed:
         return content_response(request, cached.digest, cached.body, kept=True, hit=True)
 
 
-async def _digest(body: bytes) -> str:
+async def _digest(body: bytes | Spool) -> str:
     """SHA-256; of a large body in a thread, so that other requests go on meanwhile."""
-    if len(body) < INLINE_BYTES:
+    if len(body) < INLINE_BYTES and isinstance(body, bytes):
         return hashlib.sha256(body).hexdigest()
-    return (await asyncio.to_thread(hashlib.sha256, body)).hexdigest()
+    return await asyncio.to_thread(_hashed, body)
+
+
+def _hashed(body: bytes | Spool) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces(body):
+        digest.update(piece)
+    return digest.hexdigest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 import time
 import uuid
@@ -13,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.http.responses import problem_response
 from service.problems import Problem
 
-__all__ = ["RequestContext", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "note"]
 
 _log = structlog.get_logger("service.access")
 
@@ -43,8 +45,29 @@ class RequestContext:
             except Exception:  # noqa: BLE001 - the last line of defence: log it, answer 500, stay up
                 _log.exception("request failed")
                 await exchange.fail(receive)
+            except asyncio.CancelledError:
+                # Only the server cancels requests: when it stops, those that were not finished in time.
+                await exchange.cut_off(receive)
             finally:
+                exchange.close()
                 exchange.log()
+
+
+class HeadAsGet:
+    """Answers HEAD as GET without its body, wherever there is a GET; its headers are the same (RFC 9110)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self._app({**scope, "method": "GET"}, receive, send_head)
 
 
 class _Exchange:
@@ -56,7 +79,8 @@ class _Exchange:
         self._send = send
         self._began = time.perf_counter()
         self._status: int | None = None
-        scope.setdefault("state", {}).update(request_id=self.request_id, facts={})
+        self._held = contextlib.ExitStack()
+        scope.setdefault("state", {}).update(request_id=self.request_id, facts={}, held=self._held)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -69,6 +93,20 @@ class _Exchange:
         if self._status is None:
             bug = Problem("internal-error", "The request could not be handled; that is a bug in the service.")
             await problem_response(bug, self.request_id)(self._scope, receive, self.send)
+
+    async def cut_off(self, receive: Receive) -> None:
+        if self._status is None:
+            stopped = Problem(
+                "stopping",
+                "The service stops, and this request was not finished in time.",
+                remedy="Send it again.",
+                headers={"Retry-After": "2", "Connection": "close"},
+            )
+            await problem_response(stopped, self.request_id)(self._scope, receive, self.send)
+
+    def close(self) -> None:
+        """Give back what was held for the request: the room of its body."""
+        self._held.close()
 
     def log(self) -> None:
         path = self._scope["path"].removeprefix(self._scope.get("root_path", ""))

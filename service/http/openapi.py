@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from pydantic.json_schema import models_json_schema
 
 from service.http.bodies import MODEL_TYPES
@@ -21,14 +21,22 @@ from service.http.schemas import (
     ValidateRequest,
 )
 from service.problems import CATALOGUE, MEDIA_TYPE
+from service.settings import Settings
 from solver import documents, pipeline
 from solver.documents import LayoutDocument, PlanDocument, ReportDocument, TradeOffDocument, VerdictDocument
+from solver.exporters import EXPORTERS
+from solver.layout import SOLVERS
 
 __all__ = [
     "EXPLAIN_ROUTE",
+    "EXPORT_ROUTE",
+    "HEALTH_ROUTE",
     "LAYOUT_ROUTE",
     "PLAN_ROUTE",
+    "PROBLEM_ROUTE",
     "PROGRAM_ROUTE",
+    "READY_ROUTE",
+    "SCHEMA_ROUTE",
     "STORED_LAYOUT_ROUTE",
     "STORED_PLAN_ROUTE",
     "TRADEOFF_ROUTE",
@@ -87,8 +95,9 @@ def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
 
 
 _ANY: Final = (
-    "invalid-json", "invalid-request", "invalid-document", "body-too-large", "unsupported-media-type",
-    "overloaded", "worker-lost", "time-limit",
+    "invalid-json", "bad-request", "invalid-request", "invalid-document", "body-too-large",
+    "unsupported-media-type", "request-timeout", "too-many-bytes", "headers-too-large", "overloaded",
+    "stopping", "worker-lost", "time-limit", "memory-limit",
 )  # fmt: skip
 _READING: Final = (
     *_ANY, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",
@@ -157,6 +166,29 @@ STORED_PLAN_ROUTE: Final[dict[str, Any]] = {
     },
 }
 
+EXPORT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A plan as another file",
+    "response_class": Response,
+    "responses": {
+        200: {
+            "description": "The file.",
+            "content": {
+                media: {} for media in ("application/json", *(e.media_type for e in EXPORTERS.values()))
+            },
+        },
+        304: _NOT_MODIFIED,
+        **_problems(
+            "plan-not-found",
+            "not-found",
+            "invalid-request",
+            "invalid-options",
+            "overloaded",
+            "worker-lost",
+            "time-limit",
+        ),
+    },
+}
+
 TRADEOFF_ROUTE: Final[dict[str, Any]] = {
     "summary": "What less memory costs",
     "responses": {
@@ -191,7 +223,7 @@ LAYOUT_ROUTE: Final[dict[str, Any]] = {
     "responses": {
         200: _document("LayoutDocument", "The layout; its digest is the entity tag."),
         304: _NOT_MODIFIED,
-        **_problems(*_ANY, "invalid-options", "invalid-problem", "capacity-exceeded"),
+        **_problems(*_ANY, "too-many-buffers", "invalid-options", "invalid-problem", "capacity-exceeded"),
     },
     "openapi_extra": _body(
         "LayoutRequest",
@@ -205,6 +237,44 @@ STORED_LAYOUT_ROUTE: Final[dict[str, Any]] = {
         200: _document("LayoutDocument", "The layout."),
         304: _NOT_MODIFIED,
         **_problems("layout-not-found"),
+    },
+}
+
+HEALTH_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Is the process up?",
+    "responses": {
+        200: {"description": "It is."},
+        503: {"description": "Nobody looks after the workers any more: restart the process."},
+    },
+}
+
+READY_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Can it plan?",
+    "responses": {
+        200: {"description": "It can."},
+        503: {"description": "Not yet, not now, or not any more; `status` says which."},
+    },
+}
+
+SCHEMA_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A JSON Schema",
+    "responses": {
+        200: {
+            "description": "The schema.",
+            "content": {"application/schema+json": {"schema": {"type": "object"}}},
+        },
+        **_problems("not-found"),
+    },
+}
+
+PROBLEM_ROUTE: Final[dict[str, Any]] = {
+    "summary": "What a problem type means",
+    "responses": {
+        200: {
+            "description": "Type, title, status and explanation.",
+            "content": {"application/json": {"schema": {"type": "object"}}, "text/html": {}},
+        },
+        **_problems("not-found"),
     },
 }
 
@@ -225,6 +295,34 @@ def _validate_example() -> dict[str, Any]:
     return {"graph": graph, "plan": json.loads(documents.dump_plan(made)), "steps": 5}
 
 
+def _narrow(schemas: dict[str, Any], settings: Settings) -> None:
+    """Say of options what this service takes, where documents say no more than text or number."""
+    powers = [1 << power for power in range(21)]
+    alignment = {"anyOf": [{"type": "integer", "enum": powers}, {"type": "null"}]}
+    seconds = {"type": "number", "minimum": 0, "maximum": settings.deadline_max_seconds}
+    deadline = {"anyOf": [seconds, {"type": "null"}]}
+    solver = {"enum": sorted(SOLVERS)}
+    narrower: dict[str, dict[str, dict[str, Any]]] = {
+        "PlanRequestOptions": {
+            "target": {"enum": sorted({*pipeline.TARGETS, pipeline.PROGRAM})},
+            "solver": solver,
+            "update": {"enum": ["end", "immediate"]},
+            "alignment": alignment,
+            "deadline_seconds": deadline,
+        },
+        "LayoutRequestOptions": {
+            "solver": solver,
+            "alignment": alignment,
+            "deadline_seconds": deadline,
+            "target_gap": {"exclusiveMaximum": 1_000_000},
+        },
+        "ValidateRequest": {"steps": {"maximum": settings.validate_max_steps}},
+    }
+    for model, properties in narrower.items():
+        for name, more in properties.items():
+            schemas[model]["properties"][name].update(more)
+
+
 def _drop_foreign_errors(document: dict[str, Any]) -> None:
     """The framework describes validation errors in a form that this service never sends."""
     for name in ("HTTPValidationError", "ValidationError"):
@@ -235,8 +333,8 @@ def _drop_foreign_errors(document: dict[str, Any]) -> None:
                 del operation["responses"]["422"]
 
 
-def install(app: FastAPI) -> None:
-    """Make `app.openapi` include the models that the routes refer to."""
+def install(app: FastAPI, settings: Settings) -> None:
+    """Make `app.openapi` include the models that the routes refer to, as strict as `settings` are."""
     generate = app.openapi
 
     def complete() -> dict[str, Any]:
@@ -247,6 +345,7 @@ def install(app: FastAPI) -> None:
             )
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(definitions["$defs"])
+            _narrow(schemas, settings)
             _drop_foreign_errors(document)
             body = document["paths"]["/v1/validate"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = {

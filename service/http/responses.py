@@ -9,10 +9,10 @@ from fastapi import Request, Response
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["content_response", "instance_of", "problem_response"]
+__all__ = ["CACHE_CONTROL", "content_response", "instance_of", "matches_tag", "problem_response"]
 
 #: Caches may keep a plan, yet must ask before they use it: the service may know it no longer.
-_CACHE_CONTROL: Final = "no-cache"
+CACHE_CONTROL: Final = "no-cache"
 
 
 def content_response(request: Request, name: str, body: bytes, *, kept: bool, hit: bool = False) -> Response:
@@ -22,15 +22,15 @@ def content_response(request: Request, name: str, body: bytes, *, kept: bool, hi
     there, `hit` that it was not computed.
     """
     digest = name.rpartition("/")[2]
-    headers = {"ETag": f'"{digest}"', "Cache-Control": _CACHE_CONTROL, "X-Cache": "hit" if hit else "miss"}
+    headers = {"ETag": f'"{digest}"', "Cache-Control": CACHE_CONTROL, "X-Cache": "hit" if hit else "miss"}
     if kept:
         headers["Content-Location"] = f"{request.scope.get('root_path', '')}/v1/{name}"
-    if _matches(request.headers.get("if-none-match", ""), digest):
+    if matches_tag(request.headers.get("if-none-match", ""), digest):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
 
 
-def _matches(condition: str, digest: str) -> bool:
+def matches_tag(condition: str, digest: str) -> bool:
     """RFC 9110, 13.1.2: weak comparison against a list of entity tags, or ``*``."""
     tags = {tag.strip().removeprefix("W/") for tag in condition.split(",")}
     return f'"{digest}"' in tags or "*" in tags

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from fastapi import Request
 
 from service.http.cache import PlanCache
+from service.http.intake import Intake
 from service.jobs.pool import WorkerPool
+from service.jobs.protocol import Limits
+from service.jobs.requests import check_early
+from service.jobs.spool import Spool
 from service.settings import Settings
 
-__all__ = ["State", "state_of"]
+__all__ = ["Phase", "State", "state_of"]
+
+#: Reading so much as JSON takes about a millisecond.
+EARLY_BYTES: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class Phase:
+    """`draining` once the service was asked to stop: it still answers, and is ready no longer."""
+
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +34,25 @@ class State:
     settings: Settings
     pool: WorkerPool
     cache: PlanCache
+    phase: Phase = field(default_factory=Phase)
+    intake: Intake = field(init=False)
+
+    def __post_init__(self) -> None:
+        chosen = self.settings
+        intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
+        object.__setattr__(self, "intake", intake)
+
+    def check_early(self, task: str, body: bytes | Spool) -> None:
+        """While all workers are busy, tell of a small request that is plainly wrong without one of them."""
+        if self.pool.alive and self.pool.idle <= 0 and isinstance(body, bytes) and len(body) <= EARLY_BYTES:
+            check_early(task, body, self.limits)
+
+    @property
+    def search_limits(self) -> Limits:
+        """When a search must have answered."""
+        chosen = self.settings
+        grace = chosen.deadline_grace_seconds
+        return Limits(chosen.deadline_max_seconds + grace, grace, chosen.deadline_floor_seconds)
 
     @property
     def limits(self) -> Mapping[str, Any]:
@@ -27,10 +60,15 @@ class State:
         return self.settings.model_dump(
             include={
                 "max_operations",
+                "max_operands",
+                "max_buffers",
                 "deadline_default_seconds",
                 "deadline_max_seconds",
+                "deadline_floor_seconds",
                 "validate_max_steps",
                 "validate_max_bytes",
+                "worker_memory_bytes",
+                "worker_cpu_seconds",
             }
         )
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-__all__ = ["Frame", "read_frame", "read_frame_from_file"]
+__all__ = ["Frame", "encode_head", "read_frame", "read_frame_from_file"]
 
 _LENGTHS: Final = struct.Struct(">IQ")
 
@@ -30,8 +30,13 @@ class Frame:
 
     def encode(self) -> bytes:
         """Everything but the body, which is sent after it without a copy."""
-        head = json.dumps({"kind": self.kind, **self.head}).encode()
-        return _LENGTHS.pack(len(head), len(self.body)) + head
+        return encode_head(self.kind, self.head, len(self.body))
+
+
+def encode_head(kind: str, head: Mapping[str, Any], size: int) -> bytes:
+    """A frame up to its body, which has `size` bytes."""
+    text = json.dumps({"kind": kind, **head}).encode()
+    return _LENGTHS.pack(len(text), size) + text
 
 
 def _frame(head: bytes, body: bytes) -> Frame:

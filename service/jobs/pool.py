@@ -10,28 +10,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from service.jobs.frames import Frame, read_frame
-from service.problems import Problem
+from service.jobs.frames import Frame, encode_head, read_frame
+from service.jobs.resources import oom_kills
+from service.jobs.spool import Spool, pieces
+from service.problems import Problem, out_of_memory
 
-__all__ = ["Worker", "WorkerPool"]
+__all__ = ["SMALL_BYTES", "Worker", "WorkerPool"]
 
 _log = structlog.get_logger("service.jobs")
 
 #: A process that does not report within this time is taken for broken.
 START_SECONDS: Final = 60.0
+#: How long a process may take to end once its pipe is closed.
+END_SECONDS: Final = 5.0
 #: Pauses between the starts of a process that keeps failing: 0.1, 0.2, ... up to this.
 LONGEST_PAUSE_SECONDS: Final = 5.0
 #: How much of a worker's answer waits in this process before the pipe pushes back.
 BUFFER_BYTES: Final = 1 << 20
+
+#: A request of more bytes is a large one. Size is all that is known of what it will cost.
+SMALL_BYTES: Final = 1 << 18
+#: Small tasks that may pass a large one.
+SMALL_IN_A_ROW: Final = 4
+#: How long after a small task one worker is kept from large ones.
+RESERVE_SECONDS: Final = 60.0
 
 _FINAL: Final = frozenset({"result", "problem"})
 
@@ -46,6 +60,8 @@ class Worker:
         self._process = process
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
+        self._killed = False
+        self._oom_kills = oom_kills()
         self.busy = False
         self.warmed: Mapping[str, Any] = {}
 
@@ -67,49 +83,87 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and not self._pump.done()
+        return self._process.returncode is None and not self._pump.done() and not self._killed
 
     async def _receive_all(self) -> None:
+        """Until the process has gone, or says what cannot be understood: then it is killed."""
+        try:
+            while (frame := await self._next_frame()) is not None:
+                self._inbox.put_nowait(frame)
+        except Exception:  # noqa: BLE001 - whatever it is: who waits for this worker must hear of it
+            self.kill()
+            _say(logging.ERROR, "worker cannot be understood", pid=self.pid, exc_info=True)
+        finally:
+            self._inbox.put_nowait(None)
+
+    async def _next_frame(self) -> Frame | None:
+        """The next frame of a task; those that belong to none are dealt with here."""
         assert self._process.stdout is not None
-        while True:
-            frame = await read_frame(self._process.stdout)
-            if frame is not None and frame.kind == "log":
+        while frame := await read_frame(self._process.stdout):
+            if frame.kind == "log":
                 self._log_event(frame.head)
-                continue
-            if frame is not None and frame.kind == "warmed":
+            elif frame.kind == "warmed":
                 self.warmed = frame.head
                 level = logging.INFO if all(frame.head.values()) else logging.WARNING
-                _log.log(level, "worker warmed up", pid=self.pid, **frame.head)
-                continue
-            self._inbox.put_nowait(frame)
-            if frame is None:
-                return
+                _say(level, "worker warmed up", pid=self.pid, **frame.head)
+            else:
+                return frame
+        return None
 
     def _log_event(self, facts: Mapping[str, Any]) -> None:
         """An event of the worker, in the log of the service."""
         more = {name: value for name, value in facts.items() if name not in ("level", "event")}
         level = logging.getLevelNamesMapping().get(facts["level"].upper(), logging.WARNING)
-        _log.log(level, facts["event"], pid=self.pid, **more)
+        _say(level, facts["event"], pid=self.pid, **more)
 
-    async def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
-        """Raises `Problem` ``worker-lost`` when the process has died."""
+    async def send(self, kind: str, head: Mapping[str, Any], body: bytes | Spool = b"") -> None:
+        """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         assert self._process.stdin is not None
         self.busy = True
         try:
-            self._process.stdin.write(Frame(kind, head, body).encode())
-            self._process.stdin.write(body)
-            await self._process.stdin.drain()
-        except ConnectionError:
-            raise _lost() from None
+            self._process.stdin.write(encode_head(kind, head, len(body)))
+            for piece in pieces(body):
+                self._process.stdin.write(piece)
+                await self._process.stdin.drain()
+        except (ConnectionError, RuntimeError):  # uvloop says RuntimeError of a pipe that is closed
+            raise await self._loss() from None
 
     async def receive(self) -> Frame:
-        """Next frame. Raises `Problem` ``worker-lost`` when the process has died."""
+        """Next frame. Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         frame = await self._inbox.get()
         if frame is None:
-            raise _lost()
+            raise await self._loss()
         if frame.kind in _FINAL:
             self.busy = False
+            if frame.head.get("last"):
+                self.kill()
         return frame
+
+    async def _loss(self) -> Problem:
+        """Why the process has died, as far as its end and the kernel's counters tell."""
+        match -(await self.finished()):
+            case signal.SIGABRT:  # how code in C++ ends where it gets no more memory
+                return out_of_memory()
+            case signal.SIGXCPU:
+                return Problem(
+                    "time-limit",
+                    "The request took all the processor time that one request may take here.",
+                    remedy='Ask for the "greedy" solver, name a deadline, or take a smaller graph.',
+                )
+            case signal.SIGKILL if oom_kills() > self._oom_kills:
+                return Problem(
+                    "worker-lost",
+                    "The process that worked on this request was ended, as the machine had no memory left.",
+                    remedy="Take a smaller request, or give the service more memory.",
+                    extensions={"reason": "memory"},
+                    headers={"Retry-After": "30"},
+                )
+        return Problem(
+            "worker-lost",
+            "The process that worked on this request died.",
+            remedy="Send it again; if that fails too, it may be the request that ends the process.",
+            headers={"Retry-After": "1"},
+        )
 
     async def ready(self, seconds: float) -> bool:
         """Whether the process has reported in time."""
@@ -120,6 +174,7 @@ class Worker:
             return False
 
     def kill(self) -> None:
+        self._killed = True
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -128,16 +183,18 @@ class Worker:
         await asyncio.wait({self._pump})  # unlike a plain await, never cancels the pump
         if self._process.stdin is not None:
             self._process.stdin.close()
-        return await self._process.wait()
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                return await self._process.wait()
+        except TimeoutError:  # it has closed its side of the conversation, and is of no use
+            self.kill()
+            return await self._process.wait()
 
 
-def _lost() -> Problem:
-    return Problem(
-        "worker-lost",
-        "The process that worked on this request died.",
-        remedy="Send it again; if that fails too, the request needs more memory than the machine has.",
-        headers={"Retry-After": "1"},
-    )
+def _say(level: int, event: str, **facts: Any) -> None:
+    """Log an event. That nobody reads the log any more must not cost a worker, or who looks after it."""
+    with contextlib.suppress(Exception):
+        _log.log(level, event, **facts)
 
 
 def _overloaded(detail: str) -> Problem:
@@ -169,7 +226,10 @@ class WorkerPool:
         self._queue_seconds = queue_seconds
         self._start_seconds = start_seconds
         self._pause = pause
-        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._free: deque[Worker] = deque()
+        self._queues: dict[bool, deque[asyncio.Future[Worker]]] = {True: deque(), False: deque()}
+        self._small_in_a_row = 0
+        self._small_seen = -math.inf
         self._workers: dict[int, Worker] = {}
         self._supervisors: list[asyncio.Task[None]] = []
         self._waiting = 0
@@ -193,6 +253,11 @@ class WorkerPool:
         """Live workers that wait for a request."""
         return self.alive - self._leased
 
+    @property
+    def supervised(self) -> bool:
+        """Whether every place of a worker has somebody who starts the next one. False only by a bug."""
+        return not any(supervisor.done() for supervisor in self._supervisors)
+
     def loads(self, part: str) -> bool | None:
         """Whether optional code (``compiled_search``, ``cp_sat``) loads in the workers that live.
 
@@ -200,6 +265,20 @@ class WorkerPool:
         """
         reports = [worker.warmed[part] for worker in self._workers.values() if part in worker.warmed]
         return all(reports) if reports else None
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether a large task would be turned away now; three quarters of the queue are for those."""
+        large = len(self._queues[True]) >= self._queue_limit - self._queue_limit // 4
+        return self._waiting > 0 and (large or self._waiting >= self._queue_limit)
+
+    def check_room(self, size: int) -> None:
+        """Raises `Problem` ``overloaded`` where a request of `size` bytes would be turned away now.
+
+        For large ones only, so that their bodies need not be read first.
+        """
+        if size > SMALL_BYTES and self.overloaded:
+            raise _overloaded(f"All {self._size} workers are busy and {self._waiting} requests wait already.")
 
     @property
     def waiting(self) -> int:
@@ -217,9 +296,14 @@ class WorkerPool:
         await asyncio.gather(*self._supervisors, return_exceptions=True)
 
     async def _supervise(self, slot: int) -> None:
+        """Start a process again and again. Whatever fails may pass: no descriptors, no memory, no log."""
         failures = 0
         while True:
-            reported = await self._live(slot)
+            try:
+                reported = await self._live(slot)
+            except Exception:  # noqa: BLE001 - a supervisor that ends would leave its place empty for good
+                _say(logging.ERROR, "worker could not be supervised", slot=slot, exc_info=True)
+                reported = False
             failures = 0 if reported else failures + 1
             if failures:
                 await self._pause(min(0.1 * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
@@ -231,11 +315,11 @@ class WorkerPool:
             reported = await worker.ready(self._start_seconds)
             if reported:
                 self._workers[slot] = worker
-                self._free.put_nowait(worker)
+                self._offer(worker)
                 code = await worker.finished()
-                _log.info("worker ended", pid=worker.pid, exit_code=code)
+                _say(logging.INFO, "worker ended", pid=worker.pid, exit_code=code)
             else:
-                _log.error("worker did not start", pid=worker.pid)
+                _say(logging.ERROR, "worker did not start", pid=worker.pid)
         finally:
             self._workers.pop(slot, None)
             worker.kill()
@@ -243,9 +327,13 @@ class WorkerPool:
         return reported
 
     @contextlib.asynccontextmanager
-    async def lease(self) -> AsyncIterator[Worker]:
-        """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time."""
-        worker = await self._take()
+    async def lease(self, *, large: bool = False) -> AsyncIterator[Worker]:
+        """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time.
+
+        Small tasks go first, four of them to one large one, and have a quarter of the queue to themselves.
+        Of several workers, one is kept from large tasks while there have been small ones lately.
+        """
+        worker = await self._take(large)
         self._leased += 1
         try:
             yield worker
@@ -254,19 +342,54 @@ class WorkerPool:
             if worker.busy:
                 worker.kill()
             elif worker.alive:
-                self._free.put_nowait(worker)
+                self._offer(worker)
+            self._hand_out()  # what waited for another to be free may be next
 
-    async def _take(self) -> Worker:
-        if self._free.empty() and self._waiting >= self._queue_limit:
-            raise _overloaded(f"All {self._size} workers are busy and {self._waiting} requests wait already.")
+    async def _take(self, large: bool) -> Worker:
+        loop = asyncio.get_running_loop()
+        if not large:
+            self._small_seen = loop.time()
+        full = self._waiting >= self._queue_limit or (large and self.overloaded)
+        turn: asyncio.Future[Worker] = loop.create_future()
+        self._queues[large].append(turn)
         self._waiting += 1
         try:
+            self._hand_out()
+            if full and not turn.done():
+                busy = f"All {self._size} workers are busy and {self._waiting - 1} requests wait already."
+                raise _overloaded(busy)
             async with asyncio.timeout(self._queue_seconds):
-                worker = await self._free.get()
-                while not worker.alive:
-                    worker = await self._free.get()
-                return worker
-        except TimeoutError:
-            raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
+                return await turn
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if turn.done() and not turn.cancelled():  # handed out in the very moment in which it was late
+                self._offer(turn.result())
+            if isinstance(error, TimeoutError):
+                raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
+            raise
         finally:
             self._waiting -= 1
+            turn.cancel()
+            with contextlib.suppress(ValueError):
+                self._queues[large].remove(turn)
+
+    def _offer(self, worker: Worker) -> None:
+        self._free.append(worker)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give free workers to whoever is next."""
+        self._free = deque(worker for worker in self._free if worker.alive)
+        while self._free and (large := self._next_in_line()) is not None:
+            turn = self._queues[large].popleft()
+            if not turn.done():
+                turn.set_result(self._free.popleft())
+                self._small_in_a_row = 0 if large else self._small_in_a_row + 1
+
+    def _next_in_line(self) -> bool | None:
+        """Whether a large task is next; None where nobody may have a worker now."""
+        small, large = self._queues[False], self._queues[True]
+        lately = asyncio.get_running_loop().time() - self._small_seen < RESERVE_SECONDS
+        last = lately and len(self._free) == 1 < self.alive
+        if small and (not large or last or self._small_in_a_row < SMALL_IN_A_ROW):
+            return False
+        return True if large and not last else None

@@ -19,7 +19,9 @@ from typing import Any
 import structlog
 
 from service.jobs.frames import Frame
-from service.jobs.pool import Worker, WorkerPool
+from service.jobs.pool import SMALL_BYTES, WorkerPool
+from service.jobs.requests import named_deadline
+from service.jobs.spool import Spool
 from service.problems import Problem
 
 __all__ = ["Limits", "run_task"]
@@ -29,57 +31,56 @@ _log = structlog.get_logger("service.jobs")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`total` seconds for any answer; once a fallback is there, `after_fallback` seconds for a better one."""
+    """`total` seconds for any answer; once a fallback is there, `after_fallback` beyond the deadline for a
+    better one. Where the deadline is shorter than `floor` seconds, the first answer may take those;
+    without a `floor` the deadline means something else to the task.
+    """
 
     total: float
     after_fallback: float = 0.0
+    floor: float | None = None
 
 
 async def run_task(
     pool: WorkerPool,
     task: str,
     head: Mapping[str, Any],
-    body: bytes,
+    body: bytes | Spool,
     limits: Limits,
     known: Callable[[str], bool] = lambda _key: False,
 ) -> Frame:
-    """Run one task in a worker; its result, or its fallback when time ran out.
+    """Run one task in a worker; its result, or its fallback when time ran out. Time counts from when there
+    is a worker: reading the request is part of it.
 
     `known` tells whether the answer to a request key is at hand already; the result is then
     empty. Raises `Problem`; a worker that is late is killed.
     """
-    async with pool.lease() as worker:
-        await worker.send(task, head, body)
-        return await _answer(worker, limits, known)
-
-
-async def _answer(worker: Worker, limits: Limits, known: Callable[[str], bool]) -> Frame:
-    fallback: Frame | None = None
-    try:
-        async with asyncio.timeout(limits.total) as clock:
-            while True:
-                frame = await worker.receive()
-                match frame.kind:
-                    case "offer":
-                        await worker.send("stop" if known(frame.head["key"]) else "go", {})
-                    case "fallback":
-                        fallback = frame
-                        clock.reschedule(_sooner(clock, frame.head["seconds"] + limits.after_fallback))
-                    case "problem":
-                        raise _problem(frame)
-                    case _:
-                        return frame
-    except TimeoutError:
-        if fallback is not None:
-            return fallback
-        raise _late(limits.total) from None
-
-
-def _sooner(clock: asyncio.Timeout, seconds: float) -> float:
-    """The earlier of the present end and `seconds` from now, as an instant of the loop's clock."""
-    end = clock.when()
-    then = asyncio.get_running_loop().time() + seconds
-    return then if end is None else min(end, then)
+    async with pool.lease(large=len(body) > SMALL_BYTES) as worker:
+        loop = asyncio.get_running_loop()
+        began, first = loop.time(), limits.total
+        if limits.floor is not None and (named := named_deadline(body)) is not None:
+            first = min(limits.total, max(named, limits.floor) + limits.after_fallback)
+        fallback: Frame | None = None
+        try:
+            async with asyncio.timeout_at(began + first) as clock:
+                await worker.send(task, head, body)
+                while True:
+                    frame = await worker.receive()
+                    match frame.kind:
+                        case "offer":
+                            await worker.send("stop" if known(frame.head["key"]) else "go", {})
+                        case "fallback":
+                            fallback = frame
+                            within = min(limits.total, frame.head["seconds"] + limits.after_fallback)
+                            clock.reschedule(max(began + within, loop.time()))
+                        case "problem":
+                            raise _problem(frame)
+                        case _:
+                            return frame
+        except TimeoutError:
+            if fallback is not None:
+                return fallback
+            raise _late(first) from None
 
 
 def _late(seconds: float) -> Problem:
@@ -93,6 +94,7 @@ def _late(seconds: float) -> Problem:
 def _problem(frame: Frame) -> Problem:
     facts = dict(frame.head)
     trace = facts.pop("traceback", None)
+    facts.pop("last", None)
     if trace is not None:
         _log.error("task failed", traceback=trace)
     return Problem(**facts)

@@ -9,19 +9,25 @@ import hashlib
 import importlib
 import json
 import logging
+import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from types import FrameType
 from typing import Any, Final, TypeVar
 
+from service.jobs.requests import MEMBERS, limited_options, named_deadline, read_request
+from service.jobs.resources import limited
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
-from solver import documents, executor, pipeline, placement, verdict
+from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import ArenaplanError, CapacityError, DocumentError, TooManyOperationsError
+from solver.errors import ArenaplanError, CapacityError, TooManyOperationsError
+from solver.exporters.html import dump_report
 from solver.importers.options import IMPORT_OPTIONS, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
-from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions
+from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 
 __all__ = ["TASKS", "warm"]
 
@@ -29,6 +35,51 @@ _log = logging.getLogger(__name__)
 
 Options = TypeVar("Options", PlanOptions, LayoutOptions)
 Planner = Callable[[PlanOptions], Plan]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Clock:
+    """When work on a request began. A deadline is counted from there."""
+
+    began: float = dataclasses.field(default_factory=time.monotonic)
+
+    def shortened(self, options: Options) -> Options:
+        """The options with what is left of their deadline."""
+        if options.deadline_seconds is None:
+            return options
+        left = max(0.0, options.deadline_seconds - (time.monotonic() - self.began))
+        return dataclasses.replace(options, deadline_seconds=left)
+
+
+@contextlib.contextmanager
+def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
+    """Bounds the reading of a request by its deadline, if it has one; the process goes on.
+
+    Raises `Problem` ``time-limit``. Where nothing can interrupt what reads, the service ends the process.
+    """
+    clock, named = _Clock(), named_deadline(body)
+    named = limits["deadline_default_seconds"] if named is None else named
+    if named is None:
+        yield clock
+        return
+    # A longer one than is allowed is refused once it has been read.
+    seconds = min(max(named, limits["deadline_floor_seconds"]), limits["deadline_max_seconds"])
+
+    def late(_signal: int, _frame: FrameType | None) -> None:
+        raise Problem(
+            "time-limit",
+            f"The request was not read within {seconds:g} s.",
+            remedy="Name a longer deadline, or none, or take a smaller request.",
+            pointer="/options/deadline_seconds",
+        )
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))  # none would mean no timer
+    try:
+        yield clock
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextlib.contextmanager
@@ -51,41 +102,6 @@ def _problem(error: ArenaplanError, *prefix: str) -> Problem:
 @cache
 def _compiled() -> bool:
     return load_compiled()
-
-
-def _request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    """The members of the request. Raises `Problem` for what is not JSON, missing or unknown."""
-    try:
-        request = documents.parse_json(body)
-    except DocumentError as error:
-        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
-    allowed = ", ".join(f'"{name}"' for name in required + optional)
-    remedy = f"Send one object with {allowed}."
-    if not isinstance(request, dict):
-        raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")
-    for name in required:
-        if name not in request:
-            raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer="")
-    for name in request:
-        if name not in required + optional:
-            pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-            raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
-    return request
-
-
-def _limited(options: Options, limits: Mapping[str, Any]) -> Options:
-    """The options with the service's own deadline where they name none, never beyond its longest."""
-    longest = limits["deadline_max_seconds"]
-    if options.deadline_seconds is None:
-        return dataclasses.replace(options, deadline_seconds=limits["deadline_default_seconds"])
-    if options.deadline_seconds > longest:
-        raise Problem(
-            "invalid-options",
-            f"A deadline of {options.deadline_seconds:g} s is beyond the {longest:g} s allowed here.",
-            remedy=f"Name at most {longest:g}, or leave it out.",
-            pointer="/options/deadline_seconds",
-        )
-    return options
 
 
 def _key(digest: str, name: str, options: PlanOptions) -> str:
@@ -114,41 +130,62 @@ def _status(plan: Plan) -> str:
 
 def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a graph."""
-    request = _request(body, ("graph",), ("options",))
-    with _inside("options"):
-        options = _limited(documents.load_options(request.get("options", {})), limits)
-    with _inside("graph"):
-        graph = documents.load_graph(
-            request["graph"], batch=options.batch, max_operations=limits["max_operations"]
-        )
-    key = _key(documents.graph_digest(graph), graph.name, options)
+    with _reading(body, limits) as clock:
+        request = read_request(body, *MEMBERS["plan"])
+        with _inside("options"):
+            options = limited_options(documents.load_options(request.get("options", {})), limits)
+        graph = _graph(request, options.batch, limits)
+        key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("graph"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph), options, channel, key)
+        _answer(partial(pipeline.plan, graph), options, channel, key, clock)
+
+
+def _graph(
+    request: Mapping[str, Any], batch: int | None, limits: Mapping[str, Any]
+) -> pipeline.TrainableGraph:
+    _check_lists(request["graph"], ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
+    with _inside("graph"):
+        return documents.load_graph(request["graph"], batch=batch, max_operations=limits["max_operations"])
+
+
+def _check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], most: int) -> None:
+    """No operation names more operands than `most`: the work on one may grow with their square."""
+    operations = document.get(path[1]) if isinstance(document, dict) else None
+    for k, operation in enumerate(operations if isinstance(operations, list) else ()):
+        for name in names:
+            operands = operation.get(name) if isinstance(operation, dict) else None
+            if isinstance(operands, list) and len(operands) > most:
+                raise Problem(
+                    "too-many-operations",
+                    f"An operation has {len(operands):,} {name}, at most {most:,} are allowed here.",
+                    remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
+                    pointer=f"/{'/'.join(path)}/{k}/{name}",
+                )
 
 
 def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a model of another tool: a line with the parameters of the query, and the bytes."""
     head, _, data = body.partition(b"\n")
     choices, fields = _of_query(documents.parse_json(head))
-    with _inside("query"):
-        options = _limited(documents.load_options(fields), limits)
-        chosen = import_options(choices, batch=options.batch)
-    importer = find_importer(data)
-    if importer is None:
-        error = unknown_format("The body")
-        raise Problem("invalid-document", error.message, remedy=error.remedy)
-    with _inside("model"):
-        found = load_model(importer, data, options=chosen, path=None, name="model")
-        graph = found.graph
-        if len(graph.operations) > limits["max_operations"]:
-            raise TooManyOperationsError(
-                f"The model has {len(graph.operations):,} operations;"
-                f" {limits['max_operations']:,} are allowed.",
-                remedy="Plan it with `arenaplan plan`.",
-            )
-    key = _key(documents.graph_digest(graph), graph.name, options)
+    with _reading(head, limits) as clock:
+        with _inside("query"):
+            options = limited_options(documents.load_options(fields), limits)
+            chosen = import_options(choices, batch=options.batch)
+        importer = find_importer(data)
+        if importer is None:
+            error = unknown_format("The body")
+            raise Problem("invalid-document", error.message, remedy=error.remedy)
+        with _inside("model"):
+            graph = load_model(importer, data, options=chosen, path=None, name="model").graph
+            if len(graph.operations) > limits["max_operations"]:
+                raise TooManyOperationsError(
+                    f"The model has {len(graph.operations):,} operations;"
+                    f" {limits['max_operations']:,} are allowed.",
+                    remedy="Plan it with `arenaplan plan`.",
+                )
+        key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("model"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph), options, channel, key)
+        _answer(partial(pipeline.plan, graph), options, channel, key, clock)
 
 
 def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -196,9 +233,11 @@ def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Itera
 
 def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
-    request = _request(body, ("graph",), ("options", "points"))
-    points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
-    options, graph = _to_explain(request, limits)
+    with _reading(body, limits) as clock:
+        request = read_request(body, *MEMBERS["tradeoff"])
+        points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
+        options, graph = _to_explain(request, limits)
+    options = clock.shortened(options)
     with _inside("graph"):
         made = verdict.tradeoff(graph, options, points=points)
     facts = {"points": len(made.points), "complete": made.complete}
@@ -207,17 +246,19 @@ def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A verdict; deadlines as for curves."""
-    request = _request(body, ("graph", "options"), ("training",))
-    training = request.get("training", False)
-    if not isinstance(training, bool):
-        raise Problem(
-            "invalid-request",
-            f'"training" is {training!r:.40}.',
-            remedy="Give true or false.",
-            pointer="/training",
-        )
-    options, graph = _to_explain(request, limits)
-    batches = verdict.batches_of(request["graph"], options)
+    with _reading(body, limits) as clock:
+        request = read_request(body, *MEMBERS["explain"])
+        training = request.get("training", False)
+        if not isinstance(training, bool):
+            raise Problem(
+                "invalid-request",
+                f'"training" is {training!r:.40}.',
+                remedy="Give true or false.",
+                pointer="/training",
+            )
+        options, graph = _to_explain(request, limits)
+        batches = verdict.batches_of(request["graph"], options)
+    options = clock.shortened(options)
     with _inside("graph"):
         made = verdict.explain(graph, options, training=training, batches=batches)
     facts = {"verdict": made.status.value, "complete": made.complete}
@@ -228,36 +269,39 @@ def _to_explain(
     request: Mapping[str, Any], limits: Mapping[str, Any]
 ) -> tuple[PlanOptions, pipeline.TrainableGraph]:
     with _inside("options"):
-        options = _limited(documents.load_options(request.get("options", {})), limits)
+        options = limited_options(documents.load_options(request.get("options", {})), limits)
     if options.deadline_seconds is None:
         options = dataclasses.replace(options, deadline_seconds=limits["deadline_max_seconds"])
-    with _inside("graph"):
-        graph = documents.load_graph(
-            request["graph"], batch=options.batch, max_operations=limits["max_operations"]
-        )
-    return options, graph
+    return options, _graph(request, options.batch, limits)
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan an explicit program."""
-    request = _request(body, ("program",), ("options",))
-    with _inside("options"):
-        options = _limited(documents.load_options(request.get("options", {})), limits)
+    with _reading(body, limits) as clock:
+        request = read_request(body, *MEMBERS["program"])
+        with _inside("options"):
+            options = limited_options(documents.load_options(request.get("options", {})), limits)
+        path = ("program", "operations")
+        _check_lists(request["program"], path, ("reads", "writes"), limits["max_operands"])
+        with _inside("program"):
+            program = documents.load_program(request["program"], max_operations=limits["max_operations"])
+        key = _key(documents.program_digest(program), program.name, options)
     with _inside("program"):
-        program = documents.load_program(request["program"], max_operations=limits["max_operations"])
-    key = _key(documents.program_digest(program), program.name, options)
-    with _inside("program"):
-        _answer(partial(pipeline.plan_program, program), options, channel, key)
+        _answer(partial(pipeline.plan_program, program), options, channel, key, clock)
 
 
-def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
+def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clock: _Clock) -> None:
     """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
     if options.deadline_seconds is None and not channel.offer(key):
         channel.send("result", {})
         return
-    if options.deadline_seconds is not None:
-        _send_fallback(make, options, channel, key)
-    _send_plan("result", make(options), channel, key)
+    if options.deadline_seconds is None:
+        _send_plan("result", make(options), channel, key)
+        return
+    _send_fallback(make, options, channel, key)
+    plan = make(clock.shortened(options))
+    asked = dataclasses.replace(plan.options, deadline_seconds=options.deadline_seconds)
+    _send_plan("result", documents.with_digest(dataclasses.replace(plan, options=asked)), channel, key)
 
 
 def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: str) -> None:
@@ -280,19 +324,33 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
-    request = _request(body, ("problem",), ("options",))
-    with _inside("options"):
-        options = _limited(documents.load_layout_options(request.get("options", {})), limits)
-    with _inside("problem"):
-        problem = documents.load_buffers(request["problem"])
-    key = _layout_key(problem, options)
+    with _reading(body, limits) as clock:
+        request = read_request(body, *MEMBERS["layout"])
+        with _inside("options"):
+            options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
+        _check_buffers(request["problem"], limits["max_buffers"])
+        with _inside("problem"):
+            problem = documents.load_buffers(request["problem"])
+        key = _layout_key(problem, options)
     if options.deadline_seconds is None and not channel.offer(key):
         channel.send("result", {})
         return
     with _inside("problem"), _own_capacity(options):
         if options.deadline_seconds is not None:
             _send_layout_fallback(problem, options, channel, key)
-        _send_layout("result", placement.place(problem, options), channel, key)
+        placed = placement.place(problem, clock.shortened(options))
+        _send_layout("result", dataclasses.replace(placed, options=options), channel, key)
+
+
+def _check_buffers(document: Any, most: int) -> None:
+    buffers = document.get("buffers") if isinstance(document, dict) else None
+    if isinstance(buffers, list) and len(buffers) > most:
+        raise Problem(
+            "too-many-buffers",
+            f"There are {len(buffers):,} buffers, at most {most:,} are allowed here.",
+            remedy="Place fewer at a time, or run `arenaplan solve`, which has no limit.",
+            pointer="/problem/buffers",
+        )
 
 
 def _layout_key(problem: Buffers, options: LayoutOptions) -> str:
@@ -347,18 +405,16 @@ def _whole_number(request: Mapping[str, Any], name: str, default: int, least: in
 
 
 def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    request = _request(body, ("graph", "plan"), ("steps", "seed"))
+    request = read_request(body, *MEMBERS["validate"])
     most = limits["validate_max_steps"]
     steps = _whole_number(request, "steps", min(5, most), 1, most)
     seed = _whole_number(request, "seed", 0, 0, 2**63 - 1)
     with _inside("plan"):
         plan = documents.load_plan(request["plan"])
     _check_memory(plan, limits["validate_max_bytes"])
-    with _inside("graph"):
-        graph = documents.load_graph(
-            request["graph"], batch=plan.options.batch, max_operations=limits["max_operations"]
-        )
-    with _inside("plan"):
+    graph = _graph(request, plan.options.batch, limits)
+    memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
+    with limited({"worker_memory_bytes": memory}), _inside("plan"):
         report = executor.validate(graph, plan, steps=steps, seed=seed)
     channel.send("result", {"identical": report.identical}, documents.dump_report(report))
 
@@ -373,6 +429,24 @@ def _check_memory(plan: Plan, most: int) -> None:
             pointer="/plan",
             extensions={"required": needed, "available": most, "excess": needed - most},
         )
+
+
+def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Write a plan as another file. The body is its document; behind `against` bytes of an older plan's."""
+    name, size = head["format"], head["against"]
+    with _inside():
+        old = documents.load_plan_tables(body[:size]) if size else None
+        if old is None:
+            exporter = exporters.exporter_named(name)
+            load = documents.load_plan if exporter.needs_program else documents.load_plan_tables
+            made = exporter.dump(load(body))
+        else:
+            plan = documents.load_plan_tables(body[size:])
+            if name == "difference":
+                made = json.dumps(difference(old, plan).facts()).encode()
+            else:
+                made = dump_report(plan, old)
+        channel.send("result", {}, made)
 
 
 def warm() -> Mapping[str, bool]:
@@ -409,4 +483,5 @@ TASKS: Final[Mapping[str, Task]] = {
     "model": _model,
     "layout": _layout,
     "validate": _validate,
+    "export": _export,
 }

@@ -21,7 +21,8 @@ from types import ModuleType
 from typing import Any, BinaryIO, Final
 
 from service.jobs.frames import Frame, read_frame_from_file
-from service.problems import Problem
+from service.jobs.resources import be_killed_first, limited
+from service.problems import Problem, out_of_memory
 
 __all__ = ["Channel", "Task", "main"]
 
@@ -72,11 +73,15 @@ class _Forward(logging.Handler):
 
 def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
     try:
-        tasks[frame.kind](frame.head, frame.body, channel)
+        with limited(frame.head):
+            tasks[frame.kind](frame.head, frame.body, channel)
     except BrokenPipeError:
         raise
     except Problem as problem:
         channel.send("problem", problem.facts())
+    except MemoryError:
+        # What was torn down half way may still hold memory: a fresh process takes this one's place.
+        channel.send("problem", {**out_of_memory().facts(), "last": True})
     except Exception:  # noqa: BLE001 - a bug must cost one request, never the worker
         bug = Problem("internal-error", "The planner failed on this request; that is a bug in it.")
         channel.send("problem", {**bug.facts(), "traceback": traceback.format_exc()})
@@ -110,6 +115,7 @@ def main(module: str, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_with(parent)
+    be_killed_first()
     output, inbox = _private_output(), queue.SimpleQueue[Frame]()
     channel = Channel(output, inbox)
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()

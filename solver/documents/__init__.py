@@ -12,13 +12,17 @@ Each kind of document is loaded when it is first asked for: a command reads one 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from solver.late import loaded_late
 
 if TYPE_CHECKING:
+    from solver.documents.accesses import dump_accesses, load_accesses
+    from solver.documents.budgets import BudgetsDocument, load_budgets, read_allowance
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
     from solver.documents.digest import graph_digest, reference_digest
-    from solver.documents.graph import GraphDocument, dump_graph, load_graph
+    from solver.documents.graph import dump_graph, load_graph
+    from solver.documents.graph_models import GraphDocument
     from solver.documents.layout import LayoutDocument, dump_layout, layout_with_digest, load_layout
     from solver.documents.layout_options import (
         LayoutOptionsDocument,
@@ -26,9 +30,9 @@ if TYPE_CHECKING:
         load_layout_options,
     )
     from solver.documents.options import OptionsDocument, dump_options, load_options
-    from solver.documents.parse import canonical_json, parse_json
-    from solver.documents.plan import PlanDocument, dump_plan, load_plan, load_plan_tables, with_digest
-    from solver.documents.program import FORMAT as PROGRAM_FORMAT
+    from solver.documents.parse import PROGRAM_FORMAT, canonical_json, parse_json
+    from solver.documents.plan import PlanDocument, load_plan, load_plan_tables
+    from solver.documents.plan_written import dump_plan, with_digest
     from solver.documents.program import ProgramDocument, dump_program, load_program, program_digest
     from solver.documents.report import ReportDocument, dump_report, load_report
     from solver.documents.schemas import SCHEMAS
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROGRAM_FORMAT",
     "SCHEMAS",
+    "BudgetsDocument",
     "BuffersDocument",
     "GraphDocument",
     "LayoutDocument",
@@ -51,6 +56,7 @@ __all__ = [
     "TradeOffDocument",
     "VerdictDocument",
     "canonical_json",
+    "dump_accesses",
     "dump_buffers",
     "dump_graph",
     "dump_layout",
@@ -63,6 +69,8 @@ __all__ = [
     "dump_verdict",
     "graph_digest",
     "layout_with_digest",
+    "load_accesses",
+    "load_budgets",
     "load_buffers",
     "load_graph",
     "load_layout",
@@ -76,34 +84,32 @@ __all__ = [
     "load_verdict",
     "parse_json",
     "program_digest",
+    "read_allowance",
     "read_size",
     "reference_digest",
     "with_digest",
 ]
 
-#: What each module has.
-_WHERE = {
-    "buffers": "BuffersDocument dump_buffers load_buffers",
-    "digest": "graph_digest reference_digest",
-    "graph": "GraphDocument dump_graph load_graph",
-    "layout": "LayoutDocument dump_layout layout_with_digest load_layout",
-    "layout_options": "LayoutOptionsDocument dump_layout_options load_layout_options",
-    "options": "OptionsDocument dump_options load_options",
-    "parse": "canonical_json parse_json",
-    "plan": "PlanDocument dump_plan load_plan load_plan_tables with_digest",
-    "program": "ProgramDocument dump_program load_program program_digest",
-    "report": "ReportDocument dump_report load_report",
-    "schemas": "SCHEMAS",
-    "sizes": "Size read_size",
-    "tradeoff": "TradeOffDocument dump_tradeoff load_tradeoff",
-    "verdict": "VerdictDocument dump_verdict load_verdict",
-}
-_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, own = ("program", "FORMAT") if name == "PROGRAM_FORMAT" else (_MODULE_OF[name], name)
-    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), own)
-    return found
+__getattr__ = loaded_late(
+    __name__,
+    {
+        "accesses": "dump_accesses load_accesses",
+        "budgets": "BudgetsDocument load_budgets read_allowance",
+        "buffers": "BuffersDocument dump_buffers load_buffers",
+        "digest": "graph_digest reference_digest",
+        "graph": "dump_graph load_graph",
+        "graph_models": "GraphDocument",
+        "layout": "LayoutDocument dump_layout layout_with_digest load_layout",
+        "layout_options": "LayoutOptionsDocument dump_layout_options load_layout_options",
+        "options": "OptionsDocument dump_options load_options",
+        "parse": "PROGRAM_FORMAT canonical_json parse_json",
+        "plan": "PlanDocument load_plan load_plan_tables",
+        "plan_written": "dump_plan with_digest",
+        "program": "ProgramDocument dump_program load_program program_digest",
+        "report": "ReportDocument dump_report load_report",
+        "schemas": "SCHEMAS",
+        "sizes": "Size read_size",
+        "tradeoff": "TradeOffDocument dump_tradeoff load_tradeoff",
+        "verdict": "VerdictDocument dump_verdict load_verdict",
+    },
+)

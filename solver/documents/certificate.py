@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from solver.documents.fields import DocumentModel, Int64, Text
 from solver.layout import Proof, Status
 from solver.plan import Certificate
 
-__all__ = ["CertificateOfPlan", "certificate_to_dict", "to_certificate"]
+__all__ = ["CertificateOfPlan", "to_certificate"]
 
 
 class CertificateOfPlan(DocumentModel):
@@ -29,13 +29,3 @@ def to_certificate(given: CertificateOfPlan) -> Certificate:
         witness_step=given.witness_step,
         solver=given.solver,
     )
-
-
-def certificate_to_dict(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "status": certificate.status.value,
-        "proof": certificate.proof.value if certificate.proof else None,
-        "lower_bound": certificate.lower_bound,
-        "witness_step": certificate.witness_step,
-        "solver": certificate.solver,
-    }

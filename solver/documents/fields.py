@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from solver.documents.limits import MAX_INTEGER, MAX_NAME, MAX_RANK
+
 __all__ = [
     "FIXED_LIST",
-    "MAX_INTEGER",
     "Attributes",
     "DTypeName",
     "DocumentModel",
@@ -23,15 +24,6 @@ __all__ = [
     "is_name",
     "is_names",
 ]
-
-#: What signed 64-bit integers of runtimes hold; also the range of sizes and offsets.
-MAX_INTEGER = 2**63 - 1
-
-#: NumPy's arrays have at most 64 axes; half of that leaves room for what operators add.
-MAX_RANK = 32
-
-#: Characters of a name, and numbers in an attribute: what is repeated in errors stays readable.
-MAX_NAME = 1024
 
 _NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
 

@@ -5,29 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from typing import Any
 
 from solver.collector import collector_paused
-from solver.documents.fields import (
-    FIXED_LIST,
-    MAX_INTEGER,
-    Attributes,
-    DocumentModel,
-    DTypeName,
-    HyperParameter,
-    Int64,
-    Name,
-    Natural,
-    Shape,
-    is_name,
-    is_names,
-)
-from solver.documents.initializer import InitializerDocument, initializer_to_dict, to_initializer
+from solver.documents.graph_fields import GraphFields, OperandFields, OptimizerFields, usual_graph
+from solver.documents.header import VERSION, read_header
+from solver.documents.initializer import initializer_to_dict, to_initializer
+from solver.documents.limits import MAX_INTEGER
 from solver.documents.parse import to_bytes
-from solver.documents.read import read
 from solver.errors import BatchError, DimensionError, DocumentError, GraphError, TrainableError
 from solver.graph.build import MAX_OPERATIONS, DeclaredOperand, Trainable, build_graph
 from solver.graph.declared import with_batch
@@ -44,7 +29,7 @@ from solver.graph.types import (
 )
 from solver.training.optimizers import optimizer_rules
 
-__all__ = ["FORMAT", "GraphDocument", "dump_graph", "graph_to_dict", "load_graph"]
+__all__ = ["FORMAT", "dump_graph", "graph_to_dict", "load_graph"]
 
 FORMAT = "arenaplan.graph"
 
@@ -52,101 +37,6 @@ _Path = tuple[str | int, ...]
 
 _ROLES = {role.value: role for role in Role}
 _DTYPES = {dtype.value: dtype for dtype in DType}
-
-
-class OperandDocument(DocumentModel):
-    """A tensor. Shape and dtype of intermediate operands may be left out: they are inferred."""
-
-    name: Name
-    role: Literal["input", "label", "parameter", "state", "constant", "intermediate"]
-    shape: Shape | None = None
-    dtype: DTypeName | None = None
-    trainable: bool | None = Field(None, description="Of parameters; true unless said otherwise.")
-    initializer: InitializerDocument | None = None
-
-
-class OperationDocument(DocumentModel):
-    """One use of an ONNX operator. An optional input that is left out is the empty string."""
-
-    name: Name
-    type: Name
-    inputs: Annotated[tuple[Name, ...], *FIXED_LIST]
-    outputs: Annotated[tuple[Name, ...], *FIXED_LIST]
-    attributes: Attributes = Field(default_factory=dict)
-
-
-class OptimizerDocument(DocumentModel):
-    """An optimizer by name; what it takes beside, the optimizers say."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, HyperParameter]
-
-    type: Name
-
-
-class TrainingDocument(DocumentModel):
-    """What happens to gradients between the backward pass and the optimizer."""
-
-    clip_global_norm: float | None = Field(
-        None, description="Gradients are multiplied by min(1, this / (norm of all of them + 1e-6))."
-    )
-    loss_scale: float = Field(1.0, description="The backward pass starts from it, and updates divide by it.")
-    accumulate: Int64 = Field(1, description="Iterations (micro-batches) of one update, by their mean.")
-    skip_non_finite: bool = Field(False, description="Leave an update out if a gradient is not finite.")
-
-
-class LastOperations(DocumentModel):
-    """The last operations that own parameters."""
-
-    last: Natural
-
-
-def _trainable(value: Any) -> Any:
-    """``"all"``, names, or a model of ``{"last": n}``."""
-    if isinstance(value, Mapping) and set(value) == {"last"}:
-        return LastOperations.model_validate(dict(value))
-    if value != "all" and not is_names(value):
-        raise PydanticCustomError("wanted", '"all", a list of names or {"last": count}')
-    return value
-
-
-def _loss(value: Any) -> Any:
-    if value is not None and not is_name(value) and not is_names(value):
-        raise PydanticCustomError("wanted", "the name of the scalar operand that training minimises")
-    return value
-
-
-class GraphDocument(DocumentModel):
-    """A trainable graph: operands, operations in any order, loss, optimizer, trainable set."""
-
-    format: Literal["arenaplan.graph"]
-    version: Literal[1]
-    name: Name
-    batch: Int64 | None = Field(None, description='Value of the symbolic dimension "batch".')
-    operands: Annotated[tuple[OperandDocument, ...], *FIXED_LIST]
-    operations: Annotated[tuple[OperationDocument, ...], *FIXED_LIST]
-    loss: Annotated[Any, PlainValidator(_loss), WithJsonSchema({"type": "string"})] = None
-    optimizer: OptimizerDocument
-    training: TrainingDocument = TrainingDocument()
-    trainable: Annotated[
-        Any,
-        PlainValidator(_trainable),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"const": "all"},
-                    {"type": "array", "items": {"type": "string"}},
-                    {
-                        "type": "object",
-                        "properties": {"last": {"type": "integer", "minimum": 0}},
-                        "required": ["last"],
-                        "additionalProperties": False,
-                    },
-                ]
-            }
-        ),
-    ] = "all"
-    outputs: Annotated[tuple[Name, ...], *FIXED_LIST] = ()
 
 
 @collector_paused()
@@ -163,22 +53,27 @@ def load_graph(
     one, where they are is not kept, so that nothing reads a file because a document says so. Raises
     DocumentError or a GraphError with the path of the culprit.
     """
-    document = read(GraphDocument, data, format_=FORMAT)
-    value = _batch(document, batch)
+    value, _ = read_header(data, format_=FORMAT, versions=(VERSION,))
+    document = usual_graph(value)
+    if document is None:
+        from solver.documents.graph_models import read_graph
+
+        document = read_graph(value)
+    size = _batch(document, batch)
     return build_graph(
         document.name,
-        [_declared(operand, value, ("operands", i), folder) for i, operand in enumerate(document.operands)],
-        [_operation(operation) for operation in document.operations],
+        [_declared(operand, size, ("operands", i), folder) for i, operand in enumerate(document.operands)],
+        document.operations,
         loss=document.loss,
         optimizer=_optimizer_spec(document.optimizer),
         trainable=_trainable_set(document),
         outputs=document.outputs,
-        training=TrainingRules(**document.training.model_dump()),
+        training=document.training,
         max_operations=max_operations,
     )
 
 
-def _batch(document: GraphDocument, override: int | None) -> int | None:
+def _batch(document: GraphFields, override: int | None) -> int | None:
     value = document.batch if override is None else override
     if value is not None and not 1 <= value <= MAX_INTEGER:
         raise BatchError(
@@ -194,9 +89,7 @@ def _batch(document: GraphDocument, override: int | None) -> int | None:
     return value
 
 
-def _declared(
-    operand: OperandDocument, batch: int | None, path: _Path, folder: Path | None
-) -> DeclaredOperand:
+def _declared(operand: OperandFields, batch: int | None, path: _Path, folder: Path | None) -> DeclaredOperand:
     role = _ROLES[operand.role]
     if operand.trainable is not None and role is not Role.PARAMETER:
         raise DocumentError(
@@ -229,7 +122,7 @@ def _check_dimensions(name: str, shape: Sequence[int], path: _Path) -> None:
 
 
 def _initializer(
-    operand: OperandDocument, role: Role, shape: tuple[int, ...] | None, dtype: DType | None, path: _Path
+    operand: OperandFields, role: Role, shape: tuple[int, ...] | None, dtype: DType | None, path: _Path
 ) -> Initializer | None:
     if operand.initializer is None:
         return None
@@ -244,15 +137,9 @@ def _initializer(
     return to_initializer(operand.initializer, operand.name, TensorType(shape, dtype), path)
 
 
-def _operation(operation: OperationDocument) -> Operation:
-    return Operation(
-        operation.name, operation.type, operation.inputs, operation.outputs, operation.attributes
-    )
-
-
-def _optimizer_spec(document: OptimizerDocument) -> OptimizerSpec:
+def _optimizer_spec(document: OptimizerFields) -> OptimizerSpec:
     """Checked here, where paths into the document are known; the rules are the optimizers' own."""
-    spec = OptimizerSpec(document.type, document.__pydantic_extra__)
+    spec = OptimizerSpec(document.type, document.parameters)
     try:
         optimizer_rules(spec)
     except GraphError as error:
@@ -261,12 +148,9 @@ def _optimizer_spec(document: OptimizerDocument) -> OptimizerSpec:
     return spec
 
 
-def _trainable_set(document: GraphDocument) -> Trainable:
-    if isinstance(document.trainable, BaseModel):
-        last: int = document.trainable.last  # type: ignore[attr-defined]  # LastOperations
-        return last
-    if document.trainable == "all":
-        return "all"
+def _trainable_set(document: GraphFields) -> Trainable:
+    if isinstance(document.trainable, int | str):
+        return document.trainable
     frozen = {operand.name for operand in document.operands if operand.trainable is False}
     for k, name in enumerate(document.trainable):
         if name in frozen:

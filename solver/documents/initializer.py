@@ -6,16 +6,15 @@ import base64
 import binascii
 import zlib
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from solver.documents.fields import DocumentModel, Natural, Text
+from solver.documents.graph_fields import InitializerFields
 from solver.errors import DocumentError
 from solver.graph.types import DType, FileRange, Initializer, TensorType
 
-__all__ = ["InitializerDocument", "initializer_to_dict", "to_initializer"]
+__all__ = ["initializer_to_dict", "to_initializer"]
 
 _Path = tuple[str | int, ...]
 
@@ -32,45 +31,10 @@ _FIELDS: dict[str, dict[str, bool]] = {
     "file": {"file": True, "offset": False, "sha256": True},
 }
 
-#: A SHA-256 as it is written.
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
 _NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
 
 
-class InitializerDocument(DocumentModel):
-    """`values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes."""
-
-    kind: Literal[
-        "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file"
-    ]
-    value: float | None = Field(None, description="Of kind constant: the value of every element.")
-    scale: float | None = Field(
-        None, gt=0, description="Of kind normal the standard deviation, of kind uniform the half width."
-    )
-    seed: Natural | None = Field(
-        None, description="Of random kinds; made from the operand's name without one."
-    )
-    values: list[Any] | None = Field(
-        None,
-        description="Of kind values: all elements, flat, in C order.",
-        json_schema_extra={"items": {"type": ["number", "boolean"]}},
-    )
-    base64: str | None = Field(
-        None, description="Of kind values, instead: raw little-endian elements in C order."
-    )
-    file: Text | None = Field(
-        None,
-        max_length=4096,
-        description="Of kind file: its path from the document's folder; raw little-endian elements in it.",
-    )
-    offset: Natural | None = Field(
-        None, description="Of kind file: where the elements start in it; 0 if left out."
-    )
-    sha256: Digest | None = Field(None, description="Of kind file: SHA-256 of the elements, in hexadecimal.")
-
-
-def to_initializer(document: InitializerDocument, name: str, type_: TensorType, path: _Path) -> Initializer:
+def to_initializer(document: InitializerFields, name: str, type_: TensorType, path: _Path) -> Initializer:
     """Initializer of an operand. Raises DocumentError at fields that do not fit the kind or the type."""
     _check_fields(document, path)
     if document.kind == "values":
@@ -97,16 +61,16 @@ def to_initializer(document: InitializerDocument, name: str, type_: TensorType, 
     )
 
 
-def _seed(document: InitializerDocument, name: str) -> int:
+def _seed(document: InitializerFields, name: str) -> int:
     """Weights of one shape must not start alike, so the name decides where no seed is given."""
     if document.seed is not None or "seed" not in _FIELDS[document.kind]:
         return document.seed or 0
     return zlib.crc32(name.encode())
 
 
-def _check_fields(document: InitializerDocument, path: _Path) -> None:
+def _check_fields(document: InitializerFields, path: _Path) -> None:
     allowed = _FIELDS[document.kind]
-    given = {key for key in document.model_fields_set - {"kind"} if getattr(document, key) is not None}
+    given = {key for key in document._fields[1:] if getattr(document, key) is not None}
     takes = f"{document.kind} takes {' and '.join(allowed) or 'nothing else'}."
     for key in sorted(given - set(allowed)):
         raise DocumentError(

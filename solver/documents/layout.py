@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from solver.documents.buffers import GapDocument, buffer_to_dict, to_gaps
-from solver.documents.certificate import CertificateOfPlan, certificate_to_dict, to_certificate
+from solver.documents.certificate import CertificateOfPlan, to_certificate
 from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive
 from solver.documents.layout_options import LayoutOptionFields, layout_options_to_dict, to_layout_options
 from solver.documents.parse import canonical_json, to_bytes
+from solver.documents.plan_written import certificate_to_dict
 from solver.documents.read import read
 from solver.errors import PlanError
 from solver.layout.model.placed import PlacedBuffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Positive
 from solver.documents.parse import to_bytes
+from solver.documents.plan_written import options_to_dict
 from solver.documents.read import read
 from solver.documents.sizes import Size
 from solver.documents.tiers import TierOfOptions
@@ -24,7 +25,6 @@ __all__ = [
     "OptionsDocument",
     "dump_options",
     "load_options",
-    "options_to_dict",
     "power_of_two",
     "to_options",
 ]
@@ -32,14 +32,6 @@ __all__ = [
 FORMAT = "arenaplan.options"
 
 _DEFAULT = PlanOptions()
-_NAMES = tuple(field.name for field in fields(PlanOptions))
-
-#: The options that version 1 began with. Later ones are written only where they differ from their default,
-#: so that documents from before mean what they did, digest included.
-_FIRST = (
-    "target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget", "update",
-)  # fmt: skip
-
 _Parallelism = Annotated[int, Field(ge=1, le=64)]
 
 
@@ -98,7 +90,7 @@ def load_options(data: bytes | Mapping[str, Any]) -> PlanOptions:
 
 def to_options(given: OptionFields) -> PlanOptions:
     """Raises OptionsError where the option `parallelism` is given under both of its names."""
-    found = {name: getattr(given, name) for name in _NAMES}
+    found = {field.name: getattr(given, field.name) for field in fields(PlanOptions)}
     if given.workers is not None:
         if "parallelism" in given.model_fields_set:
             raise OptionsError(
@@ -114,17 +106,3 @@ def to_options(given: OptionFields) -> PlanOptions:
 def dump_options(options: PlanOptions, *, indent: int | None = None) -> bytes:
     """The options in a fixed order, with all defaults of those that were there from the beginning."""
     return to_bytes({"format": FORMAT, "version": 1, **options_to_dict(options)}, indent=indent)
-
-
-def options_to_dict(options: PlanOptions) -> dict[str, Any]:
-    """As in `dump_options`; seconds are floating, so that 5 and 5.0 are written alike."""
-    found: dict[str, Any] = {
-        name: getattr(options, name)
-        for name in _NAMES
-        if name in _FIRST or getattr(options, name) != getattr(_DEFAULT, name)
-    }
-    if options.tiers:
-        found["tiers"] = [asdict(tier) for tier in options.tiers]
-    if options.deadline_seconds is not None:
-        found["deadline_seconds"] = float(options.deadline_seconds)
-    return found

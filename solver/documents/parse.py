@@ -7,12 +7,15 @@ import math
 import re
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from solver.documents.scan import MAX_DEPTH, MAX_DIGITS, Fault, find_fault, place
 from solver.errors import DocumentError
 
-__all__ = ["canonical_json", "parse_json", "to_bytes"]
+__all__ = ["PROGRAM_FORMAT", "canonical_json", "parse_json", "to_bytes"]
+
+#: What tells a document of an explicit program from one of a graph, before either of them is read.
+PROGRAM_FORMAT: Final = "arenaplan.program"
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))

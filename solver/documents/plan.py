@@ -6,36 +6,27 @@ computed from the program. Version 1, tables of buffers without a program, is re
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from solver.collector import collector_paused
-from solver.documents.certificate import certificate_to_dict, to_certificate
+from solver.documents.certificate import to_certificate
 from solver.documents.fields import FIXED_LIST, Int64, Natural, Positive, Text
-from solver.documents.options import OptionFields, options_to_dict, to_options
-from solver.documents.parse import canonical_json, to_bytes
-from solver.documents.plan_version1 import load_version1
+from solver.documents.header import read_header
+from solver.documents.options import OptionFields, to_options
+from solver.documents.plan_written import FORMAT, VERSION, with_digest
+from solver.documents.program_read import to_program
 from solver.documents.program_rows import ProgramTables, ValueNumber
-from solver.documents.program_tables import program_tables, to_program
-from solver.documents.read import read, read_header
+from solver.documents.read import read
 from solver.documents.rows import REMEDY, ROW
 from solver.errors import PlanError
 from solver.layout import Lifespan
 from solver.plan import Plan, PlanTables
 from solver.program import Record, Replacement
 
-__all__ = ["FORMAT", "PlanDocument", "dump_plan", "load_plan", "load_plan_tables", "with_digest"]
-
-FORMAT = "arenaplan.plan"
-VERSION = 2
-
-#: The text of a row, as `to_bytes` writes it; one encoder for all of them.
-_ROW = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+__all__ = ["PlanDocument", "load_plan", "load_plan_tables"]
 
 _Names = Annotated[tuple[Text, ...], *FIXED_LIST]
 
@@ -89,43 +80,6 @@ class PlanDocument(ProgramTables):
     records: Annotated[tuple[Annotated[RecordOfPlan, ROW], ...], *FIXED_LIST]
 
 
-def with_digest(plan: Plan) -> Plan:
-    """The plan with its digest: SHA-256 over its canonical JSON without the digest."""
-    content = _to_dict(plan)
-    del content["digest"]
-    digest, before = hashlib.sha256(), "{"
-    for name in sorted(content):  # one table at a time: the whole text would be tens of megabytes
-        digest.update(f"{before}{json.dumps(name)}:".encode())
-        digest.update(canonical_json(content[name]))
-        before = ","
-    digest.update(b"}")
-    return replace(plan, digest=digest.hexdigest())
-
-
-@collector_paused()
-def dump_plan(plan: Plan, *, indent: int | None = None) -> bytes:
-    """The document of a plan, in a fixed order: equal plans give equal bytes.
-
-    With `indent` it has one row a line.
-    """
-    content = _to_dict(plan)
-    if indent is None:
-        return to_bytes(content)
-    margin = " " * indent
-    fields = []
-    for name, value in content.items():
-        text = to_bytes(value).decode() if not isinstance(value, list) else _lines(value, margin)
-        fields.append(f"{margin}{json.dumps(name)}: {text}")
-    return ("{\n" + ",\n".join(fields) + "\n}").encode()
-
-
-def _lines(rows: Sequence[Any], margin: str) -> str:
-    if not rows:
-        return "[]"
-    between = f",\n{margin * 2}"
-    return f"[\n{margin * 2}{between.join(map(_ROW, rows))}\n{margin}]"
-
-
 @collector_paused()
 def load_plan(data: bytes | Mapping[str, Any]) -> Plan:
     """The plan of a document of version 2.
@@ -158,30 +112,11 @@ def load_plan_tables(data: bytes | Mapping[str, Any]) -> PlanTables:
     Raises what `load_plan` raises, except for the version.
     """
     value, version = read_header(data, format_=FORMAT, versions=(1, VERSION))
-    return load_version1(value) if version == 1 else load_plan(value).tables
+    if version == VERSION:
+        return load_plan(value).tables
+    from solver.documents.plan_version1 import load_version1
 
-
-def _to_dict(plan: Plan) -> dict[str, Any]:
-    tables = program_tables(plan.program)
-    spaces = zip(tables["spaces"], plan.sizes, map(certificate_to_dict, plan.certificates), strict=True)
-    tables["spaces"] = [(*space, size, certificate) for space, size, certificate in spaces]
-    places = zip(tables["values"], plan.offsets, strict=True)
-    tables["values"] = [(*value, offset) for value, offset in places]
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "digest": plan.digest,
-        "producer": plan.producer,
-        "graph": plan.graph,
-        "graph_digest": plan.graph_digest,
-        "reference_digest": plan.reference_digest,
-        "options": options_to_dict(plan.options),
-        "deterministic": plan.deterministic,
-        **tables,
-        "holds": [(value, hold.start, hold.end) for value, hold in sorted(plan.holds.items())],
-        "replacements": [astuple(replacement) for replacement in plan.replacements],
-        "records": [(record.name, dict(sorted(record.facts.items()))) for record in plan.records],
-    }
+    return load_version1(value)
 
 
 def _to_plan(document: PlanDocument) -> Plan:

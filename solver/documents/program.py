@@ -8,17 +8,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from solver.documents.fields import FIXED_LIST, MAX_RANK, DocumentModel, DTypeName, Name, Positive, Text
-from solver.documents.parse import canonical_json, to_bytes
+from solver.documents.fields import FIXED_LIST, DocumentModel, DTypeName, Name, Positive, Text
+from solver.documents.limits import MAX_RANK
+from solver.documents.parse import PROGRAM_FORMAT, canonical_json, to_bytes
 from solver.documents.read import read
 from solver.errors import DimensionError, DocumentError
 from solver.graph.build import MAX_OPERATIONS
 from solver.graph.types import DType, TensorType
 from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
 
-__all__ = ["FORMAT", "ProgramDocument", "dump_program", "load_program", "program_digest"]
-
-FORMAT = "arenaplan.program"
+__all__ = ["ProgramDocument", "dump_program", "load_program", "program_digest"]
 
 _Names = Annotated[tuple[Name, ...], *FIXED_LIST]
 _Dimensions = Annotated[tuple[Positive, ...], Field(max_length=MAX_RANK)]
@@ -63,7 +62,7 @@ class ProgramDocument(DocumentModel):
 
 def load_program(data: bytes | Mapping[str, Any], *, max_operations: int = MAX_OPERATIONS) -> BlockProgram:
     """The verified program of a document. Raises DocumentError, or the GraphError that names the culprit."""
-    document = read(ProgramDocument, data, format_=FORMAT, range_error=DimensionError)
+    document = read(ProgramDocument, data, format_=PROGRAM_FORMAT, range_error=DimensionError)
     blocks = [
         Block(block.name, _type(i, block), block.fed, block.kept) for i, block in enumerate(document.blocks)
     ]
@@ -97,7 +96,7 @@ def program_digest(program: BlockProgram) -> str:
 
 def _to_dict(program: BlockProgram) -> dict[str, Any]:
     return {
-        "format": FORMAT,
+        "format": PROGRAM_FORMAT,
         "version": 1,
         "name": program.name,
         "blocks": [_block_to_dict(block) for block in program.blocks.values()],

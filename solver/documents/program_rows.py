@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 from solver.documents.certificate import CertificateOfPlan
 from solver.documents.fields import (
     FIXED_LIST,
-    MAX_INTEGER,
     DocumentModel,
     DTypeName,
     Int64,
@@ -18,6 +17,7 @@ from solver.documents.fields import (
     Positive,
     Text,
 )
+from solver.documents.limits import MAX_INTEGER
 from solver.documents.rows import ROW, In
 from solver.program import Access, EntryKind, Kind, Phase
 

@@ -12,13 +12,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from solver.documents.fields import DocumentModel
-from solver.documents.parse import parse_json
+from solver.documents.header import VERSION, cut, read_header, shown
 from solver.errors import ArenaplanError, DocumentError
 
-__all__ = ["VERSION", "read", "read_header"]
-
-#: The version of all kinds of documents but plans.
-VERSION = 1
+__all__ = ["read"]
 
 #: More mistakes than this are counted, not described one by one.
 MAX_ERRORS = 1000
@@ -47,44 +44,6 @@ def read(
         return model.model_validate({**value, "format": format_, "version": version})
     except ValidationError as error:
         raise _translate(model, value, error, range_error) from None
-
-
-def read_header(
-    data: bytes | Mapping[str, Any], *, format_: str, versions: Sequence[int], required: bool = True
-) -> tuple[Mapping[str, Any], int]:
-    """The value of a document and its version, one of `versions`; the last of them if it may be left out.
-
-    Raises DocumentError for what is not JSON, not an object, or of another format or version.
-    """
-    value = parse_json(data) if isinstance(data, bytes) else data
-    if not isinstance(value, Mapping):
-        raise DocumentError(
-            f"The document is {_kind(value)}, not an object.",
-            remedy=f'Send an object with "format": "{format_}" and "version": {versions[-1]}.',
-        )
-    if "format" not in value and required:
-        raise DocumentError(
-            "The document does not say what it is.", remedy=f'Add "format": "{format_}".', path=("format",)
-        )
-    found = value.get("format", format_)
-    if found != format_:
-        raise DocumentError(
-            f"The format is {_shown(found)}, not '{format_}'.",
-            remedy=f'Send a document whose format is "{format_}".',
-            path=("format",),
-        )
-    if "version" not in value and required:
-        raise DocumentError(
-            "The document has no version.", remedy=f'Add "version": {versions[-1]}.', path=("version",)
-        )
-    version = value.get("version", versions[-1])
-    if isinstance(version, bool | float) or version not in versions:
-        raise DocumentError(
-            f"Version {_shown(version)} of '{format_}' is not known.",
-            remedy=f"Known versions: {', '.join(map(str, versions))}.",
-            path=("version",),
-        )
-    return value, version
 
 
 def _translate(
@@ -130,7 +89,7 @@ def _words(model: type[BaseModel], path: _Path, detail: ErrorDetails) -> tuple[s
         return f"{name} is an unknown field.", _known_fields(model, path)
     if kind == "missing":
         return f"{name} is missing.", "Add it."
-    given = _shown(detail["input"])
+    given = shown(detail["input"])
     if kind in ("literal_error", "enum"):
         close = _close(str(detail["input"]), _choices(context))
         return f"{name} is {given}.", f"{close}It must be {context['expected']}."
@@ -170,34 +129,8 @@ _WANTED = {
 
 def _shown_path(path: _Path) -> str:
     """``operations[3].inputs[0]``, as a reader would write it."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{cut(part)}" for part in path)
     return text.lstrip(".") or "The document"
-
-
-def _cut(text: str, limit: int = 60) -> str:
-    text = text if text.isprintable() else repr(text)[1:-1]
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        return _cut(repr(value))
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    return _cut(str(value)) if isinstance(value, int | float) else _kind(value)
-
-
-def _kind(value: Any) -> str:
-    for type_, word in (
-        (Mapping, "an object"),
-        (str, "a string"),
-        (bool, "true or false"),
-        (int | float, "a number"),
-        (Sequence, "a list"),
-    ):
-        if isinstance(value, type_):
-            return word
-    return "null" if value is None else type(value).__name__
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:

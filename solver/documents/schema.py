@@ -14,7 +14,7 @@ from typing import Any
 
 from solver.documents.buffers import BuffersDocument
 from solver.documents.fields import DocumentModel
-from solver.documents.graph import GraphDocument
+from solver.documents.graph_models import GraphDocument
 from solver.documents.layout import LayoutDocument
 from solver.documents.layout_options import LayoutOptionsDocument
 from solver.documents.options import OptionsDocument

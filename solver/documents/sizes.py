@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, ByteSize, TypeAdapter, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from solver.documents.fields import MAX_INTEGER, Natural
+from solver.documents.fields import Natural
+from solver.documents.limits import MAX_INTEGER
 
 __all__ = ["Size", "read_size"]
 

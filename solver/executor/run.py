@@ -56,19 +56,29 @@ class Runner:
 
     With `poison`, a region's bytes are filled with NaN patterns at the end of its life, so that
     reading it later cannot go unnoticed; without, steps run at full speed. The steps of a level run at the
-    same time, on threads that `close` ends; what one of them raises, `run` raises. `data` has the inline
-    values that the program's initial contents name; raises PlanError for one that is missing or changed.
+    same time, on threads that `close` ends; what one of them raises, `run` raises. `on_step` hears of each
+    step before it runs. `data` has the inline values that the program's initial contents name; raises
+    PlanError for one that is missing or changed.
     """
 
-    def __init__(self, program: Program, memory: Memory, data: Data, *, poison: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        data: Data,
+        *,
+        poison: bool = False,
+        on_step: Callable[[int], None] | None = None,
+    ) -> None:
         self.program = program
         self.iteration = 0
         self._memory = memory
         self._nodes = program.operations
         self._views = tuple(memory.view(value) for value in range(len(program.values)))
-        self._turns, self._workers = turns(
-            [self._prepare(step) for step in program.steps], [step.level for step in program.steps]
-        )
+        prepared = [self._prepare(step) for step in program.steps]
+        if on_step is not None:
+            prepared = [_told(on_step, t, step) for t, step in enumerate(prepared)]
+        self._turns, self._workers = turns(prepared, [step.level for step in program.steps])
         self._expired = self._expiring() if poison else {}
         self._write_initial(data)
 
@@ -222,6 +232,14 @@ class Runner:
                 step()
 
         return run
+
+
+def _told(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepared:
+    def run() -> None:
+        on_step(number)
+        step()
+
+    return run
 
 
 def _optimizer(node: Node) -> tuple[OptimizerSpec, TrainingRules]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from typing import Final
 
 from solver.errors import ProblemError
@@ -20,49 +20,39 @@ def dump_minimalloc(problem: LayoutProblem, layout: Layout | None = None) -> byt
     Without a layout the cells of buffers that are not pinned stay empty. Raises ProblemError for an
     id that the format, which has no quotes, cannot hold.
     """
-    columns = [_column(problem, name) for name in ("id", "lower", "upper", "size")]
-    if any(buffer.alignment != 1 for buffer in problem.buffers):
-        columns.append(_column(problem, "alignment"))
-    if any(buffer.holes for buffer in problem.buffers):
-        columns.append(_column(problem, "gaps"))
-    offsets = _offsets(problem, layout)
+    buffers = problem.buffers
+    _check_ids(buffers)
+    heads = ["id,lower,upper,size"]
+    columns = [[f"{b.id},{b.lifespan.start},{b.lifespan.end},{b.size}" for b in buffers]]
+    if any(buffer.alignment != 1 for buffer in buffers):
+        heads.append("alignment")
+        columns.append([str(buffer.alignment) for buffer in buffers])
+    if any(buffer.holes for buffer in buffers):
+        heads.append("gaps")
+        columns.append([" ".join(map(_gap, buffer.holes)) for buffer in buffers])
+    if layout is not None:
+        offsets = list(map(str, layout.offsets))
+    else:
+        offsets = ["" if buffer.offset is None else str(buffer.offset) for buffer in buffers]
     if layout is not None or any(offsets):
-        columns.append(["offset", *offsets])
-    return "".join(",".join(row) + "\n" for row in zip(*columns, strict=True)).encode()
+        heads.append("offset")
+        columns.append(offsets)
+    return "\n".join([",".join(heads), *map(",".join, zip(*columns, strict=True)), ""]).encode()
 
 
-def _column(problem: LayoutProblem, name: str) -> list[str]:
-    """The cells of a column, its heading first."""
-    take = _COLUMNS[name]
-    return [name, *(take(index, buffer) for index, buffer in enumerate(problem.buffers))]
-
-
-def _id(index: int, buffer: Buffer) -> str:
-    if not buffer.id or _UNSAFE.search(buffer.id):
-        raise ProblemError(
-            f"The id {buffer.id!r:.80} cannot be written to CSV.",
-            remedy="Name the buffer without commas and control characters, or write JSON.",
-            path=("buffers", index, "id"),
-        )
-    return buffer.id
-
-
-_COLUMNS: Final[Mapping[str, Callable[[int, Buffer], str]]] = {
-    "id": _id,
-    "lower": lambda _, buffer: str(buffer.lifespan.start),
-    "upper": lambda _, buffer: str(buffer.lifespan.end),
-    "size": lambda _, buffer: str(buffer.size),
-    "alignment": lambda _, buffer: str(buffer.alignment),
-    "gaps": lambda _, buffer: " ".join(map(_gap, buffer.holes)),
-}
+def _check_ids(buffers: Sequence[Buffer]) -> None:
+    """Most are right, which one look at all of them together shows."""
+    ids = [buffer.id for buffer in buffers]
+    if all(ids) and not _UNSAFE.search("".join(ids)):
+        return
+    index = next(i for i, id_ in enumerate(ids) if not id_ or _UNSAFE.search(id_))
+    raise ProblemError(
+        f"The id {ids[index]!r:.80} cannot be written to CSV.",
+        remedy="Name the buffer without commas and control characters, or write JSON.",
+        path=("buffers", index, "id"),
+    )
 
 
 def _gap(gap: Hole) -> str:
     kept = f"@{gap.low}:{gap.high}" if gap.low < gap.high else ""
     return f"{gap.lifespan.start}-{gap.lifespan.end}{kept}"
-
-
-def _offsets(problem: LayoutProblem, layout: Layout | None) -> list[str]:
-    if layout is not None:
-        return [str(offset) for offset in layout.offsets]
-    return ["" if buffer.offset is None else str(buffer.offset) for buffer in problem.buffers]

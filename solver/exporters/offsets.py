@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the other exporters know no plans, and their callers wait for every import
     from solver.plan import PlanView
 
-__all__ = ["dump_offsets", "offset_rows"]
+__all__ = ["dump_offsets", "dump_offsets_csv", "dump_offsets_json", "offset_rows"]
 
 _COLUMNS = ("arena", "value", "kind", "dtype", "shape", "offset", "bytes", "start", "end")
 
@@ -51,3 +51,13 @@ def dump_offsets(plan: PlanView, *, as_csv: bool) -> bytes:
         row["shape"] = "x".join(map(str, row["shape"]))
         writer.writerow(row[column] for column in _COLUMNS)
     return text.getvalue().encode()
+
+
+def dump_offsets_csv(plan: PlanView) -> bytes:
+    """The rows as CSV."""
+    return dump_offsets(plan, as_csv=True)
+
+
+def dump_offsets_json(plan: PlanView) -> bytes:
+    """The rows as a JSON list."""
+    return dump_offsets(plan, as_csv=False)

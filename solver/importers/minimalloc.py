@@ -22,11 +22,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+
+import numpy as np
 
 from solver.errors import DocumentError, ProblemError
-from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
+from solver.layout import (
+    MAX_BYTES,
+    Buffer,
+    Hole,
+    Layout,
+    LayoutProblem,
+    Lifespan,
+    check_problem,
+    find_violations,
+)
+from solver.layout.model.columns import UNPINNED, Columns
+from solver.layout.model.table import buffers_of
 from solver.names import first_hidden
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
 
@@ -39,6 +55,21 @@ _KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _GAP: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?", re.ASCII)
 _LONGEST_ID: Final = 1024
+
+#: The number of the line behind the header; lines count from 1.
+_FIRST: Final = 2
+
+#: Columns of plain numbers.
+_NUMBERS: Final = ("lower", "upper", "size", "alignment", "hint", "offset")
+
+#: So many digits fit 63 bits, whichever they are.
+_DIGITS: Final = 18
+
+_Hints: TypeAlias = tuple[int | None, ...]
+
+if TYPE_CHECKING:
+    _Codes: TypeAlias = npt.NDArray[np.uint8]
+    _Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +139,20 @@ def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTa
     Raises DocumentError when the text or its header is wrong, ProblemError for a bad row; its path is
     ``("rows", n, column)`` with n counted from 0.
     """
-    lines = _lines(data)
-    header = _header(lines[0])
-    rows = list(_rows(lines, header))
-    buffers = tuple(_buffer(row) for row in rows)
-    hints = tuple(_hint(row) for row in rows)
-    problem = LayoutProblem(buffers, capacity)
+    text = _text(data)
+    first, _, rest = text.partition("\n")
+    header = _header(first.removesuffix("\r"))
+    found = _usual(rest, header) or _each(rest, header)
+    problem = LayoutProblem(found[0], capacity)
     try:
         check_problem(problem)
     except ProblemError as error:
-        raise _with_line(error, rows) from None
-    return MiniMallocTable(problem, hints)
+        raise _with_line(error) from None
+    return MiniMallocTable(problem, found[1])
 
 
-def _lines(data: bytes) -> list[str]:
+def _text(data: bytes) -> str:
+    """The text without line ends behind the last line."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -133,7 +164,7 @@ def _lines(data: bytes) -> list[str]:
         )
     if not text.strip():
         raise DocumentError("The file is empty.", remedy=f"Start it with {','.join(_REQUIRED)}.")
-    return [line.removesuffix("\r") for line in text.rstrip("\r\n").split("\n")]
+    return text.rstrip("\r\n")
 
 
 def _header(line: str) -> _Header:
@@ -156,9 +187,88 @@ def _bad_header(what: str, remedy: str) -> NoReturn:
     raise DocumentError(f"{what}.", remedy=remedy, path=("header",))
 
 
-def _rows(lines: Sequence[str], header: _Header) -> Iterator[_Row]:
-    for index, line in enumerate(lines[1:]):
-        row = _Row(index, index + 2, header, line.split(","))
+def _usual(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints] | None:
+    """The buffers of lines that hold names and numbers, all in their range; None where anything else stands.
+
+    Numbers are read a column at a time, digit by digit, from the bytes of the text: some 40 bytes a cell.
+    """
+    data = text.replace("\r\n", "\n").encode()
+    if not data or b"\r" in data:
+        return None
+    codes = np.frombuffer(data + b"\n", np.uint8)
+    ends = np.flatnonzero((codes == ord(",")) | (codes == ord("\n")))
+    if len(ends) % len(header.columns):
+        return None
+    cells = ends.reshape(-1, len(header.columns))
+    behind = codes[cells]
+    if (behind[:, :-1] != ord(",")).any() or (behind[:, -1] != ord("\n")).any():
+        return None
+    begins = np.concatenate(([0], ends[:-1] + 1)).reshape(cells.shape)
+    places = {name: (begins[:, k], cells[:, k]) for name, k in header.columns.items()}
+    if "gaps" in places and (places["gaps"][0] < places["gaps"][1]).any():
+        return None
+    numbers = {name: _numbers(codes, *places[name]) for name in _NUMBERS if name in places}
+    nothing = np.full(len(cells), UNPINNED)
+    size, start, end = numbers["size"], numbers["lower"], numbers["upper"]
+    alignment, hint = numbers.get("alignment", np.ones_like(nothing)), numbers.get("hint", nothing)
+    pin = numbers.get("offset", nothing)
+    if size is None or start is None or end is None or alignment is None or hint is None or pin is None:
+        return None
+    end, alignment = end + header.inclusive, np.where(alignment == UNPINNED, 1, alignment)
+    if min(size.min(), alignment.min()) < 1 or start.min() < 0 or (end <= start).any():
+        return None
+    if sum(size.tolist()) + sum(alignment.tolist()) + int(pin.max()) > MAX_BYTES:
+        return None
+    ids = _ids(data, *places["id"])
+    if ids is None:
+        return None
+    hints: _Hints = (None,) * len(ids)
+    if "hint" in numbers:
+        hints = tuple([None if given == UNPINNED else given for given in hint.tolist()])
+    return buffers_of(ids, Columns(size, start, end, alignment, pin)), hints
+
+
+def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | None:
+    """The numbers of a column, `UNPINNED` for empty cells; None where a cell holds more than 18 digits."""
+    lengths = ends - begins
+    longest = int(lengths.max(initial=0))
+    if longest > _DIGITS:
+        return None
+    found = np.zeros(len(lengths), np.int64)
+    for k in range(longest):
+        inside = k < lengths
+        digits = codes[np.where(inside, begins + k, 0)] - np.uint8(ord("0"))  # below it: wraps to large ones
+        if (digits[inside] > 9).any():
+            return None
+        found = np.where(inside, 10 * found + digits, found)
+    return np.where(lengths > 0, found, UNPINNED)
+
+
+def _ids(data: bytes, begins: _Integers, ends: _Integers) -> list[str] | None:
+    """The names, none of which is empty, too long, or holds what cannot be seen."""
+    lengths = ends - begins
+    if not len(lengths) or lengths.min() < 1 or lengths.max() > _LONGEST_ID:
+        return None
+    places = zip(begins.tolist(), ends.tolist(), strict=True)
+    if data.isascii():
+        text = data.decode()
+        ids = [text[begin:end] for begin, end in places]
+    else:
+        ids = [data[begin:end].decode() for begin, end in places]
+    return ids if "".join(ids).isprintable() else None
+
+
+def _each(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints]:
+    """The buffers of all lines, one after the other, each mistake with its line."""
+    rows = list(_rows(text, header))
+    return tuple(_buffer(row) for row in rows), tuple(_hint(row) for row in rows)
+
+
+def _rows(text: str, header: _Header) -> Iterator[_Row]:
+    lines = text.split("\n") if text else []
+    for index, line in enumerate(lines):
+        line = line.removesuffix("\r")
+        row = _Row(index, index + _FIRST, header, line.split(","))
         if len(row.cells) != len(header.columns):
             raise DocumentError(
                 f"Line {row.number} has {len(row.cells)} cells, the header has {len(header.columns)}."
@@ -248,12 +358,11 @@ def _hint(row: _Row) -> int | None:
     return None if row.cell("hint") in ("", "-1") else row.natural("hint")
 
 
-def _with_line(error: ProblemError, rows: Sequence[_Row]) -> ProblemError:
+def _with_line(error: ProblemError) -> ProblemError:
     """An error about buffer n, said of its line."""
     if error.path[:1] != ("buffers",):
         return error
-    row = rows[int(error.path[1])]
-    message = f"Line {row.number}: {error.message[:1].lower()}{error.message[1:]}"
+    message = f"Line {int(error.path[1]) + _FIRST}: {error.message[:1].lower()}{error.message[1:]}"
     return ProblemError(message, remedy=error.remedy, path=("rows", *error.path[1:]))
 
 

@@ -13,15 +13,16 @@ The rooms, from the bottom to the top; each knows those above it in this list al
     baselines   the planners of other systems
     portfolio   what is tried in which order
     holes       lifespans with holes
+    scaled      bytes that do not fit the arithmetic of the solvers, counted in larger units
     api         the way in: preconditions, a solver, postconditions
     ready, compile    compiled code into this process, and on disk
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from solver.late import loaded_late
 from solver.layout.bounds.max_load import LowerBound, live_at, max_load
 from solver.layout.check.rules import Violation, check_problem, find_violations
 from solver.layout.model.certificate import Certificate
@@ -80,10 +81,4 @@ __all__ = [
 
 #: What loads solvers and compiled code: only when it is asked for, so that a program that needs the
 #: types alone, as a checker of plans does, loads none of them.
-_LATE = {"SOLVERS": "api", "solve": "api", "load_compiled": "ready"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)
+__getattr__ = loaded_late(__name__, {"api": "SOLVERS solve", "ready": "load_compiled"})

@@ -19,8 +19,18 @@ from solver.layout.holes import solve_with_holes
 from solver.layout.model.columns import columns_kept
 from solver.layout.model.options import Configurable, SolveOptions
 from solver.layout.model.pieces import has_holes
-from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome, Proof, Status
+from solver.layout.model.problem import (
+    MAX_BYTES,
+    Deadline,
+    Layout,
+    LayoutProblem,
+    LayoutSolver,
+    Outcome,
+    Proof,
+    Status,
+)
 from solver.layout.portfolio import Portfolio
+from solver.layout.scaled import SAFE, solve_scaled, too_large
 
 __all__ = ["SOLVERS", "solve"]
 
@@ -71,20 +81,26 @@ def _solved(
     if impossible is not None:
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
-    chosen = _chosen(solver, options)
-    if has_holes(problem):
-        outcome = solve_with_holes(problem, chosen, options or SolveOptions(), until, incumbent)
+    asked = options or SolveOptions()
+
+    def solved(smaller: LayoutProblem, start: Layout | None, asked: SolveOptions) -> Outcome:
+        chosen = _chosen(solver, asked)
+        if has_holes(smaller):
+            return solve_with_holes(smaller, chosen, asked, until, start)
+        return chosen.solve(smaller, until, start)
+
+    planner = SOLVERS[solver] in BASELINES
+    if too_large(problem, MAX_BYTES if planner else SAFE):
+        outcome = solve_scaled(problem, until, incumbent, asked, solved, improved=not planner)
     else:
-        outcome = chosen.solve(problem, until, incumbent)
+        outcome = solved(problem, incumbent, asked)
     return _within_capacity(problem, _checked(problem, outcome))
 
 
-def _chosen(solver: str, options: SolveOptions | None) -> LayoutSolver:
+def _chosen(solver: str, options: SolveOptions) -> LayoutSolver:
     """The solver with the options, which those without a search have no use for."""
     chosen = SOLVERS[solver]
-    if options is not None and isinstance(chosen, Configurable):
-        return chosen.configured(options)
-    return chosen
+    return chosen.configured(options) if isinstance(chosen, Configurable) else chosen
 
 
 def _trivial(problem: LayoutProblem) -> Outcome | None:

@@ -1,17 +1,19 @@
 """Buffers with holes: every solver sees them whole; some then make use of the holes.
 
-    greedy in pieces -> the solver itself, as if there were no holes -> windows, local search, CP-SAT in
-    pieces
+    greedy in pieces -> the solver itself, as if there were no holes -> windows, hot spots, local search,
+    CP-SAT in pieces
 
-What a solver proves about whole buffers says nothing here: the bound is the load of the pieces, and only
-CP-SAT lifts it. Memory: four numbers a piece.
+What is tried is a table, `STAGES`, as in the portfolio; which of it belongs to a solver, the solver says
+itself (`InPieces`). What a solver proves about whole buffers says nothing here: the bound is the load of the
+pieces, and only CP-SAT lifts it. Memory: five numbers a piece.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -21,13 +23,14 @@ from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, find_violations
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.exact.cp_sat import SEED, CpSat, refine
+from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch
-from solver.layout.exact.windows import Window, repair
-from solver.layout.greedy.local_search import PATIENCE, LocalSearch, improve
-from solver.layout.greedy.placement import Greedy, orders, place_once
+from solver.layout.exact.windows import Ask, Window, repair
+from solver.layout.greedy.local_search import PATIENCE, improve
+from solver.layout.greedy.placement import orders, place_once
+from solver.layout.model.columns import Columns, columns_kept
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.options import Configurable, Progress, SolveOptions
+from solver.layout.model.options import USUAL, Configurable, InPieces, Piecewise, Progress, SolveOptions
 from solver.layout.model.pieces import Piece, pieces, without_holes
 from solver.layout.model.problem import (
     MAX_BYTES,
@@ -38,9 +41,9 @@ from solver.layout.model.problem import (
     Lifespan,
     Outcome,
 )
-from solver.layout.portfolio import CP_SAT_BUFFERS, CP_SAT_START, SEARCH_WORK, Portfolio
+from solver.layout.portfolio import CP_SAT_START, SEARCH_WORK
 
-__all__ = ["Placing", "Shelf", "compiled_placing", "solve_with_holes"]
+__all__ = ["STAGES", "Placing", "Shelf", "Stage", "compiled_placing", "rows_of", "solve_with_holes"]
 
 #: Pieces looked at by the greedy orders, and by local search. Of up to so many buffers one order is tried in
 #: any case: a second for the most, where nothing compiles ten to twenty.
@@ -54,32 +57,24 @@ COMPILED_FROM: Final = 128
 #: as so much, as it takes about as long.
 WINDOWS_FROM: Final = 1000
 WINDOWS_WORK: Final = 150_000_000
+FEW_WINDOWS_WORK: Final = 30_000_000
 PLACEMENT: Final = 100
 
-#: Deterministic time of CP-SAT behind other stages: more than without holes: no other stage proves any.
-EXACT_WORK: Final = 0.1
+#: Buffers around the highest one that CP-SAT is asked about, and its deterministic time.
+HOT_BUFFERS: Final = 40
+HOT_MEMBERS: Final = 120
+HOT_WORK: Final = 0.05
 
+#: Rounds, usually and at most; windows that CP-SAT is asked about in each; what one of them counts as.
+HOT_ROUNDS: Final = 2
+MOST_HOT_ROUNDS: Final = 12
+HOT_WINDOWS: Final = 4
+HOT_EFFORT: Final = 5_000_000
 
 #: Placements between looks at the deadline: in NumPy, and compiled.
 LOOK: Final = 64
 PASS: Final = 256
 MOVES: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The best layout so far, and the stage that found it; `proved` bytes are necessary (0: not known)."""
-
-    layout: Layout | None
-    stage: str
-    proved: int = 0
-    cut: bool = False
-
-    def or_better(self, layout: Layout | None, stage: str, *, proved: int = 0, cut: bool = False) -> _Found:
-        proved, cut = max(proved, self.proved), cut or self.cut
-        if layout is not None and (self.layout is None or layout.peak < self.layout.peak):
-            return _Found(layout, stage, proved, cut)
-        return replace(self, proved=proved, cut=cut)
 
 
 def solve_with_holes(
@@ -91,174 +86,315 @@ def solve_with_holes(
 ) -> Outcome:
     """The problem must have passed `check_problem`, and the incumbent must be a layout of it.
 
-    Solvers without a search of their own, and branch and bound, make no use of holes.
+    What a solver makes of the holes is for it to say: `InPieces`.
     """
-    began = time.perf_counter()
-    run, found = _Run.of(problem, solver, options, deadline), _Found(incumbent, "incumbent")
-    stages: list[Callable[[_Found], _Found]] = [run.whole]
-    if isinstance(solver, (Portfolio, Greedy, LocalSearch, CpSat)):
-        stages.insert(0, run.greedy)
-    if isinstance(solver, (Portfolio, LocalSearch)):
-        stages += [run.windows, run.search]
-    if isinstance(solver, (Portfolio, CpSat)):
-        stages.append(run.exact)
-    for stage in stages:
-        if found.layout is not None and found.layout.peak <= run.enough:
+    run = _Run(problem, solver, options, deadline, time.perf_counter(), max_load(problem), incumbent)
+    for stage in STAGES:
+        if run.layout is not None and run.layout.peak <= max(run.enough, run.proved):
             break
         # Looking at the pieces takes a stage longer than noticing that its time is over.
-        if found.layout is not None and found.stage != "incumbent" and deadline.expired:
-            found = replace(found, cut=True)
+        if run.layout is not None and run.stage != "incumbent" and deadline.expired:
+            run.cut = True
             break
-        found = stage(found)
-    name = f"{solver.name}/{found.stage}" if isinstance(solver, Portfolio) else solver.name
-    deterministic = not (found.cut or options.race)
+        if stage.applies(run):
+            stage.run(run)
+    name = f"{solver.name}/{run.stage}" if run.use.staged else solver.name
+    deterministic = not (run.cut or options.race)
     return settle(
-        problem, found.layout, run.bound, name, began, proved=found.proved, deterministic=deterministic
+        problem, run.layout, run.bound, name, run.began, proved=run.proved, deterministic=deterministic
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _Run:
-    """One call; `instance` is of buffers without holes, `held` are their pieces."""
+    """One call: what is asked, and the best layout so far with the stage that found it.
+
+    `instance` is of buffers without holes, `held` are their pieces; `proved` bytes are necessary (0: not
+    known).
+    """
 
     problem: LayoutProblem
     solver: LayoutSolver
     options: SolveOptions
     deadline: Deadline
+    began: float
     bound: LowerBound
-    enough: int
-    instance: Instance
-    held: list[Piece]
+    layout: Layout | None = None
+    stage: str = "incumbent"
+    proved: int = 0
+    cut: bool = False
+    use: InPieces = field(init=False)
+    enough: int = field(init=False)
+    instance: Instance = field(init=False)
 
-    @classmethod
-    def of(
-        cls, problem: LayoutProblem, solver: LayoutSolver, options: SolveOptions, deadline: Deadline
-    ) -> _Run:
-        bound, instance = max_load(problem), Instance.of(without_holes(problem))
-        enough = options.enough(bound.bytes, problem.capacity)
-        return cls(problem, solver, options, deadline, bound, enough, instance, _ranked(pieces(problem)))
+    def __post_init__(self) -> None:
+        self.use = self.solver.in_pieces if isinstance(self.solver, Piecewise) else InPieces()
+        self.enough = self.options.enough(self.bound.bytes, self.problem.capacity)
+        self.instance = Instance.of(self.problem)
 
-    def greedy(self, found: _Found) -> _Found:
-        """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
+    @cached_property
+    def held(self) -> Integers:
+        """See `rows_of`."""
+        return rows_of(self.problem)
 
-        A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
-        only holes keep pins apart.
-        """
-        cost = max(1, Placing(self.instance, self.held, self.deadline).cost)
-        most = max(GREEDY_WORK // cost, int(len(self.instance) <= ONE_ORDER))
-        if not self.instance.pinned:
-            order = np.lexsort((-self.instance.size,))
-            found = found.or_better(layout_of(self.instance, place_once(self.instance, order)), "greedy")
-        for order_of in list(orders(self.instance).values())[:most]:
-            if found.layout is not None and (found.layout.peak <= self.enough or self.deadline.expired):
-                break
-            limit = MAX_BYTES if found.layout is None else found.layout.peak - 1
-            place = Placing(self.instance, self.held, None if found.layout is None else self.deadline)
-            offsets, placed = place(order_of(), limit)
-            if placed == len(self.instance):
-                found = found.or_better(layout_of(self.instance, offsets), "greedy")
-        return replace(found, cut=found.cut or self.deadline.expired)
+    @property
+    def many(self) -> bool:
+        """Whether there are so many buffers that windows of time come before local search."""
+        return len(self.instance) >= WINDOWS_FROM
 
-    def whole(self, found: _Found) -> _Found:
-        """The solver on buffers without holes, started from the incumbent where that is a layout of these."""
-        whole, start = without_holes(self.problem), found.layout
+    def take(self, layout: Layout | None, stage: str, *, proved: int = 0, cut: bool = False) -> None:
+        better = layout is not None and (self.layout is None or layout.peak < self.layout.peak)
+        if better:
+            self.layout, self.stage = layout, stage
+        if better or proved > self.proved:
+            self.proved = max(self.proved, proved)
+            self.report()
+        self.cut = self.cut or cut
+
+    def report(self) -> None:
+        progress, low = self.options.progress, max(self.bound.bytes, self.proved)
+        if progress is not None and self.layout is not None:
+            progress(Progress(self.layout.peak, low, time.perf_counter() - self.began, self.stage))
+
+
+def _greedy(run: _Run) -> None:
+    """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
+
+    A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
+    only holes keep pins apart.
+    """
+    instance, deadline = run.instance, run.deadline
+    if not instance.pinned:
+        run.take(layout_of(instance, place_once(instance, np.lexsort((-instance.size,)))), "greedy")
+        if deadline.expired:
+            return
+    cost = max(1, Placing(instance, run.held, deadline).cost)
+    most = max(GREEDY_WORK // cost, int(len(instance) <= ONE_ORDER))
+    for order_of in list(orders(instance).values())[:most]:
+        if run.layout is not None and (run.layout.peak <= run.enough or deadline.expired):
+            break
+        limit = MAX_BYTES if run.layout is None else run.layout.peak - 1
+        place = Placing(instance, run.held, None if run.layout is None else deadline)
+        offsets, placed = place(order_of(), limit)
+        if placed == len(instance):
+            run.take(layout_of(instance, offsets), "greedy")
+    run.cut = run.cut or deadline.expired
+
+
+def _whole(run: _Run) -> None:
+    """The solver on buffers without holes, started from the incumbent where that is a layout of these."""
+    whole, start = without_holes(run.problem), run.layout
+    with columns_kept(whole):
         try:
             check_problem(whole)
         except ProblemError:  # pins that only holes keep apart
-            return found
+            return
         if start is not None and find_violations(replace(whole, capacity=None), start, limit=1):
             start = None
-        solver = self.solver
+
+        def told(news: Progress) -> None:
+            """Bounds of buffers without holes do not hold for the problem."""
+            if run.options.progress is not None:
+                run.options.progress(replace(news, bound=run.bound.bytes))
+
+        solver = run.solver
         if isinstance(solver, Configurable):
-            solver = solver.configured(replace(self.options, progress=self._told))
-        outcome = solver.solve(whole, self.deadline, start)
-        stage = outcome.solver.removeprefix(f"{solver.name}/")
-        return found.or_better(outcome.layout, stage, cut=not outcome.deterministic)
-
-    def _told(self, news: Progress) -> None:
-        """Bounds of buffers without holes do not hold for the problem."""
-        if self.options.progress is not None:
-            self.options.progress(replace(news, bound=self.bound.bytes))
-
-    def windows(self, found: _Found) -> _Found:
-        """Local search among orders, in one window of time after the other."""
-        if found.layout is None or len(self.instance) < WINDOWS_FROM or not compiled_placing():
-            return found
-        rows = np.array([(p.owner, p.lifespan.start, p.lifespan.end) for p in self.held], np.int64)
-        first = np.searchsorted(rows[:, 0], np.arange(len(self.instance) + 1))
-        start, end = np.zeros(len(self.instance), np.int64), np.ones(len(self.instance), np.int64)
-        holds = first[:-1] < first[1:]
-        start[holds], end[holds] = rows[first[:-1][holds], 1], rows[first[1:][holds] - 1, 2]
-        timed = replace(self.instance, start=start, end=end, sections=int(end.max()))
-        watch = Watch(self.deadline, self.options)
-
-        def ask(
-            members: Integers, window: Window, known: Integers, capacity: int, effort: int
-        ) -> tuple[Integers | None, int]:
-            begin, stop = window.first, window.last
-            held = [
-                Piece(k, Lifespan(max(p.lifespan.start, begin), min(p.lifespan.end, stop)), p.low, p.high)
-                for k, i in enumerate(members.tolist())
-                for p in self.held[first[i] : first[i + 1]]
-                if p.lifespan.start < stop and p.lifespan.end > begin
-            ]
-            shelf = Shelf.of(window.instance, held)
-            order = np.argsort(known, kind="stable")
-            return shelf.reorder(order, capacity, effort // PLACEMENT, self.deadline), effort
-
-        work = self.options.limit(WINDOWS_WORK)
-        layout = repair(timed, found.layout, self.enough, work, watch, ask=ask).layout
-        return found.or_better(layout, "windows", cut=watch.cut)
-
-    def search(self, found: _Found) -> _Found:
-        """Local search among orders."""
-        if found.layout is None:
-            return found
-        place, seed = Placing(self.instance, self.held, self.deadline), self.options.seed
-        work = min(SEARCH_WORK, GREEDY_WORK // max(1, place.cost // len(self.instance)))
-        better = improve(self.instance, found.layout, self.enough, work, self.deadline, seed, place)
-        return found.or_better(better.layout, "search", cut=better.cut)
-
-    def exact(self, found: _Found) -> _Found:
-        """CP-SAT; behind other stages for small problems alone, and briefly."""
-        work, seed = EXACT_WORK, SEED + self.options.seed
-        if isinstance(self.solver, CpSat):
-            work = self.solver.work
-        elif len(self.instance) > CP_SAT_BUFFERS:
-            return found
-        if found.layout is None or self.deadline.remaining < CP_SAT_START:
-            return replace(found, cut=True)
-        refined = refine(
-            self.instance,
-            found.layout,
-            self.bound.bytes,
-            self.deadline,
-            work,
-            seed,
-            self.enough,
-            self.held,
-        )
-        return found.or_better(refined.layout, "cp-sat", proved=refined.proved, cut=refined.cut)
+            solver = solver.configured(replace(run.options, progress=told))
+        outcome = solver.solve(whole, run.deadline, start)
+    stage = outcome.solver.removeprefix(f"{solver.name}/")
+    run.take(outcome.layout, stage, cut=not outcome.deterministic)
 
 
-def _ranked(held: list[Piece]) -> list[Piece]:
-    """The same pieces over the ranks of their steps, which are small numbers."""
-    steps = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})
-    rank = {step: k for k, step in enumerate(steps)}
-    return [replace(p, lifespan=Lifespan(rank[p.lifespan.start], rank[p.lifespan.end])) for p in held]
+def _windows(run: _Run) -> None:
+    """Local search among orders, in one window of time after the other."""
+    if run.layout is not None:
+        _repaired(run, run.layout, run.options.limit(WINDOWS_WORK))
+
+
+def _few_windows(run: _Run) -> None:
+    """The same, a short time: what is high because of a few buffers is for hot spots."""
+    if run.layout is not None:
+        _repaired(run, run.layout, min(FEW_WINDOWS_WORK, run.options.limit(FEW_WINDOWS_WORK)))
+
+
+def _repaired(run: _Run, layout: Layout, work: int) -> None:
+    """Windows of time, begun with this layout."""
+
+    def ask(
+        members: Integers, window: Window, known: Integers, capacity: int, effort: int
+    ) -> tuple[Integers | None, int]:
+        shelf = Shelf.of(window.instance, _within(run, members, window))
+        order = np.argsort(known, kind="stable")
+        return shelf.reorder(order, capacity, effort // PLACEMENT, run.deadline), effort
+
+    if compiled_placing():
+        _in_windows(run, layout, max(run.enough, run.proved), work, "windows", ask)
+
+
+def _in_windows(run: _Run, layout: Layout, low: int, work: int, stage: str, ask: Ask) -> None:
+    """From this layout down to `low`, over the steps of the pieces."""
+    instance, held = run.instance, run.held
+    first = np.searchsorted(held[:, 4], np.arange(len(instance) + 1))
+    start, end = np.zeros(len(instance), np.int64), np.ones(len(instance), np.int64)
+    holds = first[:-1] < first[1:]
+    start[holds], end[holds] = held[first[:-1][holds], 0], held[first[1:][holds] - 1, 1]
+    timed = replace(instance, start=start, end=end, sections=int(end.max()))
+    watch = Watch(run.deadline, run.options)
+    repair(timed, layout, low, work, watch, lambda found: run.take(found, stage), ask)
+    run.cut = run.cut or watch.cut
+
+
+def _within(run: _Run, members: Integers, window: Window) -> Integers:
+    """The rows of these buffers, as far as they reach into the window."""
+    begin = run.held[:, 4].searchsorted(members)
+    count = run.held[:, 4].searchsorted(members, side="right") - begin
+    owner = np.repeat(np.arange(len(members)), count)
+    rows: Integers = run.held[np.arange(len(owner)) - (np.cumsum(count) - count - begin)[owner]]
+    rows[:, 4] = owner
+    rows[:, 0] = np.maximum(rows[:, 0], window.first)
+    rows[:, 1] = np.minimum(rows[:, 1], window.last)
+    reach: Integers = rows[rows[:, 0] < rows[:, 1]]
+    return reach
+
+
+def _hot_spots(run: _Run) -> None:
+    """Where the layout is highest: some buffers around it, by CP-SAT.
+
+    What they need alone, all need: a lower bound. Where that is less than they have, they are placed anew
+    in a window of time.
+    """
+    before: tuple[Layout | None, int] = (None, -1)
+    for _ in range(HOT_ROUNDS if run.options.work is USUAL else MOST_HOT_ROUNDS):
+        low = max(run.enough, run.proved)
+        if run.layout is None or run.layout.peak <= low or before == (run.layout, run.proved):
+            return
+        if run.deadline.remaining < CP_SAT_START:
+            run.cut = True
+            return
+        before = (run.layout, run.proved)
+        half = low + (run.layout.peak - low) // 2
+        members = _around_the_highest(run)
+        known = np.array(run.layout.offsets, dtype=np.int64)[members]
+        everywhere = Window(run.instance.subset(members), 0, int(run.held[:, 1].max()))
+        alone = _by_cp_sat(run, members, everywhere, known, half)
+        run.take(None, "", proved=alone.proved, cut=alone.cut)
+        if alone.layout.peak <= half:
+            _in_windows(
+                run, run.layout, half, HOT_WINDOWS * HOT_EFFORT, "hot spots", partial(_by_cp_sat_within, run)
+            )
+
+
+def _by_cp_sat_within(
+    run: _Run, members: Integers, window: Window, known: Integers, capacity: int, _effort: int
+) -> tuple[Integers | None, int]:
+    """A window by CP-SAT, unless it holds too many."""
+    if len(members) > HOT_MEMBERS:
+        return None, HOT_EFFORT
+    found = _by_cp_sat(run, members, window, known, capacity)
+    run.cut = run.cut or found.cut
+    fits = found.layout.peak <= capacity
+    return np.array(found.layout.offsets, dtype=np.int64) if fits else None, HOT_EFFORT
+
+
+def _by_cp_sat(run: _Run, members: Integers, window: Window, known: Integers, capacity: int) -> Refinement:
+    """These buffers, down to the capacity or as far as a short search comes."""
+    held = [
+        Piece(i, Lifespan(*life), low, high) for *life, low, high, i in _within(run, members, window).tolist()
+    ]
+    start, seed = layout_of(window.instance, known), SEED + run.options.seed
+    return refine(window.instance, start, 0, run.deadline, HOT_WORK, seed, capacity, held)
+
+
+def _around_the_highest(run: _Run) -> Integers:
+    """The `HOT_BUFFERS` whose pieces are nearest in time to the highest one of the layout, in their order."""
+    assert run.layout is not None
+    start, end, _, high, owner = run.held.T
+    highest = owner[np.argmax(np.array(run.layout.offsets, dtype=np.int64)[owner] + high)]
+    mine = owner == highest
+    middle = (int(start[mine].min()) + int(end[mine].max())) // 2
+    away = np.maximum(0, np.maximum(start - middle, middle - end + 1))
+    near = owner[np.argsort(away, kind="stable")]
+    _, at = np.unique(near, return_index=True)
+    return np.sort(near[np.sort(at)[:HOT_BUFFERS]])
+
+
+def _search(run: _Run) -> None:
+    """Local search among orders."""
+    if run.layout is None:
+        return
+    place, seed = Placing(run.instance, run.held, run.deadline), run.options.seed
+    work = min(SEARCH_WORK, GREEDY_WORK // max(1, place.cost // len(run.instance)))
+    better = improve(run.instance, run.layout, run.enough, work, run.deadline, seed, place)
+    run.take(better.layout, "search", cut=better.cut)
+
+
+def _exact(run: _Run) -> None:
+    """CP-SAT; behind other stages briefly, as none of them proves any."""
+    if run.layout is None or run.deadline.remaining < CP_SAT_START:
+        run.cut = True
+        return
+    held = [Piece(i, Lifespan(start, end), low, high) for start, end, low, high, i in run.held.tolist()]
+    refined = refine(
+        run.instance,
+        run.layout,
+        run.bound.bytes,
+        run.deadline,
+        run.use.exact_work,
+        SEED + run.options.seed,
+        run.enough,
+        held,
+    )
+    run.take(refined.layout, "cp-sat", proved=refined.proved, cut=refined.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Something to try: its name, whether it is for a solver and its problem, and how it runs."""
+
+    name: str
+    applies: Callable[[_Run], bool]
+    run: Callable[[_Run], None]
+
+
+#: In this order.
+STAGES: Final = (
+    Stage("greedy", lambda run: run.use.greedy, _greedy),
+    Stage("whole", lambda _: True, _whole),
+    Stage("few windows", lambda run: run.use.search and run.many, _few_windows),
+    Stage("hot spots", lambda run: run.use.exact_work > 0 and run.many, _hot_spots),
+    Stage("windows", lambda run: run.use.search and run.many, _windows),
+    Stage("search", lambda run: run.use.search, _search),
+    Stage("exact", lambda run: len(run.instance) <= run.use.exact_buffers, _exact),
+)
+
+
+def rows_of(problem: LayoutProblem) -> Integers:
+    """The pieces as rows of first step, one past the last, low, high, owner, as `Columns.pieces` gives them.
+
+    Steps are ranks among all steps, which are small numbers.
+    """
+    columns = Columns.of(problem)
+    if columns is not None:
+        rows = columns.pieces()
+        _, ranks = np.unique(rows[:, :2], return_inverse=True)
+        rows[:, :2] = ranks.reshape(-1, 2)
+        return rows
+    held = pieces(problem)
+    exact = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})
+    rank = {step: k for k, step in enumerate(exact)}
+    listed = [(rank[p.lifespan.start], rank[p.lifespan.end], p.low, p.high, p.owner) for p in held]
+    return np.array(listed, np.int64).reshape(-1, 5)
 
 
 class Placing:
     """First fit of buffers that are several pieces; compiled where that is worth it.
 
     O(those that meet it, log n) for each placement compiled, O(n) as a few NumPy calls a piece otherwise.
-    With a deadline it stops early once that has passed. The pieces stand in the order of the buffers.
+    With a deadline it stops early once that has passed. `held`: see `rows_of`.
     """
 
-    def __init__(self, instance: Instance, held: Sequence[Piece], deadline: Deadline | None = None) -> None:
-        self._instance, self._deadline = instance, deadline
-        rows = [(p.lifespan.start, p.lifespan.end, p.low, p.high, p.owner) for p in held]
-        self._rows = np.array(rows, np.int64).reshape(-1, 5)
+    def __init__(self, instance: Instance, held: Integers, deadline: Deadline | None = None) -> None:
+        self._instance, self._deadline, self._rows = instance, deadline, held
         self._first = np.searchsorted(self._rows[:, 4], np.arange(len(instance) + 1))
         self._pinned = np.flatnonzero(instance.offset != FREE)
         compiled = len(held) >= COMPILED_FROM and compiled_placing()
@@ -316,10 +452,9 @@ class Shelf:
         self.cost = 4 * int(added[-1])
 
     @classmethod
-    def of(cls, instance: Instance, held: Sequence[Piece]) -> Shelf:
-        """The pieces stand in the order of the buffers."""
-        rows = np.array([(p.lifespan.start, p.lifespan.end, p.low, p.high, p.owner) for p in held], np.int64)
-        return cls(instance, rows, np.searchsorted(rows[:, 4], np.arange(len(instance) + 1)))
+    def of(cls, instance: Instance, held: Integers) -> Shelf:
+        """`held`: see `rows_of`."""
+        return cls(instance, held, np.searchsorted(held[:, 4], np.arange(len(instance) + 1)))
 
     def reorder(self, order: Integers, limit: int, placements: int, deadline: Deadline) -> Integers | None:
         """Offsets within `limit` from some order, begun with this one, pins first; None if it finds none."""

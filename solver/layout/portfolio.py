@@ -41,7 +41,7 @@ from solver.layout.greedy.large import GOOD_ENOUGH
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
 from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.options import USUAL, Progress, SolveOptions
+from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.structures.classes import in_classes
 from solver.layout.structures.colouring import depth
@@ -74,6 +74,9 @@ DEPTH: Final = 2000
 
 #: CP-SAT takes many seconds to start on more than this, and then rarely improves on the other stages.
 CP_SAT_BUFFERS: Final = 100
+
+#: Deterministic time of CP-SAT for buffers with holes: more than without, as no other stage proves any.
+CP_SAT_WORK_IN_PIECES: Final = 0.1
 
 #: Budgets of the other stages, each worth two to three seconds at most: what branch and bound in Python
 #: looks at, placements of the local search, deterministic time of CP-SAT.
@@ -347,6 +350,17 @@ class Portfolio:
 
     options: SolveOptions = field(default_factory=SolveOptions)
     name: str = "portfolio"
+
+    @property
+    def in_pieces(self) -> InPieces:
+        """All that there is."""
+        return InPieces(
+            greedy=True,
+            search=True,
+            exact_work=CP_SAT_WORK_IN_PIECES,
+            exact_buffers=CP_SAT_BUFFERS,
+            staged=True,
+        )
 
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return Portfolio(options)

@@ -1,15 +1,15 @@
 """Plans: the program, every value at its offset, and what says how good that is."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from solver.late import loaded_late
 from solver.layout import Certificate, LayoutOptions, PlacedBuffers
-from solver.plan.levels import LevelReport, level_report
 from solver.plan.options import PlanOptions
 from solver.plan.paging import PagedCopy, Paging, TierUse, paging
 from solver.plan.plan import Plan
 from solver.plan.recomputation import Recomputation, Repetition, recomputation
-from solver.plan.recycle import RecycledStep, Recycling, recycling
-from solver.plan.tradeoff import TradeOff, TradeOffPoint
-from solver.plan.validation import StepReport, ValidationReport
-from solver.plan.verdict import Changes, Remedy, Verdict, VerdictStatus
 from solver.plan.views import (
     AliasedValue,
     Arena,
@@ -21,18 +21,42 @@ from solver.plan.views import (
 from solver.plan.violation import Violation
 from solver.program import Lifetime
 
+if TYPE_CHECKING:
+    from solver.plan.budget import Allowance, Budget, Check, checks
+    from solver.plan.difference import (
+        ArenaChange,
+        Change,
+        OptionChange,
+        PlanDifference,
+        difference,
+        layers,
+        options_in_words,
+    )
+    from solver.plan.levels import LevelReport, level_report
+    from solver.plan.recycle import RecycledStep, Recycling, recycling
+    from solver.plan.tradeoff import TradeOff, TradeOffPoint
+    from solver.plan.validation import StepReport, ValidationReport
+    from solver.plan.verdict import Changes, Remedy, Verdict, VerdictStatus
+
 __all__ = [
     "AliasedValue",
+    "Allowance",
     "Arena",
+    "ArenaChange",
+    "Budget",
     "Certificate",
+    "Change",
     "Changes",
+    "Check",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
+    "OptionChange",
     "PagedCopy",
     "Paging",
     "PlacedBuffers",
     "Plan",
+    "PlanDifference",
     "PlanOptions",
     "PlanTables",
     "PlanView",
@@ -51,8 +75,25 @@ __all__ = [
     "Verdict",
     "VerdictStatus",
     "Violation",
+    "checks",
+    "difference",
+    "layers",
     "level_report",
+    "options_in_words",
     "paging",
     "recomputation",
     "recycling",
 ]
+
+__getattr__ = loaded_late(
+    __name__,
+    {
+        "budget": "Allowance Budget Check checks",
+        "difference": "ArenaChange Change OptionChange PlanDifference difference layers options_in_words",
+        "levels": "LevelReport level_report",
+        "recycle": "RecycledStep Recycling recycling",
+        "tradeoff": "TradeOff TradeOffPoint",
+        "validation": "StepReport ValidationReport",
+        "verdict": "Changes Remedy Verdict VerdictStatus",
+    },
+)

@@ -38,12 +38,15 @@ class TargetOptions(Protocol):
 class Capabilities:
     """What can be asked of a target. `trains`: the executor of this project can run its plans.
 
+    `update`: gradients may be applied at another time. `sub_ranges`: in place also parts of values.
     `recompute`: its steps may run several times. `order`: they may run in another order.
     `paging`: values may leave its arena for slower memory.
     """
 
     trains: bool = False
+    update: bool = False
     in_place: bool = False
+    sub_ranges: bool = False
     parallelism: bool = False
     rewrite: bool = False
     recompute: bool = False

@@ -1,20 +1,27 @@
 """From a graph, or from explicit operations, to the reference program of one training iteration."""
 
-from solver.training.blocks import (
-    BlockClass,
-    Carry,
-    Hazard,
-    Ordering,
-    ValueEdge,
-    block_classes,
-    carries,
-    explicit_program,
-    orderings,
-    predecessors,
-    value_edges,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from solver.late import loaded_late
 from solver.training.derive import derive
-from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
+
+if TYPE_CHECKING:
+    from solver.training.blocks import (
+        BlockClass,
+        Carry,
+        Hazard,
+        Ordering,
+        ValueEdge,
+        block_classes,
+        carries,
+        explicit_program,
+        orderings,
+        predecessors,
+        value_edges,
+    )
+    from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
 
 __all__ = [
     "Block",
@@ -34,3 +41,13 @@ __all__ = [
     "predecessors",
     "value_edges",
 ]
+
+#: What explicit programs need: plans of graphs do without it.
+__getattr__ = loaded_late(
+    __name__,
+    {
+        "blocks": "BlockClass Carry Hazard Ordering ValueEdge block_classes carries explicit_program"
+        " orderings predecessors value_edges",
+        "explicit": "Block BlockOperation BlockProgram build_program",
+    },
+)

@@ -4,7 +4,16 @@ This package knows types and operator facts. It imports no pass, no solver and n
 """
 
 from solver.plan.violation import Violation
+from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
 from solver.verify.figures import check_figures
 from solver.verify.proof import prove
 
-__all__ = ["Violation", "check_figures", "prove"]
+__all__ = [
+    "AccessFault",
+    "AccessRule",
+    "MemoryAccess",
+    "Violation",
+    "check_accesses",
+    "check_figures",
+    "prove",
+]

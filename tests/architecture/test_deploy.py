@@ -148,3 +148,5 @@ def test_unit(root: Path) -> None:
     assert unit["ExecStart"].endswith("/bin/arenaplan serve")
     assert unit["DynamicUser"] == unit["NoNewPrivileges"] == "yes"
     assert unit["ProtectSystem"] == "strict"
+    # A worker that is ended for its memory must not take the service with it.
+    assert unit["OOMPolicy"] == "continue"

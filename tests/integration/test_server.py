@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -281,6 +283,45 @@ def test_running_requests_finish_before_the_service_stops(slow: Graph) -> None:
         assert code == 0
         assert server.log[-1]["event"].startswith("Finished server process")
         wait_until_gone(pid)
+
+
+def test_a_service_that_stops_says_so_first_and_leaves_no_request_without_an_answer(slow: Graph) -> None:
+    """Readiness falls, then the port is closed; what is not finished by then is told to come back."""
+    settings = {"drain_seconds": 1, "shutdown_seconds": 1, "validate_max_steps": 10_000}
+    with running_server(workers=1, **settings) as server, server.client() as http:
+        document = plan(http, slow).json()
+        (pid,) = server.worker_pids()
+        request = {"graph": slow, "plan": document, "steps": 10_000}
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(http.post, "/validate", json=request)
+            wait_until_busy(pid)
+            server.process.send_signal(signal.SIGTERM)
+            with server.client() as probe:
+                ready = probe.get("/readyz")
+                while ready.status_code == 200:
+                    ready = probe.get("/readyz")
+            assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+            response = answer.result(PATIENCE)
+        assert response.status_code == 503
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["type"] == "/problems/stopping"
+        assert response.headers["retry-after"]
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_few_descriptors(tiny: Graph) -> None:
+    """Idle connections take none from the workers: those that wait longest are closed instead."""
+    with running_server(workers=1, open_files=128) as server, server.client() as http:
+        assert plan(http, tiny).status_code == 200
+        (pid,) = server.worker_pids()
+        address = ("127.0.0.1", httpx.URL(server.url).port or 0)
+        with contextlib.ExitStack() as idle:
+            for _ in range(140):
+                idle.enter_context(socket.create_connection(address, PATIENCE))
+            os.kill(pid, signal.SIGKILL)
+            server.wait_for(lambda event: event["event"] == "worker ended")
+            assert plan(http, tiny, batch=2).status_code == 200
+            assert http.get("/readyz").status_code == http.get("/healthz").status_code == 200
 
 
 def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:

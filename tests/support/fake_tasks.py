@@ -60,6 +60,16 @@ def _do(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             _hang()
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "allocate":
+            bytearray(int(rest))
+            channel.send("result", _facts("allocated"), b"{}")
+        case "abort":
+            os.abort()
+        case "spin":
+            while True:
+                pass
+        case "garble":
+            channel.send("log", {})
         case "print":
             print("noise on standard output")  # noqa: T201 - that is what is tested
             sys.stdout.flush()

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -111,10 +112,22 @@ def _event(line: str) -> dict[str, Any]:
 
 @contextmanager
 def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
-    """A server on a free port of loopback; `settings` become environment variables."""
+    """A server on a free port of loopback; `settings` become environment variables.
+
+    One of them is none: the server may open `open_files` files. There is no load balancer to wait for when it
+    stops, unless `settings` say so.
+    """
+    open_files = settings.pop("open_files", None)
+    settings = {"drain_seconds": 0, **settings}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
     environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", *arguments]
+
+    def prepare() -> None:
+        die_with_parent()
+        if isinstance(open_files, int):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -123,7 +136,7 @@ def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
         encoding="utf-8",
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        preexec_fn=die_with_parent,
+        preexec_fn=prepare,
     ) as process:
         server = Server(process)
         try:

@@ -71,6 +71,9 @@ def test_every_stage_is_observed_in_order() -> None:
         *((PlanOptions(target=t, parallelism=2), ("parallelism",)) for t in ("onert", "nntrainer", "singa")),
         *((PlanOptions(target=t, rewrite=True), ("rewrite",)) for t in ("onert", "nntrainer", "singa")),
         *((PlanOptions(target=t, in_place=True), ("in_place",)) for t in ("onert", "nntrainer")),
+        *((PlanOptions(target=t, update="end"), ("update",)) for t in ("onert", "nntrainer", "singa")),
+        *((PlanOptions(target=t, sub_ranges=True), ("sub_ranges",)) for t in ("onert", "nntrainer")),
+        (PlanOptions(target="singa", in_place=True, sub_ranges=True), ("sub_ranges",)),
         *(
             (PlanOptions(target=t, recompute=True, capacity=2**20), ("recompute",))
             for t in ("onert", "nntrainer", "singa", "singa-relu")

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
+from service.http.openapi import HEALTH_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
 from service.http.state import state_of
 from service.http.web.pages import problem_page, problems_page
 from service.problems import CATALOGUE, Problem, ProblemType
@@ -22,24 +23,29 @@ async def index(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
-@router.head("/healthz", include_in_schema=False)
-@router.get("/healthz", summary="Is the process up?")
-async def healthz() -> dict[str, str]:
-    """200 as long as the service answers at all."""
-    return {"status": "ok"}
+@router.get("/healthz", **HEALTH_ROUTE)
+async def healthz(request: Request) -> JSONResponse:
+    """200 as long as the service answers and looks after its workers; 503 says that it must be restarted."""
+    supervised = state_of(request).pool.supervised
+    return JSONResponse({"status": "ok" if supervised else "unsupervised"}, 200 if supervised else 503)
 
 
-@router.head("/readyz", include_in_schema=False)
-@router.get("/readyz", summary="Can it plan?")
+@router.get("/readyz", **READY_ROUTE)
 async def readyz(request: Request) -> JSONResponse:
     """200 once a worker is there to plan, else 503; also tells how many of them live.
+
+    503 as well while all workers are busy and as many requests wait as may (`overloaded`), and once the
+    service was asked to stop (`draining`): it still answers then, so that nothing is lost on the way.
 
     `compiled_search` and `cp_sat`, once a worker has tried, say whether that code loads; without it plans
     take longer and may be larger.
     """
-    pool = state_of(request).pool
-    ready = pool.alive > 0
-    facts = {"status": "ready" if ready else "starting", "workers": pool.alive, "wanted": pool.size}
+    state = state_of(request)
+    pool = state.pool
+    status = "starting" if pool.alive == 0 else "overloaded" if pool.overloaded else "ready"
+    status = "draining" if state.phase.draining else status
+    ready = status == "ready"
+    facts = {"status": status, "workers": pool.alive, "wanted": pool.size}
     optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
     known = {part: loads for part, loads in optional.items() if loads is not None}
     return JSONResponse({**facts, **known}, 200 if ready else 503)
@@ -50,7 +56,7 @@ async def schemas() -> dict[str, list[str]]:
     return {"schemas": sorted(SCHEMAS)}
 
 
-@router.get("/v1/schemas/{name}", summary="A JSON Schema")
+@router.get("/v1/schemas/{name}", **SCHEMA_ROUTE)
 async def schema(name: str) -> JSONResponse:
     """The JSON Schema of a document; `/v1/schemas` lists the names."""
     if name not in SCHEMAS:
@@ -66,7 +72,7 @@ async def problems(request: Request) -> Response:
     return JSONResponse([_facts(kind) for kind in CATALOGUE.values()])
 
 
-@router.get("/problems/{code}", summary="What a problem type means")
+@router.get("/problems/{code}", **PROBLEM_ROUTE)
 async def problem(request: Request, code: str) -> Response:
     """For people (HTML) and programs (JSON), by the Accept header."""
     kind = CATALOGUE.get(code)

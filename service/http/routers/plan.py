@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.http.bodies import is_model, read_model_body
 from service.http.content_addressed import ContentAddressed
+from service.http.exports import accepted, export
 from service.http.openapi import PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
 
 __all__ = ["router"]
@@ -54,7 +55,14 @@ async def program(request: Request) -> Response:
 
 @router.get("/v1/plans/{digest}", **STORED_PLAN_ROUTE)
 async def stored_plan(request: Request, digest: str) -> Response:
-    """A plan that this service made before, by its digest, as long as it is kept in memory."""
+    """A plan that this service made before, by its digest, as long as it is kept in memory.
+
+    The Accept header may ask for another file of it, as `text/html` or `text/x-c`: see
+    `/v1/plans/{digest}/{format}`.
+    """
+    wanted = accepted(request.headers.get("accept", ""))
+    if wanted is not None:
+        return await export(request, digest, wanted)
     stored = _PLANS.stored(request, digest)
     if stored is None:
         raise _PLANS.missing(digest)

@@ -11,6 +11,7 @@ from service.http.openapi import VALIDATE_ROUTE
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
+from service.jobs.spool import Spool
 
 __all__ = ["router"]
 
@@ -34,6 +35,7 @@ async def validate(request: Request) -> Response:
     return Response(frame.body, media_type="application/json")
 
 
-async def _train(state: State, body: bytes) -> Frame:
+async def _train(state: State, body: bytes | Spool) -> Frame:
+    state.check_early("validate", body)
     limits = Limits(state.settings.validate_max_seconds)
     return await run_task(state.pool, "validate", state.limits, body, limits)

@@ -10,7 +10,8 @@ from service.http.middleware import note
 from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
-from service.jobs.protocol import Limits, run_task
+from service.jobs.protocol import run_task
+from service.jobs.spool import Spool
 
 __all__ = ["router"]
 
@@ -50,7 +51,6 @@ async def _answer(request: Request, task: str) -> Response:
     return Response(frame.body, media_type="application/json")
 
 
-async def _ask(state: State, task: str, body: bytes) -> Frame:
-    settings = state.settings
-    limits = Limits(settings.deadline_max_seconds + settings.deadline_grace_seconds)
-    return await run_task(state.pool, task, state.limits, body, limits)
+async def _ask(state: State, task: str, body: bytes | Spool) -> Frame:
+    state.check_early(task, body)
+    return await run_task(state.pool, task, state.limits, body, state.search_limits)

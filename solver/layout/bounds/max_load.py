@@ -16,7 +16,7 @@ __all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
 
 
 #: Buffers from which columns are worth making.
-COLUMNS_FROM: Final = 1000
+COLUMNS_FROM: Final = 64
 
 #: Steps of which each is looked at by itself, a pass over the columns.
 CLOSE_STEPS: Final = 64
@@ -53,12 +53,12 @@ def max_load(problem: LayoutProblem) -> LowerBound:
     With holes it is the load of the pieces: what is held inside of holes counts, padding of pieces only where
     all of them begin at multiples of the granule.
     """
-    problem = in_pieces(problem)
     if len(problem.buffers) >= COLUMNS_FROM:
         columns = Columns.of(problem)
-        if columns is not None:
-            return _in_columns(columns) or exact_max_load(problem)
-    return exact_max_load(problem)
+        found = None if columns is None else _in_columns(columns.in_pieces())
+        if found is not None:
+            return found
+    return exact_max_load(in_pieces(problem))
 
 
 def _in_columns(columns: Columns) -> LowerBound | None:

@@ -16,23 +16,28 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from solver.errors import ProblemError
 from solver.layout.model.columns import UNPINNED, Columns
-from solver.layout.model.pieces import Piece, pieces, without_holes
+from solver.layout.model.pieces import Piece, pieces
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
 
 __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
 
+_Integers: TypeAlias = npt.NDArray[np.int64]
 
-#: Buffers from which the common answer, that nothing is wrong, is sought in columns first.
-COLUMNS_FROM: Final = 4000
+#: Buffers from which the common answer, that a problem is one, is sought in columns first.
+COLUMNS_FROM: Final = 64
 
-#: Buffers up to which all pairs are compared at once, a byte each, in less time than a sweep takes in Python.
-PAIRS: Final = 700
+#: Pairs up to which each is looked at, in less time than a sweep takes in Python, and so many at a time. From
+#: so many buffers on the compiled sweep is worth loading.
+PAIRS: Final = 4_000_000
+PAIRS_AT_ONCE: Final = 1 << 16
+SWEPT_FROM: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def _check_each(problem: LayoutProblem) -> None:
             raise _bad(index, buffer, "has the id of another buffer", "Give every buffer its own id.", "id")
         seen.add(buffer.id)
         _check_buffer(index, buffer)
-    _check_sum(problem)
+    _check_load(problem)
 
 
 def _is_int(value: object) -> bool:
@@ -136,14 +141,23 @@ def _check_pin(index: int, buffer: Buffer, offset: int) -> None:
         raise _bad(index, buffer, what, "Pin it at an aligned offset.", "offset")
 
 
-def _check_sum(problem: LayoutProblem) -> None:
-    """With this, every offset that any solver may try fits 63 bits."""
-    total = max((b.offset + b.size for b in problem.buffers if b.offset is not None), default=0)
+def _check_load(problem: LayoutProblem) -> None:
+    """The bytes that live at any one step, and the end of each pin, fit 63 bits."""
+    if sum(b.size + (b.offset or 0) for b in problem.buffers) <= MAX_BYTES:
+        return
     for index, buffer in enumerate(problem.buffers):
-        total += buffer.size + buffer.alignment - 1
-        if total > MAX_BYTES:
-            what = "brings the sum of sizes, padding and pins beyond 2**63 - 1 bytes"
-            raise _bad(index, buffer, what, "No runtime addresses that much; check the sizes.", "size")
+        if buffer.offset is not None and buffer.offset + buffer.size > MAX_BYTES:
+            what = f"is pinned at {buffer.offset} and ends beyond 2**63 - 1 bytes"
+            raise _bad(index, buffer, what, "No runtime addresses that much; pin it lower.", "offset")
+    events = [(p.lifespan.start, 1, p.owner, p.high - p.low) for p in pieces(problem)]
+    events += [(p.lifespan.end, 0, p.owner, p.low - p.high) for p in pieces(problem)]
+    load = 0
+    for step, _, index, change in sorted(events):
+        load += change
+        if load > MAX_BYTES:
+            what = f"brings the bytes live at step {step} beyond 2**63 - 1"
+            remedy = "No runtime addresses that much; check the sizes."
+            raise _bad(index, problem.buffers[index], what, remedy, "size")
 
 
 def _check_pins(problem: LayoutProblem) -> None:
@@ -172,15 +186,13 @@ def find_violations(
 
 
 def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
-    """Whether columns show that a layout breaks no rule: of few buffers all pairs, of many a compiled sweep.
+    """Whether columns show that a layout breaks no rule: by comparing pairs, or by a compiled sweep.
 
     False decides nothing: then each rule is checked by itself, in Python integers.
     """
-    few = 0 < len(problem.buffers) <= PAIRS
-    if not (few or len(problem.buffers) >= COLUMNS_FROM) or set(map(type, layout.offsets)) != {int}:
+    if not problem.buffers or set(map(type, layout.offsets)) != {int}:
         return False
-    whole = without_holes(problem)
-    columns, highest = Columns.of(whole), max(layout.offsets)
+    columns, highest = Columns.of(problem), max(layout.offsets)
     if columns is None or min(layout.offsets) < 0 or highest > MAX_BYTES - int(columns.size.max()):
         return False
     bottom = np.array(layout.offsets, dtype=np.int64)
@@ -191,19 +203,53 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return False
     if problem.capacity is not None and peak > problem.capacity:
         return False
-    if few:
-        meet = (columns.start[:, None] < columns.end) & (bottom[:, None] < top)
-        return int((meet & meet.T).sum()) == len(bottom)  # each meets itself
+    start, end = columns.start, columns.end
+    if len(columns.holes):
+        start, end, low, high, owner = columns.pieces().T.copy()
+        bottom, top = bottom[owner] + low, bottom[owner] + high
+    return _disjoint(start, end, bottom, top)
+
+
+def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
+    """Whether no two share a byte at some step. False, too, where it takes too long to say so here."""
+    byte_order, time_order = np.argsort(bottom, kind="stable"), np.argsort(start, kind="stable")
+    by_bytes = _meeting(bottom[byte_order], top[byte_order])
+    by_time = _meeting(start[time_order], end[time_order])
+    # Those that share bytes are looked at whether they share a step, or the other way round.
+    if by_bytes.sum() <= by_time.sum():
+        pairs, order, low, high = by_bytes, byte_order, start, end
+    else:
+        pairs, order, low, high = by_time, time_order, bottom, top
+    if pairs.sum() <= PAIRS:
+        return not _any_meets(pairs, low[order], high[order])
+    if len(start) < SWEPT_FROM:
+        return False
     try:
         from solver.layout.check.sweep import disjoint
 
-        if whole is problem:
-            return disjoint(columns.start, columns.end, bottom, top)
-        held = [(p.owner, p.lifespan.start, p.lifespan.end, p.low, p.high) for p in pieces(problem)]
-        owner, start, end, low, high = np.array(held, dtype=np.int64).T.copy()
-        return disjoint(start, end, bottom[owner] + low, bottom[owner] + high)
+        return disjoint(start, end, bottom, top)
     except (ImportError, OSError, RuntimeError):  # nothing compiles here, whatever the reason
         return False
+
+
+def _meeting(low: _Integers, high: _Integers) -> _Integers:
+    """How many that come after each one, in the order of `low`, meet it: as many that follow at once."""
+    following: _Integers = low.searchsorted(high) - np.arange(1, len(low) + 1)
+    return following
+
+
+def _any_meets(pairs: _Integers, low: _Integers, high: _Integers) -> bool:
+    """Whether any [low, high) meets one of so many that follow it at once."""
+    total = np.concatenate(([0], np.cumsum(pairs)))
+    first = 0
+    while first < len(pairs):
+        last = max(first + 1, int(total.searchsorted(total[first] + PAIRS_AT_ONCE, side="right")) - 1)
+        one = np.repeat(np.arange(first, last), pairs[first:last])
+        other = np.arange(total[first], total[last]) - total[one] + one + 1
+        if bool(((low[one] < high[other]) & (low[other] < high[one])).any()):
+            return True
+        first = last
+    return False
 
 
 def _violations(problem: LayoutProblem, layout: Layout) -> Iterator[Violation]:

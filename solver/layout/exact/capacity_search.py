@@ -6,9 +6,10 @@
             proved     ----------------  a NO at C lifts it to the next multiple of the unit
             max-load   ----------------  asked first
 
-A round spends the same work on every question, and the next one has more for each. Far questions come first
-because they are hardly less often answered than near ones, and an answer saves all that lie between. On the
-way down the incumbent shows which buffers may lie low (solution-guided search, Beck, 2007).
+A round spends the same work on every question, and the next one has half as much again for each. Far
+questions come first because they are hardly less often answered than near ones, and an answer saves all that
+lie between. On the way down the incumbent shows which buffers may lie low (solution-guided search, Beck,
+2007).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["NEGLIGIBLE", "CapacitySearch", "Listener", "Tightened", "negligible"
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
 FIRST_WORK_PER_SQUARE: Final = 10
-WORK_GROWTH: Final = 2
+WORK_GROWTH: Final = 1.5
 
 #: Sets of buffers whose searches are kept for the next question, which bounds memory.
 KEPT: Final = 64
@@ -117,7 +118,7 @@ class CapacitySearch:
         self._weigh()
         while not self._finished(goal):
             self._round(work, goal)
-            work *= WORK_GROWTH
+            work = int(work * WORK_GROWTH)
         return Tightened(self._layout, self._proved)
 
     def _weigh(self) -> None:
@@ -134,8 +135,9 @@ class CapacitySearch:
     def _round(self, work: int, goal: int) -> None:
         """Asks at the goal or the bound, then strides down from the incumbent; see the picture above."""
         low = max(self._low, goal // self._step * self._step)
-        # The bound is where the optimum most often is.
-        self._question(low, work)
+        # The bound is where the optimum most often is. In the first round the incumbent is too far from it to
+        # be a guide.
+        self._question(low, work, guided=work > self._first_work)
         stride = self._gap(low) // 2
         while not self._finished(goal):
             stride = max(1, min(stride, self._gap(low) // 2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -21,7 +22,7 @@ from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.options import SolveOptions
+from solver.layout.model.options import InPieces, SolveOptions
 from solver.layout.model.pieces import Piece
 from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Lifespan, Outcome
 
@@ -252,6 +253,11 @@ class CpSat:
 
     #: Deterministic time, which this model undercharges: of the order of half a minute.
     work: float = 1.0
+
+    @property
+    def in_pieces(self) -> InPieces:
+        """Greedy before it; of any number of buffers."""
+        return InPieces(greedy=True, exact_work=self.work, exact_buffers=sys.maxsize)
 
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)

@@ -41,7 +41,8 @@ WIDER: Final = 4
 WORK: Final = 200_000
 WORK_GROWTH: Final = 2
 
-#: Ends where the incumbent is so close to a capacity that was not reached: one part in so many of the bound.
+#: More work comes next where the incumbent is so close to a capacity that was not reached: one part in so
+#: many of the bound, or a byte.
 CLOSE: Final = 20_000
 
 
@@ -93,7 +94,7 @@ def repair(
             listener(layout)
         if layout.peak > aim:
             low = aim
-        if (layout.peak - low) * CLOSE <= bound:
+        if layout.peak - low <= max(1, bound // CLOSE):
             effort *= WORK_GROWTH
             low = bound - 1
         aim = max(bound, low + (layout.peak - low) // 2)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.greedy.placement import first_fit, greedy_portfolio, place_until
 from solver.layout.model.instance import Instance, Integers, layout_of
-from solver.layout.model.options import SolveOptions
+from solver.layout.model.options import InPieces, SolveOptions
 from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
 from solver.layout.model.reduce import peel
 
@@ -131,6 +131,7 @@ class LocalSearch:
     options: SolveOptions = field(default_factory=SolveOptions)
     work: int = WORK
     name: str = "search"
+    in_pieces: ClassVar = InPieces(greedy=True, search=True)
 
     def configured(self, options: SolveOptions) -> LayoutSolver:
         return replace(self, options=options)

@@ -23,6 +23,7 @@ from solver.layout.greedy.large import LARGE, race
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
+from solver.layout.model.options import InPieces
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
 
 __all__ = [
@@ -278,6 +279,7 @@ class Greedy:
     """The portfolio as a solver by itself."""
 
     name = "greedy"
+    in_pieces = InPieces(greedy=True)
 
     def solve(self, problem: LayoutProblem, deadline: Deadline, incumbent: Layout | None = None) -> Outcome:
         began = time.perf_counter()

@@ -6,41 +6,48 @@ exact Python integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.layout.model.problem import MAX_BYTES, Buffer, LayoutProblem
 
-__all__ = ["UNPINNED", "Columns", "columns_kept"]
+__all__ = ["UNPINNED", "Columns", "Tabled", "columns_kept"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
 
 #: In place of the offset of a buffer that no pin holds.
 UNPINNED = -1
 
+#: Of a row of holes, or of pieces.
+HOLE_FIELDS: Final = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """One value a buffer, in the order of the problem. Any two sums of sizes and offsets fit 63 bits."""
+    """One value a buffer, in the order of the problem. Any two sums of sizes and offsets fit 63 bits.
+
+    `holes` are rows of first step, one past the last, the bytes [low, high) that are held, and the buffer.
+    """
 
     size: _Integers
     start: _Integers
     end: _Integers
     alignment: _Integers
     pin: _Integers
+    holes: _Integers = field(default_factory=lambda: np.empty((0, HOLE_FIELDS), np.int64))
 
     @classmethod
     def of(cls, problem: LayoutProblem) -> Columns | None:
-        """None where there are holes, something is not a plain integer, or the sum exceeds 64 bits."""
+        """None where something is not a plain integer, or the sum exceeds 64 bits."""
         buffers, kept = problem.buffers, _KEPT.get(id(problem.buffers))
-        if kept is not None and kept[0] is buffers:
-            return kept[1]
-        return None if any(b.holes for b in buffers) else cls._made(buffers)
+        if isinstance(buffers, Tabled):
+            return buffers.columns
+        return kept[1] if kept is not None and kept[0] is buffers else cls._made(buffers)
 
     @classmethod
     def _made(cls, buffers: tuple[Buffer, ...]) -> Columns | None:
@@ -59,12 +66,23 @@ class Columns:
         if min(alignments, default=1) < 1:
             return None
         pin = [UNPINNED if b.offset is None else b.offset for b in buffers] if pins else UNPINNED
+        holes = [
+            (hole.lifespan.start, hole.lifespan.end, hole.low, hole.high, i)
+            for i, b in enumerate(buffers)
+            if b.holes
+            for hole in b.holes
+        ]
+        if not {int}.issuperset({type(value) for row in holes for value in row}):
+            return None
+        if max((max(row) for row in holes), default=0) > MAX_BYTES or min(map(min, holes), default=0) < 0:
+            return None
         return cls(
             np.array(sizes, dtype=np.int64),
             np.array(starts, dtype=np.int64),
             np.array(ends, dtype=np.int64),
             np.array(alignments, dtype=np.int64),
             np.array(np.broadcast_to(pin, len(buffers)), dtype=np.int64),
+            np.array(holes, dtype=np.int64).reshape(-1, HOLE_FIELDS),
         )
 
     @property
@@ -73,11 +91,64 @@ class Columns:
         return bool((self.pin != UNPINNED).any())
 
     def well_formed(self) -> bool:
-        """Lifespans hold a step, alignments are powers of two, pins are aligned."""
+        """Lifespans hold a step, alignments are powers of two, pins are aligned; holes lie inside, apart."""
         lives = bool((self.end > self.start).all())
         powers = not bool((self.alignment & (self.alignment - 1)).any())
         pinned = self.pin != UNPINNED
-        return lives and powers and not bool((self.pin[pinned] % self.alignment[pinned]).any())
+        aligned = not bool((self.pin[pinned] % self.alignment[pinned]).any())
+        return lives and powers and aligned and self._holes_lie_inside()
+
+    def _holes_lie_inside(self) -> bool:
+        begin, stop, low, high, owner = self.holes.T
+        after = self._before_holes()
+        in_time = (begin >= after) & (begin < stop) & (stop <= self.end[owner])
+        return bool((in_time & (low >= 0) & (low <= high) & (high <= self.size[owner])).all())
+
+    def _before_holes(self) -> _Integers:
+        """Where each hole's buffer begins, or the hole before it ends."""
+        stop, owner = self.holes[:, 1], self.holes[:, 4]
+        after: _Integers = self.start[owner]
+        follows = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+        after[follows] = stop[follows - 1]
+        return after
+
+    def pieces(self) -> _Integers:
+        """Rows as those of holes, of what is held: see `model.pieces`. Buffer by buffer, in order of time."""
+        everyone, size = np.arange(len(self.size)), self.size
+        if not len(self.holes):
+            return np.stack((self.start, self.end, np.zeros_like(size), size, everyone), axis=1)
+        begin, stop, _, _, owner = self.holes.T
+        last = self.start.copy()
+        last[owner] = stop  # of several, the last one
+        whole = np.stack((self._before_holes(), begin, np.zeros_like(begin), size[owner], owner), axis=1)
+        rest = np.stack((last, self.end, np.zeros_like(size), size, everyone), axis=1)
+        rows = np.concatenate((whole, self.holes, rest))
+        rows = rows[(rows[:, 0] < rows[:, 1]) & (rows[:, 2] < rows[:, 3])]
+        return rows[np.lexsort((rows[:, 0], rows[:, 4]))]
+
+    def in_pieces(self) -> Columns:
+        """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
+        if not len(self.holes):
+            return self
+        start, end, low, high, _ = self.pieces().T.copy()
+        granule = int(self.alignment.min())
+        granule = 1 if bool((low % granule).any()) else granule
+        alone = np.full_like(start, UNPINNED)
+        return Columns(high - low, start, end, np.full_like(start, granule), alone, self.holes[:0])
+
+
+class Tabled(tuple[Buffer, ...]):
+    """Buffers that were made from columns, which they keep: 40 bytes a buffer."""
+
+    columns: Columns
+
+    def __new__(cls, buffers: Iterable[Buffer], columns: Columns) -> Self:
+        made = super().__new__(cls, buffers)
+        made.columns = columns
+        return made
+
+    def __reduce__(self) -> tuple[type[Tabled], tuple[tuple[Buffer, ...], Columns]]:
+        return Tabled, (tuple(self), self.columns)
 
 
 #: Buffers and what columns they make, by the identity of the tuple.
@@ -87,7 +158,10 @@ _KEPT: Final[dict[int, tuple[tuple[Buffer, ...], Columns | None]]] = {}
 @contextmanager
 def columns_kept(problem: LayoutProblem) -> Iterator[None]:
     """Within it, columns of these buffers are made once: .5 s for a million, 40 bytes a buffer."""
-    key = id(problem.buffers)
+    key, before = id(problem.buffers), _KEPT.get(id(problem.buffers))
+    if before is not None and before[0] is problem.buffers:
+        yield
+        return
     _KEPT[key] = (problem.buffers, Columns.of(problem))
     try:
         yield

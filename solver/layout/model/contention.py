@@ -10,18 +10,17 @@ __all__ = ["peak_load_seen"]
 
 
 def peak_load_seen(instance: Instance) -> Integers:
-    """The largest load that each buffer lives through: sparse table of running maxima, O(S log S)."""
-    if not len(instance):
-        return np.zeros(0, dtype=np.int64)
-    tables = [instance.load()]
-    while 2 ** len(tables) <= instance.sections:
-        half, last = 2 ** (len(tables) - 1), tables[-1]
-        tables.append(np.maximum(last[:-half], last[half:]))
-    width = instance.end - instance.start
-    level = np.frexp(width.astype(np.float64))[1] - 1
-    contention = np.zeros(len(instance), dtype=np.int64)
-    for k in np.unique(level).tolist():
-        chosen = level == k
+    """The largest load that each buffer lives through: running maxima over 1, 2, 4 ... sections.
+
+    O(S log S), of which one row is kept at a time.
+    """
+    contention, width = np.zeros(len(instance), dtype=np.int64), instance.end - instance.start
+    maxima, level = instance.load(), np.frexp(width.astype(np.float64))[1] - 1
+    for k in range(int(level.max(initial=-1)) + 1):
+        if k:
+            half = 2 ** (k - 1)
+            maxima = np.maximum(maxima[:-half], maxima[half:])
+        chosen = np.flatnonzero(level == k)
         left, right = instance.start[chosen], instance.end[chosen] - 2**k
-        contention[chosen] = np.maximum(tables[k][left], tables[k][right])
+        contention[chosen] = np.maximum(maxima[left], maxima[right])
     return contention

@@ -36,7 +36,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 FREE = UNPINNED
 
 #: Buffers from which columns are worth asking for.
-_FROM = 1000
+_FROM = 64
 
 
 def round_up(value: int, granule: int) -> int:
@@ -138,7 +138,8 @@ class Instance:
 
 def _sections(start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
     """First section and one past the last of each buffer, and the number of sections. O(n log n)."""
-    births, deaths = np.unique(start), np.sort(end)
+    births, deaths = np.sort(start), np.sort(end)
+    births = births[np.diff(births, prepend=births[:1] - 1) > 0]  # np.unique loads masked arrays, 7 ms
     gone = deaths.searchsorted(births, side="right")
     section: Integers = np.cumsum(np.diff(gone, prepend=gone[:1]) > 0, dtype=np.int64)
     first = section[births.searchsorted(start)]

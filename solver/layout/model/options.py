@@ -11,7 +11,18 @@ from typing import Final, Protocol, runtime_checkable
 from solver.errors import OptionsError
 from solver.layout.model.problem import MAX_BYTES, LayoutSolver
 
-__all__ = ["ENDLESS", "USUAL", "USUAL_WORK", "Configurable", "Progress", "Rules", "SolveOptions", "Usual"]
+__all__ = [
+    "ENDLESS",
+    "USUAL",
+    "USUAL_WORK",
+    "Configurable",
+    "InPieces",
+    "Piecewise",
+    "Progress",
+    "Rules",
+    "SolveOptions",
+    "Usual",
+]
 
 
 class Usual(Enum):
@@ -140,3 +151,27 @@ class Configurable(Protocol):
     """A solver that heeds options."""
 
     def configured(self, options: SolveOptions) -> LayoutSolver: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InPieces:
+    """What a solver does for buffers with holes besides placing them whole.
+
+    `greedy`: place them in pieces, in several orders; `search`: local search among orders, in windows of time
+    where there are many. `exact_work`: deterministic time of CP-SAT, for up to `exact_buffers`. `staged`: its
+    outcomes name the stage that found the layout.
+    """
+
+    greedy: bool = False
+    search: bool = False
+    exact_work: float = 0.0
+    exact_buffers: int = 0
+    staged: bool = False
+
+
+@runtime_checkable
+class Piecewise(Protocol):
+    """A solver that makes use of holes."""
+
+    @property
+    def in_pieces(self) -> InPieces: ...

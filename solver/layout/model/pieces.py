@@ -42,7 +42,10 @@ def without_holes(problem: LayoutProblem) -> LayoutProblem:
     """
     if not has_holes(problem):
         return problem
-    return replace(problem, buffers=tuple(replace(b, holes=()) if b.holes else b for b in problem.buffers))
+    buffers = (
+        Buffer(b.id, b.size, b.lifespan, b.alignment, b.offset) if b.holes else b for b in problem.buffers
+    )
+    return replace(problem, buffers=tuple(buffers))
 
 
 def pieces(problem: LayoutProblem) -> list[Piece]:

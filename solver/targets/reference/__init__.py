@@ -24,7 +24,15 @@ class Reference(Target):
     name = "reference"
     title = "the project's own kernels: one arena, 64-byte alignment"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        trains=True, in_place=True, parallelism=True, rewrite=True, recompute=True, order=True, paging=True
+        trains=True,
+        update=True,
+        in_place=True,
+        sub_ranges=True,
+        parallelism=True,
+        rewrite=True,
+        recompute=True,
+        order=True,
+        paging=True,
     )
 
     def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:

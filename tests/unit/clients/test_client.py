@@ -24,6 +24,7 @@ from clients import (
     Retry,
     UnexpectedAnswer,
 )
+from clients.requests import DEFAULT_TIMEOUT
 
 GRAPH = {"name": "g"}
 Reply = httpx.Response | httpx.TransportError
@@ -218,6 +219,25 @@ async def test_stored_plan(call: Call) -> None:
     assert result.cached
 
 
+async def test_export(call: Call) -> None:
+    service = Service(httpx.Response(200, content=b"/* */"))
+    assert await call(service, "export", "abc", "c-header") == b"/* */"
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/abc/c-header"
+    service = Service(httpx.Response(200, content=b"<!doctype html>"))
+    assert await call(service, "export", "a/b", "report", against="x&y") == b"<!doctype html>"
+    assert str(service.requests[0].url) == "http://test/base/v1/plans/a%2Fb/report?against=x%26y"
+
+
+async def test_export_of_what_is_not_kept(call: Call) -> None:
+    service = Service(
+        httpx.Response(
+            404, json={"type": "/problems/plan-not-found", "title": "t", "status": 404, "detail": "d"}
+        )
+    )
+    with pytest.raises(ProblemError):
+        await call(service, "export", "abc", "c-header")
+
+
 async def test_layout(call: Call) -> None:
     service = Service(ok(LAYOUT, **{"X-Cache": "hit"}))
     result = await call(
@@ -379,7 +399,7 @@ async def test_gives_up_with_the_last_problem(call: Call) -> None:
     service = Service(problem({"type": "/problems/overloaded", "title": "busy", "status": 503}))
     with pytest.raises(ProblemError, match="busy"):
         await call(service, "plan", GRAPH)
-    assert len(service.requests) == 4
+    assert len(service.requests) == 8
 
 
 async def test_cannot_connect(call: Call) -> None:
@@ -387,7 +407,56 @@ async def test_cannot_connect(call: Call) -> None:
     with pytest.raises(ConnectionFailed, match=r"http://test/base/v1/plan.*refused") as caught:
         await call(service, "plan", GRAPH)
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
-    assert len(service.requests) == 4
+    assert len(service.requests) == 8
+
+
+@pytest.mark.parametrize("base", ["http://test", "http://test/", "http://me:secret@test"])
+def test_the_address_in_errors_is_whole_and_without_a_password(base: str) -> None:
+    broken = Service(httpx.ReadTimeout("slow"))
+    with (
+        Client(base, transport=broken.transport) as client,
+        pytest.raises(ConnectionFailed, match=r"^http://test/v1/plan: "),
+    ):
+        client.plan(GRAPH)
+    other = Service(httpx.Response(200, text="<html>"))
+    with (
+        Client(base, transport=other.transport) as client,
+        pytest.raises(UnexpectedAnswer, match=r"^http://test/v1/plan answered 200 "),
+    ):
+        client.plan(GRAPH)
+
+
+async def test_an_answer_of_another_version(call: Call) -> None:
+    with pytest.raises(UnexpectedAnswer, match="spaces"):
+        await call(Service(ok({"digest": "abc"})), "plan", GRAPH)
+    with pytest.raises(UnexpectedAnswer, match="of another form"):
+        await call(Service(ok({**REPORT, "steps": 3})), "validate", GRAPH, PLAN)
+
+
+async def test_a_request_that_memory_is_too_small_for_is_not_sent_again(call: Call) -> None:
+    lost = {"type": "/problems/worker-lost", "title": "Died", "status": 503}
+    service = Service(problem({**lost, "reason": "memory"}))
+    with pytest.raises(ProblemError):
+        await call(service, "plan", GRAPH)
+    assert len(service.requests) == 1
+    service = Service(problem(lost), ok(PLAN))
+    assert (await call(service, "plan", GRAPH)).digest == "abc"
+
+
+@pytest.mark.parametrize("timeout", [None, 3.0, DEFAULT_TIMEOUT])
+def test_calls_wait_for_a_connection_as_long_as_it_takes(timeout: httpx.Timeout | float | None) -> None:
+    """Of a thousand calls at the same time, most wait longer than any of them may take by itself."""
+    seen = Service(ok(PLAN))
+    with Client("http://test", timeout=timeout, transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert seen.requests[0].extensions["timeout"]["pool"] is None
+
+
+def test_a_timeout_of_httpx_is_taken_as_it_is() -> None:
+    seen = Service(ok(PLAN))
+    with Client("http://test", timeout=httpx.Timeout(4.0), transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert seen.requests[0].extensions["timeout"]["pool"] == 4.0
 
 
 async def test_a_slow_answer_is_not_asked_for_again(call: Call) -> None:

@@ -33,14 +33,31 @@ def test_chance_takes_up_to_half(chance: float, attempt: int) -> None:
     assert bound / 2 <= pause <= bound
 
 
-@pytest.mark.parametrize("status", [502, 503, 504])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_passing_trouble(status: int) -> None:
     assert FULL.after_answer(1, answer(status)) == 1.0
 
 
-@pytest.mark.parametrize("status", [200, 304, 400, 404, 409, 413, 422, 429, 500])
+@pytest.mark.parametrize("status", [200, 304, 400, 404, 409, 413, 422, 501])
 def test_answers_that_stand(status: int) -> None:
     assert FULL.after_answer(1, answer(status)) is None
+
+
+def problem(status: int, **more: str) -> httpx.Response:
+    return httpx.Response(status, json=more, headers={"Content-Type": "application/problem+json"})
+
+
+def test_a_bug_of_the_service_stands() -> None:
+    """The same request would meet it again; a 500 of something in between says nothing of the request."""
+    assert FULL.after_answer(1, problem(500)) is None
+    assert FULL.after_answer(1, answer(500)) == 1.0
+
+
+def test_want_of_memory_stands() -> None:
+    assert FULL.after_answer(1, problem(503, reason="memory")) is None
+    assert FULL.after_answer(1, problem(503)) == 1.0
+    broken = httpx.Response(503, text="{", headers={"Content-Type": "application/problem+json"})
+    assert FULL.after_answer(1, broken) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -117,22 +134,22 @@ def kinds_of(base: type[Exception]) -> set[type[Exception]]:
 
 
 def test_defaults_of_time() -> None:
-    """Four tries; a quarter of a second at first, doubling, at most half a minute; half of it is chance."""
+    """Eight tries; a quarter of a second at first, doubling, at most half a minute; half of it is chance."""
     retry = Retry()
-    assert (retry.attempts, retry.base, retry.longest) == (4, 0.25, 30.0)
+    assert (retry.attempts, retry.base, retry.longest) == (8, 0.25, 30.0)
     for attempt, longest in ((1, 0.25), (2, 0.5), (3, 1.0)):
         pauses = [retry.after_answer(attempt, answer(503)) for _ in range(200)]
         assert all(pause is not None and longest / 2 <= pause <= longest for pause in pauses)
         assert len(set(pauses)) > 1
-    assert retry.after_answer(4, answer(503)) is None
-    assert retry.after_error(4, httpx.ConnectError("refused")) is None
+    assert retry.after_answer(8, answer(503)) is None
+    assert retry.after_error(8, httpx.ConnectError("refused")) is None
     assert retry.after_answer(1, answer(503, "30")) == 30.0
     assert retry.after_answer(1, answer(503, "31")) is None
 
 
 def test_defaults_of_statuses() -> None:
     retried = {status for status in range(100, 600) if Retry().after_answer(1, answer(status)) is not None}
-    assert retried == {502, 503, 504}
+    assert retried == {408, 429, 500, 502, 503, 504}
 
 
 def test_defaults_of_errors() -> None:
@@ -159,17 +176,17 @@ class Busy:
         self.pauses.append(seconds)
 
 
-def test_a_client_tries_four_times_by_itself() -> None:
+def test_a_client_tries_eight_times_by_itself() -> None:
     busy = Busy()
     client = Client("http://test", transport=busy.transport, sleep=busy.pauses.append)
     with pytest.raises(ProblemError):
         client.plan({})
-    assert (busy.asked, len(busy.pauses)) == (4, 3)
+    assert (busy.asked, len(busy.pauses)) == (8, 7)
 
 
-async def test_an_asynchronous_client_tries_four_times_by_itself() -> None:
+async def test_an_asynchronous_client_tries_eight_times_by_itself() -> None:
     busy = Busy()
     client = AsyncClient("http://test", transport=busy.transport, sleep=busy.pause)
     with pytest.raises(ProblemError):
         await client.plan({})
-    assert (busy.asked, len(busy.pauses)) == (4, 3)
+    assert (busy.asked, len(busy.pauses)) == (8, 7)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.documents.initializer import InitializerDocument, initializer_to_dict, to_initializer
+from solver.documents.graph_fields import InitializerFields
+from solver.documents.initializer import initializer_to_dict, to_initializer
 from solver.errors import DocumentError
 from solver.graph.types import DType, Initializer, TensorType
 
 
 def read(shape: tuple[int, ...], dtype: str, **fields: Any) -> Initializer:
-    document = InitializerDocument.model_validate(fields)
+    document = InitializerFields(**fields)
     return to_initializer(document, "w", TensorType(shape, DType(dtype)), ("operands", 0, "initializer"))
 
 

@@ -31,8 +31,8 @@ from solver.layout import (
     solve,
 )
 from solver.layout import holes as module
-from solver.layout.holes import Placing, Shelf
-from solver.layout.model.instance import Instance, layout_of
+from solver.layout.holes import Placing, Shelf, rows_of
+from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.pieces import without_holes
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.shapes import SHAPES
@@ -237,12 +237,12 @@ def test_bytes_that_are_kept_stand_in_the_way() -> None:
 
 def test_placing_in_an_order_fills_the_lowest_place() -> None:
     instance = Instance.of(without_holes(BESIDE))
-    place = Placing(instance, pieces(BESIDE))
+    place = Placing(instance, rows_of(BESIDE))
     for order, expected in (((0, 1), Layout((0, 2), 8)), ((1, 0), Layout((6, 0), 14))):
         offsets, placed = place(np.array(order), MAX_BYTES)
         assert (layout_of(instance, offsets), placed) == (expected, 2)
     assert place(np.array((1, 0)), 13)[1] == 1
-    late = Placing(instance, pieces(BESIDE), Deadline.after(0))
+    late = Placing(instance, rows_of(BESIDE), Deadline.after(0))
     assert late(np.array((0, 1)), MAX_BYTES)[1] == 0
 
 
@@ -274,7 +274,7 @@ def test_thousands_are_cut_short_at_a_deadline(monkeypatch: pytest.MonkeyPatch) 
     passes: list[Deadline | None] = []
     first = Placing.__init__
 
-    def noted(self: Placing, instance: Instance, held: list[Piece], deadline: Deadline | None = None) -> None:
+    def noted(self: Placing, instance: Instance, held: Integers, deadline: Deadline | None = None) -> None:
         passes.append(deadline)
         first(self, instance, held, deadline)
 
@@ -291,9 +291,9 @@ def test_compiled_placing_is_that_in_numpy(monkeypatch: pytest.MonkeyPatch, shap
     p = SHAPES[shape](400, seed)
     p = replace(p, buffers=(replace(p.buffers[0], offset=8192), *p.buffers[1:]))
     instance, order = Instance.of(without_holes(p)), np.random.default_rng(seed).permutation(400)
-    compiled = Placing(instance, pieces(p))
+    compiled = Placing(instance, rows_of(p))
     monkeypatch.setattr(module, "COMPILED_FROM", 10**9)
-    plain = Placing(instance, pieces(p))
+    plain = Placing(instance, rows_of(p))
     assert compiled.cost < plain.cost
     whole = plain(order, MAX_BYTES)
     for limit in (MAX_BYTES, layout_of(instance, whole[0]).peak - 1, 1):
@@ -315,7 +315,7 @@ def test_windows_lower_what_many_buffers_with_holes_need(shape: str) -> None:
 
 def test_an_order_that_fits_is_found_or_not() -> None:
     instance = Instance.of(without_holes(BESIDE))
-    shelf = Shelf.of(instance, pieces(BESIDE))
+    shelf = Shelf.of(instance, rows_of(BESIDE))
     found = shelf.reorder(np.array((1, 0)), 8, 1000, Deadline())
     assert found is not None
     assert found.tolist() == [0, 2]
@@ -339,3 +339,21 @@ def test_the_bound_holds_for_the_optimum_with_one_alignment(seed: int) -> None:
     p = random_holed(random.Random(seed))
     p = LayoutProblem(tuple(replace(b, alignment=4) for b in p.buffers[:4]))
     assert max_load(p).bytes <= optimum(p)
+
+
+def test_a_hot_spot_proves_what_no_load_does() -> None:
+    """Some forty buffers that need more than their load, and a thousand that are far away in time."""
+    rng = random.Random(3)
+    hard = SHAPES["gaps"](20_000, 2).buffers
+    step = max_load(LayoutProblem(hard)).witness_step or 0
+    spot = tuple(b for b in hard if b.lifespan.start < step + 15 and b.lifespan.end > step - 15)
+    far = [10**6 + 9 * k for k in range(1200)]
+    easy = (
+        buffer(f"easy{k}", rng.randint(1, 500), at, at + 8, hole(at + 2, at + 4)) for k, at in enumerate(far)
+    )
+    p = LayoutProblem((*spot, *easy))
+    outcome = solve(p, options=SolveOptions(threads=1))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert (outcome.status, outcome.proof) == (Status.OPTIMAL, Proof.SOLVER)
+    assert outcome.lower_bound > max_load(p).bytes

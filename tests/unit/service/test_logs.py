@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,3 +79,16 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info", "text")
     structlog.get_logger("service").info("started", workers=2)
     assert "started" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events are lost, and nothing is raised where they are reported."""
+
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    configure_logging("info", "json")
+    structlog.get_logger("service").info("lost")
+    logging.getLogger("library").warning("lost too")

@@ -23,6 +23,8 @@ STABLE = {
     "invalid-loss": 422, "invalid-state": 422, "too-many-operations": 422, "invalid-options": 422,
     "invalid-problem": 422, "invalid-plan": 422, "invalid-request": 422, "validation-too-large": 422,
     "internal-error": 500, "overloaded": 503, "worker-lost": 503, "time-limit": 422,
+    "memory-limit": 422, "too-many-buffers": 422, "too-many-bytes": 429, "request-timeout": 408,
+    "headers-too-large": 431, "stopping": 503,
 }  # fmt: skip
 
 

@@ -43,13 +43,24 @@ BAD = {
     "queue_limit": "-1",
     "queue_seconds": "0",
     "body_limit_bytes": "many",
+    "connection_limit": "0",
+    "header_seconds": "0",
+    "body_seconds": "0",
+    "intake_memory_bytes": "-1",
+    "intake_disk_bytes": "-1",
+    "drain_seconds": "-1",
     "max_operations": "0",
+    "max_operands": "0",
+    "max_buffers": "0",
+    "deadline_floor_seconds": "-1",
     "deadline_default_seconds": "-1",
     "deadline_max_seconds": "0",
     "deadline_grace_seconds": "-1",
     "validate_max_steps": "0",
     "validate_max_seconds": "0",
     "validate_max_bytes": "0",
+    "worker_memory_bytes": "1",
+    "worker_cpu_seconds": "0",
     "cache_bytes": "-1",
     "shutdown_seconds": "0",
     "log_level": "loud",
@@ -80,3 +91,26 @@ def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch, name: str, text: str,
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENAPLAN_PORT", "9000")
     assert serving.settings({"port": 0}).port == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("WORKER", "did you mean ARENAPLAN_WORKERS?"), ("COLOUR", "is not a setting.")]
+)
+def test_a_misspelt_setting_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, hint: str
+) -> None:
+    """It would be ignored otherwise, and the service would run with a default."""
+    monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
+    with pytest.raises(SystemExit) as caught:
+        serving.settings({})
+    assert caught.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"ARENAPLAN_{name}" in said
+    assert hint in said
+
+
+def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FUZZ", "VENV", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8080_TCP_ADDR"):
+        monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
+    monkeypatch.setenv("ARENAPLAN", "4")
+    assert serving.settings({}).port == 8080

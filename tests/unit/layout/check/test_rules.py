@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from solver.errors import ProblemError
-from solver.layout import MAX_BYTES, Buffer, Layout, LayoutProblem, Lifespan, check_problem, find_violations
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
 from tests.support.buffers import layout, problem, random_problem
 
 
@@ -76,14 +76,21 @@ def test_pins_may_share_bytes_at_different_times() -> None:
     check_problem(LayoutProblem((buffer("a", 8, 0, 2, offset=0), buffer("b", 8, 2, 4, offset=0))))
 
 
-def test_sums_beyond_63_bits_are_refused_and_those_within_are_not() -> None:
+def test_loads_and_pins_beyond_63_bits_are_refused_and_those_within_are_not() -> None:
     check_problem(problem((2**62, 0, 1), (2**62 - 1, 0, 1)))
-    with pytest.raises(ProblemError, match="'b1' brings the sum"):
-        check_problem(problem((2**62, 0, 1), (2**62, 4, 5)))
-    with pytest.raises(ProblemError, match="'b0' brings the sum"):
-        check_problem(problem((MAX_BYTES, 0, 1), alignment=2))
-    with pytest.raises(ProblemError, match="brings the sum"):
+    check_problem(problem((2**62, 0, 1), (2**62, 4, 5), (2**62, 1, 4)))
+    check_problem(LayoutProblem((buffer("a", 2**62, offset=2**62 - 1), buffer("b", 1))))
+    with pytest.raises(ProblemError, match=r"'b1' brings the bytes live at step 4 beyond 2\*\*63 - 1"):
+        check_problem(problem((2**62, 0, 5), (2**62, 4, 6)))
+    with pytest.raises(ProblemError, match="'a' is pinned at 4611686018427387904 and ends beyond"):
         check_problem(LayoutProblem((buffer("a", 2**62, offset=2**62), buffer("b", 1))))
+
+
+def test_a_hole_lends_what_a_load_beyond_63_bits_needs() -> None:
+    lent = Buffer("a", 2**62, Lifespan(0, 9), holes=(Hole(Lifespan(3, 6)),))
+    check_problem(LayoutProblem((lent, Buffer("b", 2**62, Lifespan(4, 6)))))
+    with pytest.raises(ProblemError, match="'a' brings the bytes live at step 6"):
+        check_problem(LayoutProblem((Buffer("b", 2**62, Lifespan(4, 7)), lent)))
 
 
 @pytest.mark.parametrize("capacity", [-1, 2.5, True])

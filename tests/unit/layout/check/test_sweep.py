@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from solver.layout import Layout, LayoutProblem, find_violations
+from solver.layout import Layout, LayoutProblem, find_violations, solve
 from solver.layout.check import rules as check_module
-from solver.layout.check.rules import COLUMNS_FROM, PAIRS
 from solver.layout.check.sweep import disjoint
 from tests.support.buffers import problem, random_problem
 from tests.support.training_shaped import training_columns
@@ -48,13 +48,12 @@ def test_huge() -> None:
     assert not fast(problem((2**62, 0, 2), (2**61, 0, 2)), [0, 2**62 - 1])
 
 
-@pytest.mark.parametrize("buffers", [300, COLUMNS_FROM + 800])
+@pytest.mark.parametrize("buffers", [30, 300, 4800])
 @pytest.mark.parametrize("damage", ["none", "overlap", "alignment", "peak", "offset", "capacity"])
 def test_the_answer_through_columns_is_that_of_the_slow_check(damage: str, buffers: int) -> None:
-    """The slow check names what the columns only notice: of few buffers all pairs, of many a sweep."""
+    """The slow check names what the columns only notice."""
     columns = training_columns(3, buffers=buffers)
     p = columns.problem()
-    assert 1 < len(p.buffers) <= PAIRS or len(p.buffers) >= COLUMNS_FROM
     tops = np.cumsum(columns.size).tolist()
     offsets = [top - size for top, size in zip(tops, columns.size.tolist(), strict=True)]
     peak = tops[-1]
@@ -77,11 +76,35 @@ def test_the_answer_through_columns_is_that_of_the_slow_check(damage: str, buffe
     assert [v.rule for v in found] == ([] if damage == "none" else [damage])
 
 
-def test_without_numba_the_slow_check_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("many", [False, True])
+def test_many_pairs_are_swept_and_those_of_few_buffers_checked_slowly(
+    monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    p = training_columns(3, buffers=check_module.SWEPT_FROM + 800 if many else 200).problem()
+    layout = solve(p, solver="greedy").layout
+    assert layout is not None
+    monkeypatch.setattr(check_module, "PAIRS", 0)
+    assert check_module.known_sound(p, layout) is many
+    assert find_violations(p, layout) == ()
     monkeypatch.setitem(__import__("sys").modules, "solver.layout.check.sweep", None)
-    columns = training_columns(3, buffers=COLUMNS_FROM + 800)
-    p = columns.problem()
-    tops = np.cumsum(columns.size).tolist()
-    layout = Layout(tuple(t - z for t, z in zip(tops, columns.size.tolist(), strict=True)), tops[-1])
     assert not check_module.known_sound(p, layout)
     assert find_violations(p, layout) == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_pairs_are_found_however_many_are_looked_at_at_once(
+    monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
+) -> None:
+    monkeypatch.setattr(check_module, "PAIRS_AT_ONCE", at_once)
+    rng = random.Random(seed)
+    p = random_problem(rng, 12, 9, 9)
+    offsets = tuple(rng.randrange(40) for _ in p.buffers)
+    layout = Layout(offsets, max(o + b.size for o, b in zip(offsets, p.buffers, strict=True)))
+    overlaps = [
+        (a.id, b.id)
+        for (a, low), (b, other) in combinations(zip(p.buffers, offsets, strict=True), 2)
+        if a.lifespan.overlaps(b.lifespan) and low < other + b.size and other < low + a.size
+    ]
+    assert check_module.known_sound(p, layout) is not bool(overlaps)
+    assert {frozenset(v.buffers) for v in find_violations(p, layout)} == set(map(frozenset, overlaps))

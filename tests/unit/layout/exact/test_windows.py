@@ -48,6 +48,21 @@ def test_no_more_work_than_was_asked_for() -> None:
     assert repaired("mixed alignments", work=300_000)[1].work <= 600_000
 
 
+def test_what_stays_too_high_gets_more_work_however_few_bytes_there_are() -> None:
+    p = problem(*((1 + k % 7, k, k + 5) for k in range(200)))
+    instance, efforts = Instance.of(p), list[int]()
+    stacked = layout_of(instance, place_once(instance, np.arange(200)))
+
+    def ask(*asked: object) -> tuple[None, int]:
+        efforts.append(int(str(asked[-1])))
+        return None, efforts[-1]
+
+    watch = Watch(Deadline(), SolveOptions())
+    result = repair(instance, stacked, max_load(p).bytes - 9, 50_000_000, watch, ask=ask)
+    assert result.layout == stacked
+    assert max(efforts) >= 8 * min(efforts)
+
+
 def test_a_layout_at_the_bound_is_left_alone() -> None:
     p = problem((4, 0, 2), (4, 1, 3))
     best = Layout((0, 4), 8)

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, LayoutProblem, Lifespan, check_problem, max_load
+from solver.layout import Buffer, Hole, LayoutProblem, Lifespan, check_problem, in_pieces, max_load, pieces
 from solver.layout.bounds.max_load import exact_max_load
-from solver.layout.check.rules import COLUMNS_FROM
 from solver.layout.model.columns import UNPINNED, Columns, columns_kept
 from solver.layout.model.instance import Instance
 from tests.support.buffers import problem, random_problem
+from tests.support.shapes import SHAPES
 from tests.support.training_shaped import training_shaped
 
 
@@ -96,8 +96,7 @@ def test_steps_beyond_64_bits_become_sections() -> None:
     [({"size": 0}, "size"), ({"alignment": 3}, "alignment"), ({"id": "b0"}, "id"), ({"offset": 1}, "offset")],
 )
 def test_a_bad_buffer_among_many_is_named(change: dict[str, object], field: str) -> None:
-    buffers = list(training_shaped(0, buffers=COLUMNS_FROM + 800).buffers)
-    assert len(buffers) > COLUMNS_FROM
+    buffers = list(training_shaped(0, buffers=1600).buffers)
     check_problem(LayoutProblem(tuple(buffers)))
     buffers[777] = replace(buffers[777], **change)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ProblemError) as caught:
@@ -133,8 +132,46 @@ def test_the_padded_load_is_the_same_in_columns(seed: int) -> None:
 
 
 def test_pins_of_a_large_problem_are_checked() -> None:
-    buffers = list(training_shaped(0, buffers=COLUMNS_FROM + 800).buffers)
+    buffers = list(training_shaped(0, buffers=1600).buffers)
     first = replace(buffers[7], offset=0)
     buffers[7], buffers[900] = first, replace(first, id="again")
     with pytest.raises(ProblemError, match="is pinned where buffer"):
         check_problem(LayoutProblem(tuple(buffers)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shape", ["gaps", "gaps, aligned", "any"])
+def test_pieces_are_the_same_from_columns(shape: str, seed: int) -> None:
+    p = SHAPES[shape](60, seed)
+    lent = [
+        replace(b, holes=(*b.holes, Hole(Lifespan(b.lifespan.end - 1, b.lifespan.end)))) for b in p.buffers
+    ]
+    for problem_ in (p, LayoutProblem(tuple(lent))):
+        columns = Columns.of(problem_)
+        assert columns is not None
+        assert columns.well_formed()
+        expected = [(q.lifespan.start, q.lifespan.end, q.low, q.high, q.owner) for q in pieces(problem_)]
+        assert list(map(tuple, columns.pieces().tolist())) == expected
+        assert max_load(problem_) == exact_max_load(in_pieces(problem_))
+
+
+@pytest.mark.parametrize(
+    "hole",
+    [
+        Hole(Lifespan(1, 5)),
+        Hole(Lifespan(5, 13)),
+        Hole(Lifespan(5, 5)),
+        Hole(Lifespan(7, 9)),
+        Hole(Lifespan(5, 6), 4, 3),
+        Hole(Lifespan(5, 6), 0, 9),
+        Hole(Lifespan(5, 6), -1, 3),
+    ],
+)
+def test_a_bad_hole_among_many_is_named(hole: Hole) -> None:
+    buffers = list(training_shaped(0, buffers=1600).buffers)
+    good = Buffer("lent", 8, Lifespan(2, 12), holes=(Hole(Lifespan(6, 8)),))
+    check_problem(LayoutProblem((*buffers, good)))
+    bad = replace(good, holes=(*good.holes, hole))
+    with pytest.raises(ProblemError, match="'lent' has the hole") as caught:
+        check_problem(LayoutProblem((*buffers, bad)))
+    assert caught.value.path == ("buffers", len(buffers), "gaps")

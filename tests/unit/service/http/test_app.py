@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from structlog.testing import capture_logs
 
 from service.http.app import create_app
+from service.http.cache import MOST_KEYS
 from service.http.routers.plan import plan
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
@@ -65,6 +66,14 @@ async def test_a_request_that_means_the_same(http: httpx.AsyncClient) -> None:
     third = await post(http, "offer\nanother spelling")
     assert first.content == second.content == third.content == b"plan"
     assert [r.headers["x-cache"] for r in (first, second, third)] == ["miss", "hit", "hit"]
+
+
+async def test_no_number_of_spellings_makes_a_request_new(http: httpx.AsyncClient) -> None:
+    """Only so many are remembered, but what they mean always is."""
+    first = await post(http, "offer\nplan")
+    for number in range(3 * MOST_KEYS):
+        answer = await post(http, f"offer\nspelling {number}")
+        assert (answer.content, answer.headers["x-cache"]) == (first.content, "hit")
 
 
 async def test_a_plan_by_its_digest(http: httpx.AsyncClient) -> None:
@@ -151,6 +160,81 @@ async def test_too_large_without_a_length(http: httpx.AsyncClient) -> None:
     response = await http.post("/plan", content=chunks(), headers=JSON)
     assert response.status_code == 413
     assert problem(response) == "body-too-large"
+
+
+async def test_bodies_beyond_memory_wait_on_disk() -> None:
+    """They reach the worker whole, are recognised again, and their room is given back."""
+    settings = Settings(workers=1, intake_memory_bytes=0, intake_disk_bytes=300_000)
+    app = create_app(settings, tasks="tests.support.fake_tasks")
+    intake = app.state.arenaplan.intake
+    text = b"x" * 200_000
+    async with (
+        asyncio.timeout(PATIENCE),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+    ):
+        first, second = await post(http, b"echo\n" + text), await post(http, b"echo\n" + text)
+        assert first.content == second.content == text
+        assert (first.headers["x-cache"], second.headers["x-cache"]) == ("miss", "hit")
+        assert (await post(http, b"echo\n" + text, "/validate")).content == text
+        refused = await post(http, b"echo\n" + text * 2)
+        assert (refused.status_code, problem(refused)) == (429, "too-many-bytes")
+        assert refused.headers["retry-after"]
+        assert (intake.in_memory, intake.on_disk) == (0, 0)
+
+
+WRONG: dict[str, tuple[str, bytes, int, str]] = {
+    "no JSON": ("/v1/plan", b"{", 400, "invalid-json"),
+    "no graph": ("/v1/plan", b"{}", 422, "invalid-request"),
+    "an unknown member": ("/v1/layout", b'{"problem": {}, "p": 1}', 422, "invalid-request"),
+    "an unknown option": ("/v1/plan", b'{"graph": {}, "options": {"x": 1}}', 422, "invalid-document"),
+    "a long deadline": (
+        "/v1/program",
+        b'{"program": {}, "options": {"deadline_seconds": 1000}}',
+        422,
+        "invalid-options",
+    ),
+    "no plan": ("/v1/validate", b'{"graph": {}}', 422, "invalid-request"),
+    "no options": ("/v1/explain", b'{"graph": {}}', 422, "invalid-request"),
+}
+
+
+async def test_what_is_plainly_wrong_waits_for_no_worker(app: FastAPI, http: httpx.AsyncClient) -> None:
+    await post(http, "echo\n{}")
+    async with app.state.arenaplan.pool.lease():
+        for path, body, status, code in WRONG.values():
+            response = await post(http, body, path)
+            assert (response.status_code, problem(response)) == (status, code)
+
+
+async def test_readiness_tells_overload() -> None:
+    app = create_app(Settings(workers=1, queue_limit=1), tasks="tests.support.fake_tasks")
+    transport = httpx.ASGITransport(app)
+    async with (
+        asyncio.timeout(PATIENCE),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as http,
+    ):
+        await post(http, "echo\n{}")
+        async with app.state.arenaplan.pool.lease():
+            waiting = asyncio.create_task(post(http, b"echo\n".ljust(1 << 17)))
+            ready = await http.get("/readyz")
+            while ready.status_code == 200:
+                await asyncio.sleep(0.01)
+                ready = await http.get("/readyz")
+            assert ready.json()["status"] == "overloaded"
+        assert (await waiting).status_code == 200
+        assert (await http.get("/readyz")).status_code == 200
+
+
+async def test_readiness_falls_before_the_service_stops(app: FastAPI, http: httpx.AsyncClient) -> None:
+    """Requests are answered all the same while load balancers take notice."""
+    await post(http, "echo\n{}")
+    app.state.arenaplan.phase.draining = True
+    ready = await http.get("/readyz")
+    assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+    assert (await http.get("/healthz")).status_code == 200
+    assert (await post(http, "echo\nother")).status_code == 200
 
 
 async def test_the_limit_itself_is_allowed(http: httpx.AsyncClient) -> None:
@@ -243,6 +327,42 @@ async def test_health(http: httpx.AsyncClient) -> None:
     ready = await http.get("/readyz")
     assert ready.status_code == 200
     assert ready.json() == {"status": "ready", "workers": 1, "wanted": 1}
+
+
+async def test_health_without_supervision() -> None:
+    """A supervisor that has ended would leave the service without workers for good: restart it."""
+    app = create_app(Settings(workers=1), tasks="tests.support.no_such_module")
+    async with (
+        asyncio.timeout(PATIENCE),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
+    ):
+        assert (await http.get("/healthz")).status_code == 200
+        for task in asyncio.all_tasks():
+            if "supervise" in str(task.get_coro()):
+                task.cancel()
+        await asyncio.sleep(0)
+        answer = await http.get("/healthz")
+        while answer.status_code == 200:
+            await asyncio.sleep(0.01)
+            answer = await http.get("/healthz")
+    assert answer.json() == {"status": "unsupervised"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/schemas", "/v1/schemas/graph", "/problems/overloaded", "/v1/plans/dddddddd", "/v1/plans/x"]
+)
+async def test_the_head_of_whatever_can_be_got(http: httpx.AsyncClient, path: str) -> None:
+    await post(http, "echo\n{}")
+    head, got = await http.head(path), await http.get(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    ours = {name: value for name, value in head.headers.items() if name != "x-request-id"}
+    assert ours == {name: value for name, value in got.headers.items() if name != "x-request-id"}
+
+
+async def test_the_head_of_what_can_only_be_posted(http: httpx.AsyncClient) -> None:
+    response = await http.head("/v1/plan")
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

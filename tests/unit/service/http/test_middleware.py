@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import LogCapture
 
 from service.http.middleware import RequestContext, note
+
+RUNNING: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
 
 
 @pytest.fixture
@@ -25,6 +28,11 @@ def log() -> Iterator[LogCapture]:
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/bug":
         raise RuntimeError("secret")
+    if scope["path"] == "/cut-off":
+        current = asyncio.current_task()
+        assert current is not None
+        RUNNING.put_nowait(current)
+        await asyncio.Event().wait()
     note(scope, digest="d", cache="hit")
     await send({"type": "http.response.start", "status": 204, "headers": [(b"x-own", b"1")]})
     await send({"type": "http.response.body"})
@@ -77,6 +85,17 @@ async def test_a_bug(log: LogCapture) -> None:
     assert failure["exc_info"]
     assert failure["request_id"] == "id-2"
     assert lines(log, "request")[0]["status"] == 500
+
+
+async def test_a_request_that_is_cut_off(log: LogCapture) -> None:
+    """The server cancels what is not finished when it stops: an answer that says to come back."""
+    request = asyncio.create_task(get("/cut-off"))
+    (await RUNNING.get()).cancel()
+    response = await request
+    assert response.status_code == 503
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (response.json()["type"], response.headers["retry-after"]) == ("/problems/stopping", "2")
+    assert lines(log, "request")[0]["status"] == 503
 
 
 async def test_a_bug_after_the_answer(log: LogCapture) -> None:

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from service.http.openapi import example
 from service.http.schemas import LayoutRequest, PlanRequest, ProgramRequest, ValidateRequest
 from service.problems import CATALOGUE
+from service.settings import Settings
 from solver import documents, executor, pipeline, placement
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -49,7 +50,8 @@ def test_made_once(app: FastAPI) -> None:
 
 def test_paths(document: dict[str, Any]) -> None:
     assert set(document["paths"]) == {
-        "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
+        "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/plans/{digest}/{format}",
+        "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
         "/v1/tradeoff", "/v1/explain",
         "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
     }  # fmt: skip
@@ -62,6 +64,29 @@ def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
     responses = document["paths"][path]["post"]["responses"]
     assert {"200", "400", "413", "415", "422", "503"} <= set(responses)
     assert all(response["description"] for response in responses.values())
+
+
+@pytest.mark.parametrize("path", ["/v1/schemas/{name}", "/problems/{code}", "/v1/plans/{digest}"])
+def test_what_may_be_missing_says_so(document: dict[str, Any], path: str) -> None:
+    assert "404" in document["paths"][path]["get"]["responses"]
+
+
+def test_options_are_as_narrow_as_the_service_takes_them(document: dict[str, Any]) -> None:
+    """What the document allows is not refused for a name or a range."""
+    schemas = document["components"]["schemas"]
+    plan, layout = (schemas[f"{kind}RequestOptions"]["properties"] for kind in ("Plan", "Layout"))
+    assert {"reference", "onert", "nntrainer"} <= set(plan["target"]["enum"])
+    assert set(plan["solver"]["enum"]) == set(layout["solver"]["enum"]) >= {"portfolio", "greedy", "cp-sat"}
+    for options in (plan, layout):
+        seconds, _ = options["deadline_seconds"]["anyOf"]
+        assert seconds["maximum"] == Settings().deadline_max_seconds
+        numbers, _ = options["alignment"]["anyOf"]
+        assert numbers["enum"][0] == 1
+        for alignment in (numbers["enum"][-1], numbers["enum"][-2]):
+            documents.load_layout_options({"alignment": alignment})
+    for update in plan["update"]["enum"]:
+        documents.load_options({"update": update})
+    assert schemas["ValidateRequest"]["properties"]["steps"]["maximum"] == Settings().validate_max_steps
 
 
 def test_problems_named_in_the_document_exist(document: dict[str, Any]) -> None:

@@ -6,19 +6,21 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from service.jobs.frames import Frame
-from service.jobs.pool import WorkerPool
+from service.jobs.pool import SMALL_BYTES, WorkerPool
 from service.jobs.protocol import Limits, run_task
 from service.problems import Problem
 
@@ -47,8 +49,8 @@ async def running(
             await pool.close()
 
 
-async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER) -> Frame:
-    return await run_task(pool, "plan", {}, body.encode(), limits)
+async def ask(pool: WorkerPool, body: str, limits: Limits = FOREVER, **head: Any) -> Frame:
+    return await run_task(pool, "plan", head, body.encode(), limits)
 
 
 async def test_an_answer() -> None:
@@ -144,6 +146,17 @@ async def test_late_with_a_fallback() -> None:
         assert (await ask(pool, "echo\nnext")).body == b"next"
 
 
+async def test_the_deadline_in_the_text_bounds_the_first_answer() -> None:
+    """Also of a request that is not even read by then."""
+    async with running() as pool:
+        limits = Limits(PATIENCE, after_fallback=0.01, floor=0.01)
+        with pytest.raises(Problem, match=r"within 0\.03 s") as caught:
+            await ask(pool, 'hang\n{"deadline_seconds": 0.02}', limits)
+        assert caught.value.kind.code == "time-limit"
+        answer = await ask(pool, 'echo\n"deadline_seconds": 1e300', Limits(PATIENCE, 0.0, floor=0.0))
+        assert answer.kind == "result"
+
+
 async def test_a_caller_that_leaves_kills_the_work() -> None:
     async with running() as pool:
         pid = (await ask(pool, "echo\n")).head["pid"]
@@ -184,6 +197,65 @@ async def test_the_queue_is_bounded() -> None:
         assert (await waiting).body == b"waited"
 
 
+LARGE = "x" * SMALL_BYTES
+
+
+async def test_small_requests_pass_large_ones() -> None:
+    """Four small ones to a large one: neither waits for all of the others."""
+    order: list[str] = []
+
+    async def note(name: str, text: str = "") -> None:
+        await ask(pool, f"echo\n{text}")
+        order.append(name)
+
+    async with running(queue_limit=40) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease():
+            waiting = [asyncio.create_task(note(f"large {k}", LARGE)) for k in range(3)]
+            await until(lambda: pool.waiting == 3)
+            waiting += [asyncio.create_task(note(f"small {k}")) for k in range(6)]
+            await until(lambda: pool.waiting == 9)
+        await asyncio.gather(*waiting)
+    assert [name.split()[0] for name in order[:6]].count("large") == 1
+    assert order[-1] == "large 2"
+
+
+async def test_large_requests_leave_room_in_the_queue() -> None:
+    async with running(queue_limit=4) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease():
+            waiting = [asyncio.create_task(ask(pool, f"echo\n{LARGE}")) for _ in range(3)]
+            await until(lambda: pool.waiting == 3)
+            assert pool.overloaded
+            pool.check_room(SMALL_BYTES)
+            with pytest.raises(Problem, match="3 requests wait"):
+                pool.check_room(SMALL_BYTES + 1)
+            with pytest.raises(Problem, match="3 requests wait"):
+                await ask(pool, f"echo\n{LARGE}")
+            waiting.append(asyncio.create_task(ask(pool, "echo\n")))
+            await until(lambda: pool.waiting == 4)
+            with pytest.raises(Problem, match="4 requests wait"):
+                await ask(pool, "echo\n")
+        await asyncio.gather(*waiting)
+        assert not pool.overloaded
+
+
+async def test_one_of_several_workers_is_kept_for_small_requests() -> None:
+    """As long as there were some lately: a large one would keep all of them busy for a minute."""
+    async with running(2) as pool:
+        await until(lambda: pool.alive == 2)
+        async with pool.lease(large=True), pool.lease(large=True):
+            pass  # nobody has sent a small one
+        await ask(pool, "echo\n")
+        async with pool.lease(large=True):
+            second = asyncio.create_task(ask(pool, f"echo\n{LARGE}"))
+            await until(lambda: pool.waiting == 1)
+            for _ in range(3):
+                assert (await ask(pool, "echo\nsmall")).body == b"small"
+            assert not second.done()
+        assert (await second).body == LARGE.encode()
+
+
 async def test_waiting_ends() -> None:
     async with running(queue_seconds=0.01) as pool:
         await until(lambda: pool.alive > 0)
@@ -201,6 +273,60 @@ async def test_close_leaves_no_process() -> None:
         await busy
     assert len(pids) == 2
     assert not any(exists(pid) for pid in pids)
+
+
+# ------------------------------------------------------------------------ memory and processor time
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
+MEMORY = 256 << 20
+
+
+@LINUX
+async def test_a_request_that_needs_too_much_memory() -> None:
+    """Told as what it is, which is nothing to try again; the next request has a fresh process."""
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem) as caught:
+            await ask(pool, f"allocate\n{2 * MEMORY}", worker_memory_bytes=MEMORY)
+        assert (caught.value.kind.code, caught.value.kind.status) == ("memory-limit", 422)
+        assert "Retry-After" not in caught.value.headers
+        assert (await ask(pool, f"allocate\n{MEMORY // 2}", worker_memory_bytes=MEMORY)).kind == "result"
+        assert before not in pool.pids
+
+
+@LINUX
+async def test_limits_are_those_of_one_request() -> None:
+    """A large body after a request with little memory is read all the same, by the same process."""
+    async with running() as pool:
+        before = (await ask(pool, "echo\n", worker_memory_bytes=1 << 20)).head["pid"]
+        text = "x" * (40 << 20)
+        after = await ask(pool, f"echo\n{text}", worker_memory_bytes=MEMORY)
+        assert (len(after.body), after.head["pid"]) == (len(text), before)
+
+
+async def test_foreign_code_that_gets_no_memory_aborts() -> None:
+    async with running() as pool:
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "abort")
+        assert (caught.value.kind.code, caught.value.extensions) == ("memory-limit", {"reason": "memory"})
+
+
+@LINUX
+async def test_processor_time_is_bounded() -> None:
+    async with running() as pool:
+        with pytest.raises(Problem, match="processor time") as caught:
+            await ask(pool, "spin", worker_cpu_seconds=1)
+        assert caught.value.kind.code == "time-limit"
+        assert (await ask(pool, "echo\nnext")).body == b"next"
+
+
+async def test_a_worker_that_the_kernel_took_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = iter(range(100))
+    monkeypatch.setattr("service.jobs.pool.oom_kills", lambda: next(kills))
+    async with running() as pool:
+        with pytest.raises(Problem, match="no memory left") as caught:
+            await ask(pool, "die")
+        assert (caught.value.kind.code, caught.value.extensions) == ("worker-lost", {"reason": "memory"})
 
 
 # ------------------------------------------------------------------------------------- starting
@@ -267,6 +393,76 @@ async def test_pauses_start_over_once_a_worker_has_reported(
         await until(lambda: len(pauses.taken) == 3)
         assert (await ask(pool, "echo\nagain")).body == b"again"
     assert pauses.taken == [0.1, 0.2, 0.1]
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The process can open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_start_without_descriptors_is_tried_again() -> None:
+    """The process cannot even be made; once there are descriptors again there is a worker again."""
+    pauses = Pauses()
+    with capture_logs() as events:
+        async with running(pause=pauses) as pool:
+            pid = (await ask(pool, "echo\n")).head["pid"]
+            with no_descriptor_left():
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda: len(pauses.taken) >= 3)
+                assert (pool.alive, pool.supervised) == (0, True)
+            assert (await ask(pool, "echo\nback")).body == b"back"
+    assert pauses.taken[:3] == [0.1, 0.2, 0.4]
+    failures = named(events, "worker could not be supervised")
+    assert len(failures) >= 3
+    assert all(failure["log_level"] == "error" for failure in failures)
+
+
+class BrokenLog:
+    """What standard error is once its reader has gone."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
+
+        return fail
+
+
+async def test_a_log_that_cannot_be_written_ends_no_supervisor() -> None:
+    async with running() as pool:
+        pid = (await ask(pool, "echo\n")).head["pid"]
+        structlog.configure(logger_factory=lambda *_: BrokenLog())
+        try:
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: pid not in pool.pids)
+            assert (await ask(pool, "echo\nback")).body == b"back"
+            assert pool.supervised
+            assert (await ask(pool, "log\nhot")).head["digest"] == "logged"
+        finally:
+            structlog.reset_defaults()
+
+
+async def test_a_worker_that_cannot_be_understood_is_replaced() -> None:
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem) as caught:
+            await ask(pool, "garble")
+        assert caught.value.kind.code == "worker-lost"
+        assert (await ask(pool, "echo\n")).head["pid"] != before
+
+
+async def test_a_supervisor_that_ends_is_known() -> None:
+    async def interrupted(_seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    async with running(tasks="tests.support.no_such_module", pause=interrupted) as pool:
+        assert pool.supervised
+        await until(lambda: not pool.supervised)
 
 
 # ------------------------------------------------------------------------------ what workers report

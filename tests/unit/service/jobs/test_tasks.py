@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -165,11 +166,56 @@ def test_the_default_deadline() -> None:
     assert documents.load_plan(channel.sent[1][2]).options.deadline_seconds == 20.0
 
 
-def test_the_longest_deadline() -> None:
+@pytest.mark.parametrize("seconds", [61.0, 1.7e308])
+def test_the_longest_deadline(seconds: float) -> None:
     with pytest.raises(Problem) as caught:
-        plan(deadline_seconds=61.0)
+        plan(deadline_seconds=seconds)
     assert caught.value.pointer == "/options/deadline_seconds"
     assert "60" in caught.value.remedy
+
+
+def test_reading_ends_at_the_deadline() -> None:
+    """What is left of it is for the search, and a request that takes longer to read is given up."""
+    buffers = [{"id": str(k), "size": 1, "start": 0, "end": 1} for k in range(20_000)]
+    request = {"problem": {"buffers": buffers}, "options": {"deadline_seconds": 0.0}}
+    with pytest.raises(Problem, match="not read within") as caught:
+        run("layout", request, deadline_floor_seconds=0.0)
+    assert caught.value.kind.code == "time-limit"
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_a_deadline_is_recorded_as_it_was_asked_for() -> None:
+    channel = run("layout", {**example("buffers"), "options": {"deadline_seconds": 20.0}})
+    assert channel.kinds == ["fallback", "result"]
+    documented = [documents.load_layout(body).options.deadline_seconds for _, _, body in channel.sent]
+    assert documented == [20.0, 20.0]
+
+
+@pytest.mark.parametrize("name", ["inputs", "outputs"])
+def test_the_most_operands_of_an_operation(name: str) -> None:
+    """Work on one operation may grow with the square of these, and a request of a few bytes can have many."""
+    graph = json.loads(json.dumps(TINY))
+    graph["operations"][1][name] = ["h"] * 6
+    for task, more in (("plan", {}), ("tradeoff", {}), ("explain", {"options": {"capacity": 9}})):
+        with pytest.raises(Problem, match=f"6 {name}") as caught:
+            run(task, {"graph": graph, **more}, max_operands=5)
+        assert caught.value.kind.code == "too-many-operations"
+        assert caught.value.pointer == f"/graph/operations/1/{name}"
+
+
+def test_the_most_operands_of_a_program() -> None:
+    program = json.loads(json.dumps(example("parallel")["program"]))
+    program["operations"][0]["reads"] = ["a"] * 6
+    with pytest.raises(Problem) as caught:
+        run("program", {"program": program}, max_operands=5)
+    assert caught.value.pointer == "/program/operations/0/reads"
+
+
+def test_the_most_buffers() -> None:
+    with pytest.raises(Problem) as caught:
+        run("layout", example("buffers"), max_buffers=4)
+    assert caught.value.kind.code == "too-many-buffers"
+    assert caught.value.pointer == "/problem/buffers"
 
 
 def test_the_most_operations() -> None:

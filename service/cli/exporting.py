@@ -1,0 +1,54 @@
+"""Plans as files for other tools, and as pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.cli.console import read_document, write_document
+from solver import documents, exporters
+from solver.errors import OptionsError
+from solver.plan import PlanTables
+
+__all__ = ["export", "read_tables", "report"]
+
+
+def export(path: Path, output: Path, to: str | None, prefix: str | None, *, split: bool) -> None:
+    """Write the plan of a file. Without `to` the suffix of the output says as what."""
+    exporter = exporters.exporter_of_file(output.name) if to is None else exporters.exporter_named(to)
+    if (split or prefix is not None) and exporter.name != "c-header":
+        raise OptionsError(
+            f"--split and --prefix are for C headers, not for {exporter.name}.",
+            remedy="Leave them out, or write --to c-header.",
+            path=("split" if split else "prefix",),
+        )
+    if split and str(output) == "-":
+        raise OptionsError(
+            "Several files cannot go to standard output.",
+            remedy="Name a file with -o, or leave out --split.",
+            path=("split",),
+        )
+    data = read_document(path)
+    if exporter.name != "c-header":
+        made = documents.load_plan(data) if exporter.needs_program else documents.load_plan_tables(data)
+        write_document(output, exporter.dump(made))
+        return
+    from solver.exporters import c_header
+
+    plan = documents.load_plan(data)
+    if split:
+        for name, text in c_header.c_header_files(plan, output.stem, prefix).items():
+            write_document(output.with_name(name), text)
+    else:
+        write_document(output, c_header.dump_c_header(plan, prefix))
+
+
+def read_tables(path: Path) -> PlanTables:
+    """The tables of a plan of either version."""
+    return documents.load_plan_tables(read_document(path))
+
+
+def report(plan: PlanTables, old: PlanTables | None, output: Path) -> None:
+    """Write the page of a plan, or of the change from an older one to it."""
+    from solver.exporters import html
+
+    write_document(output, html.dump_report(plan, old))

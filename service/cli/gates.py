@@ -1,0 +1,290 @@
+"""What a build asks: did a plan grow, and does every network keep its budget. Text, JSON, Markdown, JUnit."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from service.cli.console import Exit, read_document, write_document
+from solver import documents
+from solver.errors import ArenaplanError, CapacityError, OptionsError
+from solver.plan import Allowance, Budget, Change, Check, PlanDifference, PlanTables, checks, difference
+
+__all__ = ["FORMATS", "Judged", "check_budgets", "diff", "format_of"]
+
+FORMATS: Final = ("text", "json", "markdown", "junit")
+
+#: Rows of a table of operands or layers; --format json has all of them.
+_MOST_ROWS: Final = 12
+
+
+def format_of(name: str | None, *, as_json: bool) -> str:
+    """One of FORMATS. Raises OptionsError for another."""
+    chosen = name or ("json" if as_json else "text")
+    if chosen not in FORMATS:
+        raise OptionsError(
+            f"There is no format {chosen!r:.80}.",
+            remedy=f"Choose from {', '.join(FORMATS)}.",
+            path=("format",),
+        )
+    return chosen
+
+
+# ------------------------------------------------------------------------------------------- two plans
+
+
+def diff(old: PlanTables, new: PlanTables, allowed: Allowance | None, form: str, output: Path) -> Exit:
+    """Write what changed. TOO_LARGE where the arenas have grown beyond what is allowed, else OK."""
+    found = difference(old, new)
+    limit = None if allowed is None else allowed.limit(found.before)
+    grown = limit is not None and found.after > limit
+    case = _Case(new.graph, f"{_headline(found)}{_judgement(allowed, grown)}", grown, False)
+    writers: dict[str, Callable[[], str]] = {
+        "text": lambda: _diff_text(new.graph, found, allowed, grown),
+        "json": lambda: _json(_diff_facts(new.graph, found, limit, grown)),
+        "markdown": lambda: _diff_markdown(new.graph, found, allowed, grown),
+        "junit": lambda: _junit("arenaplan.diff", [case]),
+    }
+    write_document(output, writers[form]().encode("utf-8", "replace"))
+    return Exit.TOO_LARGE if grown else Exit.OK
+
+
+def _headline(found: PlanDifference) -> str:
+    if not found.growth:
+        return f"{found.after:,} bytes, as before"
+    share = f", {100 * found.share:+.2f} %" if found.before else ""
+    return f"{found.before:,} -> {found.after:,} bytes ({found.growth:+,}{share})"
+
+
+def _judgement(allowed: Allowance | None, grown: bool) -> str:
+    if allowed is None:
+        return ""
+    return (
+        f"; more than the {allowed} that it may grow" if grown else f"; within the {allowed} that it may grow"
+    )
+
+
+def _groups(found: PlanDifference) -> tuple[tuple[str, tuple[Change, ...]], ...]:
+    return (("operand", found.operands), ("kind", found.kinds), ("layer", found.layers))
+
+
+def _diff_text(name: str, found: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
+    lines = [f"{name}: {_headline(found)}{_judgement(allowed, grown)}"]
+    lines.append(f"lower bound {found.bound_before:,} -> {found.bound_after:,}")
+    if not found.same_graph:
+        lines.append("The plans are for different graphs.")
+    for arena in found.arenas:
+        if (arena.before, arena.step_before) != (arena.after, arena.step_after) or len(found.arenas) > 1:
+            steps = f"the peak was at {arena.step_before or '-'}, and is at {arena.step_after or '-'}"
+            lines.append(f"{arena.name}: {arena.before:,} -> {arena.after:,}; {steps}")
+    lines += [f"option {o.name}: {o.before} -> {o.after}" for o in found.options]
+    for what, changes in _groups(found):
+        if changes:
+            rows = [(c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]]
+            if rest := changes[_MOST_ROWS:]:
+                before, after = sum(c.before for c in rest), sum(c.after for c in rest)
+                rows.append((f"{len(rest)} more", f"{before:,}", f"{after:,}", f"{after - before:+,}"))
+            if found.idle.growth:
+                idle = found.idle
+                rows.append(("idle at the peak", f"{idle.before:,}", f"{idle.after:,}", f"{idle.growth:+,}"))
+            lines += ["", *_table((what, "at the peak before", "after", "growth"), rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of plain text, the first to the left, the others to the right."""
+    widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(widths[k]) if k else cell.ljust(widths[k]) for k, cell in enumerate(row)
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def _diff_facts(name: str, found: PlanDifference, limit: int | None, grown: bool) -> dict[str, Any]:
+    return {"graph": name, "limit": limit, "passed": not grown, **found.facts()}
+
+
+def _diff_markdown(name: str, found: PlanDifference, allowed: Allowance | None, grown: bool) -> str:
+    mark = "❌ " if grown else ""
+    lines = [
+        f"### {mark}Memory of {_plain(name)}",
+        "",
+        f"{_headline(found)}{_judgement(allowed, grown)}.",
+        "",
+    ]
+    rows = [
+        (arena.name, f"{arena.before:,}", f"{arena.after:,}", f"{arena.after - arena.before:+,}",
+         arena.step_after or "-")
+        for arena in found.arenas
+    ]  # fmt: skip
+    lines += _markdown_table(("memory", "before", "after", "growth", "peak at"), rows)
+    if found.options:
+        told = ", ".join(f"{_plain(o.name)} {_plain(o.before)} → {_plain(o.after)}" for o in found.options)
+        lines += ["", f"Options: {told}."]
+    for what, changes in _groups(found):
+        if changes:
+            rest = len(changes) - _MOST_ROWS
+            shown = [
+                (c.name, f"{c.before:,}", f"{c.after:,}", f"{c.growth:+,}") for c in changes[:_MOST_ROWS]
+            ]
+            more = [f"{rest} more."] if rest > 0 else []
+            lines += ["", "<details>", f"<summary>By {what}</summary>", ""]
+            lines += [*_markdown_table((what, "at the peak before", "after", "growth"), shown), *more, ""]
+            lines += ["</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    edge = ["---"] + ["---:"] * (len(head) - 1)
+    return [f"| {' | '.join(map(_plain, row))} |" for row in (head,)] + [
+        f"| {' | '.join(edge)} |",
+        *(f"| {' | '.join(map(_plain, row))} |" for row in rows),
+    ]
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown takes as it is: names may hold what formats."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>|#~" else c for c in text)
+
+
+# --------------------------------------------------------------------------------------------- budgets
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One budget with its plan's figures; `error` instead where there is no plan, or none that fits."""
+
+    name: str
+    model: str
+    arena_bytes: int | None
+    lower_bound: int | None
+    checks: tuple[Check, ...]
+    error: str = ""
+    too_large: bool = False
+
+    @property
+    def kept(self) -> bool:
+        return not self.error and all(check.kept for check in self.checks)
+
+    @property
+    def text(self) -> str:
+        """Why, in a sentence."""
+        return self.error or "; ".join(map(str, self.checks))
+
+
+def check_budgets(path: Path, form: str, output: Path) -> Exit:
+    """Plan and judge every network of a budget file, and write a report.
+
+    OK where all keep their budgets, TOO_LARGE where one does not, USAGE where one could not be planned.
+    """
+    budgets = documents.load_budgets(read_document(path))
+    judged = [_judged(budget, path.parent) for budget in budgets]
+    cases = [_Case(one.name, one.text, not one.kept, bool(one.error) and not one.too_large) for one in judged]
+    writers: dict[str, Callable[[], str]] = {
+        "text": lambda: _budgets_text(judged),
+        "json": lambda: _json({"passed": all(one.kept for one in judged), "budgets": [*map(_facts, judged)]}),
+        "markdown": lambda: _budgets_markdown(judged),
+        "junit": lambda: _junit("arenaplan.budget", cases),
+    }
+    write_document(output, writers[form]().encode("utf-8", "replace"))
+    if any(case.broken for case in cases):
+        return Exit.USAGE
+    return Exit.OK if all(one.kept for one in judged) else Exit.TOO_LARGE
+
+
+def _judged(budget: Budget, folder: Path) -> Judged:
+    from service.cli.planning import make_plan
+
+    where = budget.model or budget.plan or ""
+    try:
+        data = (folder / where).read_bytes()
+        if budget.model is None:
+            plan = documents.load_plan_tables(data)
+        else:
+            plan = make_plan(data, budget.options, folder / where).tables
+        old = None
+        if budget.baseline is not None:
+            old = documents.load_plan_tables((folder / budget.baseline).read_bytes())
+    except CapacityError as error:
+        return Judged(budget.name, where, None, None, (), error.message, too_large=True)
+    except ArenaplanError as error:
+        return Judged(budget.name, where, None, None, (), str(error))
+    except OSError as error:
+        return Judged(budget.name, where, None, None, (), f"{error.filename}: {error.strerror}.")
+    return Judged(budget.name, where, plan.arena_bytes, plan.lower_bound, tuple(checks(budget, plan, old)))
+
+
+def _budgets_text(judged: Sequence[Judged]) -> str:
+    width = max(len(one.name) for one in judged)
+    lines = [f"{'ok  ' if one.kept else 'FAIL'} {one.name.ljust(width)}  {one.text}" for one in judged]
+    failed = sum(not one.kept for one in judged)
+    return "\n".join([*lines, f"{len(judged) - failed} of {len(judged)} keep their budgets"]) + "\n"
+
+
+def _facts(one: Judged) -> dict[str, Any]:
+    found = asdict(one) | {"passed": one.kept}
+    found["checks"] = [asdict(check) | {"passed": check.kept} for check in one.checks]
+    return found
+
+
+def _budgets_markdown(judged: Sequence[Judged]) -> str:
+    failed = sum(not one.kept for one in judged)
+    title = (
+        "Memory budgets: all are kept" if not failed else f"Memory budgets: {failed} of {len(judged)} broken"
+    )
+    rows = [
+        ("✅" if one.kept else "❌", one.name, "-" if one.arena_bytes is None else f"{one.arena_bytes:,}",
+         "-" if one.lower_bound is None else f"{one.lower_bound:,}", one.text)
+        for one in judged
+    ]  # fmt: skip
+    head = ("", "network", "bytes", "lower bound", "limits")
+    return "\n".join([f"### {title}", "", *_markdown_table(head, rows)]) + "\n"
+
+
+# ------------------------------------------------------------------------------------------ for machines
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A test case: `failed` where a limit is broken, `broken` where nothing could be found out."""
+
+    name: str
+    text: str
+    failed: bool
+    broken: bool
+
+
+def _junit(suite: str, cases: Sequence[_Case]) -> str:
+    """JUnit's XML, as build servers read it."""
+    errors = sum(case.broken for case in cases)
+    root = ElementTree.Element("testsuites")
+    counts = {"tests": len(cases), "failures": sum(case.failed for case in cases) - errors, "errors": errors}
+    attributes = {name: str(number) for name, number in counts.items()}
+    found = ElementTree.SubElement(root, "testsuite", {"name": suite, **attributes})
+    for case in cases:
+        one = ElementTree.SubElement(found, "testcase", classname=suite, name=_xml(case.name))
+        if case.failed:
+            kind = "error" if case.broken else "failure"
+            ElementTree.SubElement(one, kind, message=_xml(case.text)).text = _xml(case.text)
+        else:
+            ElementTree.SubElement(one, "system-out").text = _xml(case.text)
+    ElementTree.indent(root)
+    stream = io.BytesIO()
+    ElementTree.ElementTree(root).write(stream, encoding="utf-8", xml_declaration=True)
+    return stream.getvalue().decode() + "\n"
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 cannot hold, not even escaped."""
+    return "".join(c if c in "\t\n" or " " <= c < "\ud800" or "\ue000" <= c < "\ufffe" else "�" for c in text)
+
+
+def _json(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, indent=2, ensure_ascii=True) + "\n"

@@ -1,0 +1,188 @@
+"""Connections: how many there are, how long a request may take to arrive, and refusals in one form.
+
+uvicorn's protocol over httptools does the talking; what is here happens before a request is admitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+import httptools
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from service.problems import MEDIA_TYPE, Problem
+
+__all__ = ["Admission", "GuardedProtocol", "guarded"]
+
+_log = structlog.get_logger("service.access")
+
+#: Request line and headers.
+HEAD_BYTES: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class Admission:
+    """What connections may do, and those that wait for a request, the longest waiting first.
+
+    At most `connections` of them; `header_seconds` from the first byte of a request to the end of its
+    headers, `body_seconds` from there to the end of its body.
+    """
+
+    connections: int
+    header_seconds: float
+    body_seconds: float
+    waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection. Slow requests are answered 408, malformed ones 400, and too many connections 503."""
+
+    def __init__(self, admission: Admission, **more: Any) -> None:
+        super().__init__(**more)
+        self._admission = admission
+        self._timer: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+        self._refused = False
+
+    # ---------------------------------------------------------------------------------- connections
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
+        super().connection_made(transport)
+        self._await_headers()
+        if len(self.connections) > self._admission.connections:
+            longest = next(iter(self._admission.waiting))
+            if longest is self:
+                busy = f"There are {self._admission.connections:,} connections already, all at work."
+                self._refuse("overloaded", busy, {"Retry-After": "2"})
+            else:
+                longest.give_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def give_up(self) -> None:
+        """Close, as a connection that does nothing must make room."""
+        if self._head_bytes:
+            self._refuse("request-timeout", "The headers were not complete when connections ran short.")
+        else:
+            self.transport.close()
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        in_head = self in self._admission.waiting
+        super().data_received(data)
+        if self in self._admission.waiting:
+            # Behind a body in the same data, a request has only begun.
+            self._head_bytes = self._head_bytes + len(data) if in_head else 1
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse("headers-too-large", f"The headers take more than {HEAD_BYTES:,} bytes.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self._at_work:
+            self._await_headers()
+
+    def on_headers_complete(self) -> None:
+        names = [name for name, _ in self.headers]
+        if self.parser.get_http_version() == "1.1" and names.count(b"host") != 1:
+            raise httptools.HttpParserError("not exactly one Host")
+        if b"transfer-encoding" in names and b"content-length" in names:
+            # What stands before this service may go by the other of the two.
+            raise httptools.HttpParserError("a length in two ways")
+        super().on_headers_complete()
+        self._stop_waiting()
+        self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._at_work and not self.transport.is_closing():
+            self._await_headers()
+
+    @property
+    def _at_work(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _await_headers(self) -> None:
+        self._stop_waiting()
+        self._head_bytes = 0
+        self._admission.waiting[self] = None
+        self._timer = self.loop.call_later(self._admission.header_seconds, self._late_headers)
+
+    def _stop_waiting(self) -> None:
+        self._admission.waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late_headers(self) -> None:
+        if not self._head_bytes:  # nothing was asked for
+            self.transport.close()
+        elif not self._at_work:
+            limit = self._admission.header_seconds
+            self._refuse("request-timeout", f"The headers were not complete within {limit:g} s.")
+
+    def _late_body(self) -> None:
+        if self._at_work and self.cycle.more_body:
+            limit = self._admission.body_seconds
+            self._refuse("request-timeout", f"The body was not complete within {limit:g} s.")
+
+    # ------------------------------------------------------------------------------------- refusals
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse("bad-request", msg)
+
+    def _refuse(self, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        """Answer with a problem, unless another answer has begun, and close."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        self._stop_waiting()
+        request_id, problem = uuid.uuid4().hex, Problem(code, detail)
+        if not (self._at_work and self.cycle.response_started):
+            body = json.dumps(problem.document(f"urn:request:{request_id}")).encode()
+            fields = {
+                "Content-Type": MEDIA_TYPE,
+                "Content-Length": str(len(body)),
+                "Connection": "close",
+                "X-Request-ID": request_id,
+                "X-Content-Type-Options": "nosniff",
+                **(headers or {}),
+            }
+            status = HTTPStatus(problem.kind.status)
+            lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{k}: {v}" for k, v in fields.items())]
+            dates = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
+            self.transport.write("\r\n".join([*lines, ""]).encode() + b"".join(dates) + b"\r\n" + body)
+        if self._at_work:  # what waits for the rest of the request learns that nobody is there
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
+        _log.info(
+            "request refused",
+            request_id=request_id,
+            status=problem.kind.status,
+            problem=code,
+            detail=detail,
+            client=(self.client or ("",))[0],
+        )
+
+
+def guarded(admission: Admission) -> Any:
+    """What uvicorn makes a connection with."""
+    return partial(GuardedProtocol, admission)

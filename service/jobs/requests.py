@@ -1,0 +1,104 @@
+"""What can be told of a request before its document is read: members, options, the deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from service.jobs.spool import Spool
+from service.problems import Problem, problem_from
+from solver import documents
+from solver.errors import ArenaplanError, DocumentError
+from solver.plan import LayoutOptions, PlanOptions
+
+__all__ = ["MEMBERS", "check_early", "limited_options", "named_deadline", "read_request"]
+
+Options = TypeVar("Options", PlanOptions, LayoutOptions)
+
+#: Of each task, the members that its request must have, and those that it may have.
+MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "plan": (("graph",), ("options",)),
+    "program": (("program",), ("options",)),
+    "layout": (("problem",), ("options",)),
+    "tradeoff": (("graph",), ("options", "points")),
+    "explain": (("graph", "options"), ("training",)),
+    "validate": (("graph", "plan"), ("steps", "seed")),
+}
+
+_DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(\d[\d.eE+-]*)')
+
+
+def named_deadline(body: bytes | Spool) -> float | None:
+    """The deadline that the text of a request names, in seconds; the longest of several, None without one.
+
+    Found without reading the document, at some GB/s, so that it holds while that is being read.
+    """
+    if isinstance(body, Spool):
+        with contextlib.closing(body.view()) as view:
+            texts = _DEADLINE.findall(view)
+    else:
+        texts = _DEADLINE.findall(body)
+    found = []
+    for text in texts:
+        try:
+            found.append(float(text))
+        except ValueError:  # the reader of the document will say so
+            continue
+    return max(found, default=None)
+
+
+def read_request(body: bytes, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
+    """The members of the request. Raises `Problem` for what is not JSON, missing or unknown."""
+    try:
+        request = documents.parse_json(body)
+    except DocumentError as error:
+        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
+    allowed = ", ".join(f'"{name}"' for name in required + optional)
+    remedy = f"Send one object with {allowed}."
+    if not isinstance(request, dict):
+        raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")
+    for name in required:
+        if name not in request:
+            raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer="")
+    for name in request:
+        if name not in required + optional:
+            pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+            raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
+    return request
+
+
+def check_early(task: str, body: bytes, limits: Mapping[str, Any]) -> None:
+    """Raise the `Problem` that a worker would raise first, where that takes about a millisecond.
+
+    For bodies of some kilobytes, so that what is plainly wrong need not wait for a worker to hear so.
+    """
+    if task not in MEMBERS:
+        return
+    request = read_request(body, *MEMBERS[task])
+    if task in ("plan", "program", "layout"):
+        given = request.get("options", {})
+        try:
+            if task == "layout":
+                limited_options(documents.load_layout_options(given), limits)
+            else:
+                limited_options(documents.load_options(given), limits)
+        except ArenaplanError as error:
+            raise problem_from(error, ("options",)) from error
+
+
+def limited_options(options: Options, limits: Mapping[str, Any]) -> Options:
+    """The options with the service's own deadline where they name none, never beyond its longest."""
+    longest = limits["deadline_max_seconds"]
+    if options.deadline_seconds is None:
+        return dataclasses.replace(options, deadline_seconds=limits["deadline_default_seconds"])
+    if options.deadline_seconds > longest:
+        raise Problem(
+            "invalid-options",
+            f"A deadline of {options.deadline_seconds:g} s is beyond the {longest:g} s allowed here.",
+            remedy=f"Name at most {longest:g}, or leave it out.",
+            pointer="/options/deadline_seconds",
+        )
+    return options

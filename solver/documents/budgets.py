@@ -1,0 +1,140 @@
+"""Budget files: TOML, typed by hand, with a table for each network and what it may take."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from solver.documents.fields import FIXED_LIST, DocumentModel, Name
+from solver.documents.options import load_options
+from solver.documents.read import read
+from solver.documents.sizes import Size, read_size
+from solver.errors import ArenaplanError, DocumentError
+from solver.plan.budget import Allowance, Budget
+
+__all__ = ["FORMAT", "BudgetsDocument", "load_budgets", "read_allowance"]
+
+FORMAT = "arenaplan.budgets"
+
+
+def read_allowance(text: str) -> Allowance:
+    """``1%``, ``0.5 %`` or a size, ``64KiB``. Raises ValueError, which says what to give."""
+    if text.rstrip().endswith("%"):
+        try:
+            share = float(text.rstrip().removesuffix("%")) / 100
+        except ValueError:
+            share = -1.0
+        if not 0 <= share < 1e6:
+            raise ValueError("give a share as 1%, or a size as 64KiB")
+        return Allowance(share=share)
+    try:
+        return Allowance(bytes=read_size(text))
+    except ValueError:
+        raise ValueError("give a share as 1%, or a size as 64KiB") from None
+
+
+def _allowance(value: Any) -> str:
+    """Kept as text: what it means is read once the rest of the table is right."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        read_allowance(text)
+    except ValueError:
+        raise PydanticCustomError("wanted", "a share as 1%, or a size as 64KiB") from None
+    return text
+
+
+def _share(value: str) -> str:
+    if not value.rstrip().endswith("%"):
+        raise PydanticCustomError("wanted", "a share as 5%")
+    return value
+
+
+_Allowance = Annotated[str, BeforeValidator(_allowance)]
+
+
+class BudgetOfFile(DocumentModel):
+    """One network and its limits. Paths count from the directory of the file."""
+
+    name: Name | None = Field(None, description="What reports call it; the name of the file if left out.")
+    model: Name | None = Field(None, description="Graph or program to plan.")
+    plan: Name | None = Field(None, description="Plan to judge, instead of a model.")
+    options: dict[str, Any] = Field({}, description="Options of planning, as in an options document.")
+    max_arena: Size | None = Field(None, description="All memories together.")
+    max_spaces: dict[Name, Size] = Field({}, description="Single memories, by name.")
+    max_recompute: Annotated[_Allowance, AfterValidator(_share)] | None = Field(
+        None, description="Modelled time of steps that run again, as a share: 5%."
+    )
+    baseline: Name | None = Field(None, description="Plan that growth is counted from.")
+    max_growth: _Allowance | None = Field(None, description="Growth of the arena, as 1% or 64KiB.")
+
+
+class BudgetsDocument(DocumentModel):
+    """What networks may take. `options` hold for all of them, unless one says otherwise."""
+
+    format: Literal["arenaplan.budgets"]
+    version: Literal[1]
+    options: dict[str, Any] = Field({}, description="Options of planning, for all networks.")
+    budget: Annotated[tuple[BudgetOfFile, ...], *FIXED_LIST] = Field(min_length=1)
+
+
+def load_budgets(data: bytes) -> tuple[Budget, ...]:
+    """The budgets of a file. Raises DocumentError, or OptionsError for an option out of range."""
+    try:
+        value = tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            f"Byte {error.start} of the file is not UTF-8.", remedy="Save the file as UTF-8."
+        ) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise DocumentError(f"The file is not TOML: {error}.", remedy="Correct it there.") from None
+    document = read(BudgetsDocument, value, format_=FORMAT, header=False)
+    return tuple(_budget(k, one, document.options) for k, one in enumerate(document.budget))
+
+
+def _budget(number: int, given: BudgetOfFile, shared: Mapping[str, Any]) -> Budget:
+    path = ("budget", number)
+    if (given.model is None) == (given.plan is None):
+        what = "neither a model nor a plan" if given.model is None else "both a model and a plan"
+        raise DocumentError(f"budget[{number}] has {what}.", remedy="Give one of the two.", path=path)
+    if (given.baseline is None) != (given.max_growth is None):
+        raise DocumentError(
+            f"budget[{number}] has one of baseline and max_growth.", remedy="Give both, or none.", path=path
+        )
+    if given.plan is not None and given.options:
+        raise DocumentError(
+            f"budget[{number}] has options for a plan that is made already.",
+            remedy="Leave them out, or give the model.",
+            path=(*path, "options"),
+        )
+    limits = (given.max_arena, given.max_recompute, given.max_growth)
+    if not given.max_spaces and all(limit is None for limit in limits):
+        raise DocumentError(
+            f"budget[{number}] limits nothing.",
+            remedy="Give max_arena, max_spaces, max_recompute or max_growth.",
+            path=path,
+        )
+    try:
+        options = load_options({**shared, **given.options})
+    except ArenaplanError as error:
+        # The options of all and of one are read together: an error leads to where the field stands.
+        own = bool(error.path) and error.path[0] in given.options
+        where = (*path, "options") if own else ("options",)
+        raise DocumentError(error.message, remedy=error.remedy, path=(*where, *error.path)) from error
+    return Budget(
+        given.name or PurePath(given.model or given.plan or "").stem,
+        given.model,
+        given.plan,
+        options,
+        given.max_arena,
+        given.max_spaces,
+        None if given.max_recompute is None else read_allowance(given.max_recompute).share,
+        given.baseline,
+        None if given.max_growth is None else read_allowance(given.max_growth),
+    )

@@ -1,0 +1,194 @@
+"""The tables of a plan for its page: columns of numbers as base64, words once and then by number."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import accumulate
+from typing import Any
+
+from solver.plan import PlanView, difference, layers, options_in_words, paging, recomputation
+from solver.plan.report import certificate_note, gradient_notes, sharing
+
+__all__ = ["change_facts", "plan_facts"]
+
+#: How a step touches a value; `page.js` has the words.
+_READ, _WRITE, _UPDATE, _SCRATCH = range(4)
+
+
+class _Words:
+    """Words by number, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, word: str) -> int:
+        return self._numbers.setdefault(word, len(self._numbers))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+
+def _packed(numbers: Sequence[int]) -> dict[str, str]:
+    """A column: the type of its elements, and little-endian bytes as base64.
+
+    The narrowest that holds all of them; beyond 32 bits doubles, which are exact up to 2**53.
+    """
+    most = max(numbers, default=0)
+    kind, code = next(
+        (name, code)
+        for name, code, bits in (("u1", "B", 8), ("u2", "H", 16), ("u4", "I", 32), ("f8", "d", 999))
+        if most < 1 << bits
+    )
+    column = array(code, numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return {"t": kind, "d": base64.b64encode(column.tobytes()).decode()}
+
+
+def plan_facts(plan: PlanView) -> dict[str, Any]:
+    """What the page knows of a plan. Linear."""
+    kinds, types, groups, lifetimes = _Words(), _Words(), _Words(), _Words()
+    layer = layers(plan)
+    buffers: dict[str, list[int]] = {
+        name: []
+        for name in ("space", "kind", "layer", "lifetime", "offset", "size", "start", "end", "values")
+    }
+    values: dict[str, list[int]] = {
+        name: [] for name in ("kind", "type", "offset", "bytes", "start", "end", "how")
+    }
+    lent: dict[str, list[int]] = {name: [] for name in ("buffer", "start", "end")}
+    labels: list[str] = []
+    number: dict[str, int] = {}
+    for k, arena in enumerate(plan.arenas):
+        for buffer in arena.buffers:
+            for span in buffer.lent:
+                lent["buffer"].append(len(buffers["size"]))
+                lent["start"].append(span.start)
+                lent["end"].append(span.end)
+            held = buffer.values
+            row = (
+                k, kinds.number(buffer.kind.word), groups.number(layer.get(buffer.id, buffer.id)),
+                lifetimes.number(buffer.lifetime.value), buffer.offset, buffer.size, buffer.lifespan.start,
+                buffer.lifespan.end, len(held),
+            )  # fmt: skip
+            for column, figure in zip(buffers.values(), row, strict=True):
+                column.append(figure)
+            for value in held:
+                number[value.id] = len(labels)
+                labels.append(value.id)
+                shape = "×".join(map(str, value.shape)) or "scalar"
+                how = 0 if value.source is None else 1 if value.view else 2
+                facts = (
+                    kinds.number(value.kind.word), types.number(f"{value.dtype} {shape}"), value.offset,
+                    value.nbytes, value.lifespan.start, value.lifespan.end, how,
+                )  # fmt: skip
+                for column, figure in zip(values.values(), facts, strict=True):
+                    column.append(figure)
+    kernels, kernel = _Words(), []
+    touched: list[int] = []
+    access: list[int] = []
+    counts: list[int] = []
+    for step in plan.steps:
+        kernel.append(kernels.number(step.kernel))
+        uses, defs = set(step.uses), set(step.defs)
+        found = [(name, _UPDATE if name in defs else _READ) for name in step.uses]
+        found += [(name, _WRITE) for name in step.defs if name not in uses]
+        found += [(name, _SCRATCH) for name in step.scratch]
+        found = [(name, how) for name, how in found if name in number]
+        counts.append(len(found))
+        touched += [number[name] for name, _ in found]
+        access += [how for _, how in found]
+    return {
+        "graph": plan.graph,
+        "digest": plan.digest,
+        "target": plan.options.target,
+        "parallelism": plan.options.parallelism,
+        "deterministic": plan.deterministic,
+        "levels": plan.duration,
+        "spaces": [
+            {
+                "name": arena.name,
+                "size": arena.size,
+                "bound": arena.certificate.lower_bound,
+                "status": arena.certificate.status.value,
+                "proof": arena.certificate.proof.value if arena.certificate.proof else "",
+                "witness": arena.certificate.witness_step,
+                "solver": arena.certificate.solver,
+                "note": certificate_note(arena.certificate),
+            }
+            for arena in plan.arenas
+        ],
+        "options": [
+            [name, text]
+            for name, text in options_in_words(plan.options).items()
+            if text not in ("not set", "no")
+        ],
+        "records": [[r.name, [[k, v] for k, v in sorted(r.facts.items())]] for r in plan.records],
+        "notes": list(_notes(plan)),
+        "steps": {
+            "labels": [step.id for step in plan.steps],
+            "kernels": [*kernels],
+            "kernel": _packed(kernel),
+            "level": _packed(plan.times),
+            "first": _packed([0, *accumulate(counts)]),
+            "value": _packed(touched),
+            "access": _packed(access),
+        },
+        "words": {"kinds": [*kinds], "types": [*types], "layers": [*groups], "lifetimes": [*lifetimes]},
+        "buffers": {name: _packed(column) for name, column in buffers.items()},
+        "values": {"labels": labels, **{name: _packed(column) for name, column in values.items()}},
+        "lent": {name: _packed(column) for name, column in lent.items()},
+    }
+
+
+def _notes(plan: PlanView) -> Iterable[str]:
+    """Sentences on what is particular about the plan."""
+    yield from gradient_notes(plan)
+    shared = sharing(plan)
+    if shared.values:
+        yield (
+            f"{shared.values:,} values, {shared.views:,} of them views, are defined in the bytes of others:"
+            f" {shared.size:,} bytes that are not taken twice."
+        )
+    if (again := recomputation(plan)) is not None and again.repetitions:
+        extra = 100 * again.extra / max(again.step, 1)
+        yield (
+            f"{len(again.repetitions):,} steps run again, for {extra:.2f} % more modelled time; that brings"
+            f" {again.peak_before:,} live bytes down to {again.peak_after:,}."
+        )
+    if (moved := paging(plan)) is not None:
+        yield (
+            f"{moved.moved_out:,} bytes leave {moved.tiers[0].name} and {moved.moved_in:,} come back in an"
+            f" iteration; at least {moved.bound:,} have to move, which is proved."
+        )
+    if plan.replacements:
+        first, last = plan.replacements[0], plan.replacements[-1]
+        yield (
+            f"{len(plan.replacements):,} replacements of operations bring the bound from"
+            f" {first.bytes_before:,} to {last.bytes_after:,} bytes."
+        )
+
+
+def change_facts(old: PlanView, new: PlanView) -> dict[str, Any]:
+    """What changed, as the page shows it."""
+    found = difference(old, new)
+    return {
+        "before": found.before,
+        "after": found.after,
+        "bounds": [found.bound_before, found.bound_after],
+        "steps": [found.steps_before, found.steps_after],
+        "arenas": [asdict(arena) for arena in found.arenas],
+        "groups": {
+            name: [[change.name, change.before, change.after] for change in changes]
+            for name, changes in (
+                ("operand", found.operands), ("kind", found.kinds), ("layer", found.layers),
+            )
+        },
+        "idle": [found.idle.before, found.idle.after],
+        "options": [[o.name, o.before, o.after] for o in found.options],
+        "same_graph": found.same_graph,
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""Which files a plan can be written as: exporters by name, each loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from solver.errors import OptionsError
+
+if TYPE_CHECKING:  # whoever writes a layout's CSV knows no plans, and waits for every import
+    from solver.plan import PlanView
+
+__all__ = ["EXPORTERS", "Exporter", "exporter_named", "exporter_of_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """One kind of file that a plan is written as.
+
+    Names of such files end in `suffix`; HTTP calls them `media_type`. One that `needs_program` takes a
+    `Plan`; the others take any `PlanView`, so documents of version 1 as well. `module` has the `function`.
+    """
+
+    name: str
+    title: str
+    suffix: str
+    media_type: str
+    needs_program: bool
+    module: str
+    function: str
+
+    def dump(self, plan: PlanView) -> bytes:
+        """The bytes of the file: for equal plans the same. Raises OptionsError for what it cannot hold."""
+        write: Callable[[Any], bytes] = getattr(importlib.import_module(self.module), self.function)
+        return write(plan)
+
+
+_ALL: Final = (
+    Exporter(
+        "c-header",
+        "sizes, offsets, arenas, checks and tables, for C11 and C++17",
+        ".h",
+        "text/x-c",
+        needs_program=True,
+        module="solver.exporters.c_header",
+        function="dump_c_header",
+    ),
+    Exporter(
+        "report",
+        "a page with the arena over time, what lives when, and why the peak is what it is",
+        ".html",
+        "text/html",
+        needs_program=False,
+        module="solver.exporters.html",
+        function="dump_report",
+    ),
+    Exporter(
+        "perfetto",
+        "a trace for ui.perfetto.dev: memory over time, steps, what lives when",
+        ".trace.json",
+        "application/vnd.perfetto.trace+json",
+        needs_program=False,
+        module="solver.exporters.perfetto",
+        function="dump_perfetto",
+    ),
+    Exporter(
+        "memory-viz",
+        "a memory snapshot for PyTorch's memory_viz",
+        ".pickle",
+        "application/vnd.pytorch.memory-snapshot",
+        needs_program=False,
+        module="solver.exporters.memory_viz",
+        function="dump_memory_viz",
+    ),
+    Exporter(
+        "offsets-csv",
+        "a row for each value: its place, its bytes, its life",
+        ".csv",
+        "text/csv",
+        needs_program=False,
+        module="solver.exporters.offsets",
+        function="dump_offsets_csv",
+    ),
+    Exporter(
+        "offsets-json",
+        "the same rows as a list",
+        ".json",
+        "application/vnd.arenaplan.offsets+json",
+        needs_program=False,
+        module="solver.exporters.offsets",
+        function="dump_offsets_json",
+    ),
+)
+
+#: Exporters by name.
+EXPORTERS: Final[Mapping[str, Exporter]] = MappingProxyType({one.name: one for one in _ALL})
+
+
+def exporter_named(name: str) -> Exporter:
+    """Raises OptionsError, which lists the names, for one that is not there."""
+    if name not in EXPORTERS:
+        raise OptionsError(
+            f"There is no exporter {name!r:.80}.", remedy=f"Choose from {', '.join(EXPORTERS)}.", path=("to",)
+        )
+    return EXPORTERS[name]
+
+
+def exporter_of_file(name: str) -> Exporter:
+    """The exporter whose suffix the name of a file ends in; of several the one with the longest.
+
+    Raises OptionsError, which lists the suffixes, where there is none.
+    """
+    fitting = [one for one in _ALL if name.lower().endswith(one.suffix)]
+    if not fitting:
+        known = ", ".join(f"{one.suffix} ({one.name})" for one in _ALL)
+        raise OptionsError(
+            f"The name {name!r:.80} does not say what to write.",
+            remedy=f"Say it with --to, or end the name in one of {known}.",
+            path=("to",),
+        )
+    return max(fitting, key=lambda one: len(one.suffix))

@@ -1,0 +1,82 @@
+"""What a plan may take: limits that a build holds on to, and which of them a plan breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from solver.plan.options import PlanOptions
+from solver.plan.recomputation import recomputation
+from solver.plan.views import PlanView
+
+__all__ = ["Allowance", "Budget", "Check", "checks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much larger something may become: `bytes` of it, or a `share` of what it was; one of the two."""
+
+    bytes: int | None = None
+    share: float | None = None
+
+    def limit(self, before: int) -> int:
+        """The largest size that is allowed where it was `before`; shares are rounded down."""
+        return before + (self.bytes if self.bytes is not None else int(before * (self.share or 0.0)))
+
+    def __str__(self) -> str:
+        return f"{self.bytes:,} bytes" if self.bytes is not None else f"{100 * (self.share or 0.0):g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one network may take. Sizes are bytes, shares are parts of one; None where nothing is asked.
+
+    `model` is planned with `options`; where there is a `plan` instead, that document is judged. `baseline`
+    is the plan document that `max_growth` counts from. Paths are as they were written.
+    """
+
+    name: str
+    model: str | None = None
+    plan: str | None = None
+    options: PlanOptions = field(default_factory=PlanOptions)
+    max_arena: int | None = None
+    max_spaces: Mapping[str, int] = field(default_factory=dict)
+    max_recompute: float | None = None
+    baseline: str | None = None
+    max_growth: Allowance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One limit, and what the plan has: bytes, or for shares parts of one."""
+
+    what: str
+    found: float
+    allowed: float
+    is_share: bool = False
+
+    @property
+    def kept(self) -> bool:
+        return self.found <= self.allowed
+
+    def __str__(self) -> str:
+        sign = "<=" if self.kept else ">"
+        if self.is_share:
+            return f"{self.what} {100 * self.found:.2f} % {sign} {100 * self.allowed:g} %"
+        return f"{self.what} {int(self.found):,} {sign} {int(self.allowed):,} bytes"
+
+
+def checks(budget: Budget, plan: PlanView, baseline: PlanView | None = None) -> Iterator[Check]:
+    """Each limit of a budget, in its order. A memory that the plan does not have takes nothing."""
+    if budget.max_arena is not None:
+        yield Check("arena", plan.arena_bytes, budget.max_arena)
+    sizes = {arena.name: arena.size for arena in plan.arenas}
+    for name, most in budget.max_spaces.items():
+        yield Check(f"memory {name}", sizes.get(name, 0), most)
+    if budget.max_recompute is not None:
+        again = recomputation(plan)
+        extra = again.extra / max(again.step, 1) if again else 0.0
+        yield Check("recomputation", extra, budget.max_recompute, is_share=True)
+    if budget.max_growth is not None and baseline is not None:
+        limit = budget.max_growth.limit(baseline.arena_bytes)
+        yield Check(f"arena (growth of at most {budget.max_growth})", plan.arena_bytes, limit)

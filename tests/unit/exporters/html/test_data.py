@@ -1,0 +1,94 @@
+"""What a page is made of: one file that fetches nothing and says what the plan says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from array import array
+from typing import Any
+
+import pytest
+
+from solver import pipeline
+from solver.exporters.html import dump_report
+from solver.plan import PlanOptions, PlanView, difference
+from tests.support.graphs import chain, convolutional
+from tests.unit.plan.test_report import SMALL, A, arena, buffer, plan
+
+TYPES = {"u1": "B", "u2": "H", "u4": "I", "f8": "d"}
+
+
+def data_of(page: bytes) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.decode(), re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def column(packed: dict[str, str]) -> list[int]:
+    return [int(x) for x in array(TYPES[packed["t"]], base64.b64decode(packed["d"]))]
+
+
+@pytest.mark.parametrize("options", [PlanOptions(), PlanOptions(target="onert"), PlanOptions(in_place=True)])
+def test_the_tables_are_the_plans(options: PlanOptions) -> None:
+    made: PlanView = pipeline.plan(convolutional(1), options).tables
+    (found,) = data_of(dump_report(made))["plans"]
+    buffers = [buffer for _, buffer in made.buffers()]
+    assert column(found["buffers"]["offset"]) == [buffer.offset for buffer in buffers]
+    assert column(found["buffers"]["size"]) == [buffer.size for buffer in buffers]
+    assert column(found["buffers"]["end"]) == [buffer.lifespan.end for buffer in buffers]
+    kinds = found["words"]["kinds"]
+    assert [kinds[k] for k in column(found["buffers"]["kind"])] == [buffer.kind.word for buffer in buffers]
+    labels = found["values"]["labels"]
+    assert labels == [value.id for buffer in buffers for value in buffer.values]
+    first = column(found["steps"]["first"])
+    touched, access = column(found["steps"]["value"]), column(found["steps"]["access"])
+    for t, step in enumerate(made.steps):
+        rows = range(first[t], first[t + 1])
+        assert {labels[touched[k]] for k in rows if access[k] in (0, 2)} == set(step.uses)
+        assert {labels[touched[k]] for k in rows if access[k] in (1, 2)} == set(step.defs)
+        assert {labels[touched[k]] for k in rows if access[k] == 3} == set(step.scratch)
+    assert [space["bound"] for space in found["spaces"]] == [
+        arena.certificate.lower_bound for arena in made.arenas
+    ]
+
+
+def test_columns_are_as_narrow_as_they_may_be() -> None:
+    wide = plan(
+        2, arena(1 << 40, buffer("small", A, 0, 200, 0, 1), buffer("large", A, 1 << 33, 1 << 34, 0, 2))
+    )
+    (found,) = data_of(dump_report(wide))["plans"]
+    assert found["buffers"]["start"]["t"] == "u1"
+    assert found["buffers"]["offset"]["t"] == "f8"
+    assert column(found["buffers"]["size"]) == [200, 1 << 34]
+
+
+def test_names_cannot_end_the_script() -> None:
+    evil = "</script><script>alert(1)</script><!--"
+    page = dump_report(plan(1, arena(4, buffer(evil, A, 0, 4, 0, 1))))
+    assert data_of(page)["plans"][0]["values"]["labels"] == [evil]
+    assert page.decode().count("</script>") == 2
+
+
+def test_the_policy_allows_what_is_there_and_nothing_else() -> None:
+    text = dump_report(SMALL).decode()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    assert "default-src 'none'" in policy[1]
+    assert re.findall(r"(?:https?:)?//[a-z]", re.sub(r"http://www\.w3\.org|^\s*//.*$", "", text)) == []
+
+
+def test_equal_plans_give_equal_bytes() -> None:
+    first, second = (pipeline.plan(chain((3, 2), 1)).tables for _ in range(2))
+    assert dump_report(first) == dump_report(second)
+
+
+def test_a_change() -> None:
+    old = pipeline.plan(convolutional(1)).tables
+    new = pipeline.plan(convolutional(1), PlanOptions(in_place=True)).tables
+    data = data_of(dump_report(new, old))
+    assert [one["digest"] for one in data["plans"]] == [new.digest, old.digest]
+    found = difference(old, new)
+    assert (data["change"]["before"], data["change"]["after"]) == (found.before, found.after)
+    assert data["change"]["groups"]["kind"] == [[c.name, c.before, c.after] for c in found.kinds]

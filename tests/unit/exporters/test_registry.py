@@ -1,0 +1,44 @@
+"""Exporters are found by name and by the name of a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver import pipeline
+from solver.errors import OptionsError
+from solver.exporters import EXPORTERS, exporter_named, exporter_of_file
+from solver.plan import PlanTables
+from tests.support.graphs import chain
+
+
+def test_names() -> None:
+    assert [*EXPORTERS] == [
+        "c-header", "report", "perfetto", "memory-viz", "offsets-csv", "offsets-json",
+    ]  # fmt: skip
+    assert all(exporter_named(name).name == name for name in EXPORTERS)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("a.h", "c-header"), ("A.HTML", "report"), ("a.trace.json", "perfetto"), ("a.json", "offsets-json")],
+)
+def test_by_the_name_of_a_file(file: str, name: str) -> None:
+    assert exporter_of_file(file).name == name
+
+
+def test_refusals_list_what_there_is() -> None:
+    with pytest.raises(OptionsError, match=r"'a\.elf' does not say.* \.h \(c-header\)"):
+        exporter_of_file("a.elf")
+    with pytest.raises(OptionsError, match=r"no exporter 'elf'.*c-header, report"):
+        exporter_named("elf")
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_plans_without_steps_can_be_written(name: str) -> None:
+    """A document of version 1 may hold next to nothing."""
+    exporter = EXPORTERS[name]
+    made = pipeline.plan(chain((1, 1), 1))
+    if not exporter.needs_program:
+        empty = PlanTables("nothing", "", made.options, (), (), deterministic=True)
+        assert exporter.dump(empty)
+    assert exporter.dump(made if exporter.needs_program else made.tables)

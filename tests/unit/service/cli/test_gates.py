@@ -1,0 +1,189 @@
+"""Gates for builds: what grew, what keeps its budget, in every form, with the exit code for a build."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from service.cli import gates
+from service.cli.console import Exit
+from solver import documents, pipeline
+from solver.errors import OptionsError
+from solver.plan import Allowance, Plan, PlanTables
+from tests.support.graphs import convolutional
+from tests.unit.plan.test_report import A, arena, buffer, plan
+
+OLD = plan(2, arena(100, buffer("a", A, 0, 100, 0, 2)))
+NEW = plan(2, arena(150, buffer("a", A, 0, 110, 0, 2), buffer("b|`*", A, 110, 40, 1, 2)))
+
+
+@pytest.fixture(scope="module")
+def made() -> Plan:
+    return pipeline.plan(convolutional(1))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "code"),
+    [
+        (None, Exit.OK),
+        (Allowance(share=0.5), Exit.OK),
+        (Allowance(share=0.49), Exit.TOO_LARGE),
+        (Allowance(bytes=50), Exit.OK),
+        (Allowance(bytes=49), Exit.TOO_LARGE),
+    ],
+)
+def test_growth_is_allowed_or_not(tmp_path: Path, allowed: Allowance | None, code: Exit) -> None:
+    assert gates.diff(OLD, NEW, allowed, "text", tmp_path / "out") is code
+    assert gates.diff(NEW, OLD, Allowance(bytes=0), "text", tmp_path / "out") is Exit.OK
+
+
+def written(tmp_path: Path, form: str, old: PlanTables = OLD, new: PlanTables = NEW) -> str:
+    gates.diff(old, new, Allowance(bytes=10), form, tmp_path / "out")
+    return (tmp_path / "out").read_text(encoding="utf-8")
+
+
+def test_text(tmp_path: Path) -> None:
+    lines = written(tmp_path, "text").splitlines()
+    assert lines[0] == "test: 100 -> 150 bytes (+50, +50.00 %); more than the 10 bytes that it may grow"
+    assert "operand  at the peak before  after  growth" in lines
+    assert "b|`*                      0     40     +40" in lines
+    assert "activation                 100    150     +50" in lines
+    assert written(tmp_path, "text", OLD, OLD).startswith("test: 100 bytes, as before; within")
+
+
+def test_json(tmp_path: Path) -> None:
+    found = json.loads(written(tmp_path, "json"))
+    assert (found["growth"], found["share"], found["limit"], found["passed"]) == (50, 0.5, 110, False)
+    assert found["operands"] == [
+        {"name": "b|`*", "before": 0, "after": 40},
+        {"name": "a", "before": 100, "after": 110},
+    ]
+    assert json.loads(written(tmp_path, "json", plan(0), OLD))["share"] is None
+
+
+def test_markdown(tmp_path: Path) -> None:
+    """Names that look like Markdown stay names."""
+    text = written(tmp_path, "markdown")
+    assert "### ❌ Memory of test" in text
+    assert "| arena | 100 | 150 | +50 | s1 |" in text
+    assert "| b\\|\\`\\* | 0 | 40 | +40 |" in text
+    assert text.count("<details>") == text.count("</details>") == 3
+
+
+def test_junit(tmp_path: Path) -> None:
+    suite = ElementTree.fromstring(written(tmp_path, "junit")).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("1", "1", "0")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert "more than the 10 bytes" in str(failure.get("message"))
+    odd = replace(NEW, graph="a\x00<b>\ud800")
+    name = ElementTree.fromstring(written(tmp_path, "junit", OLD, odd)).find("testsuite/testcase")
+    assert name is not None
+    assert name.get("name") == "a�<b>�"
+
+
+def test_an_unknown_format() -> None:
+    with pytest.raises(OptionsError, match=r"no format 'xml'.*text, json, markdown, junit"):
+        gates.format_of("xml", as_json=False)
+    assert gates.format_of(None, as_json=True) == "json"
+
+
+# ------------------------------------------------------------------------------------------- budgets
+
+
+@pytest.fixture
+def folder(tmp_path: Path, made: Plan) -> Path:
+    (tmp_path / "net.json").write_bytes(documents.dump_graph(convolutional(1)))
+    (tmp_path / "plan.json").write_bytes(documents.dump_plan(made))
+    return tmp_path
+
+
+def judged(folder: Path, budgets: str, form: str = "json") -> tuple[Exit, str]:
+    file = folder / "budgets.toml"
+    file.write_text(budgets, encoding="utf-8")
+    code = gates.check_budgets(file, form, folder / "out")
+    return code, (folder / "out").read_text(encoding="utf-8")
+
+
+def test_a_model_and_a_plan(folder: Path, made: Plan) -> None:
+    size = made.arena_bytes
+    code, text = judged(
+        folder,
+        f"""
+        [[budget]]
+        model = "net.json"
+        max_arena = {size}
+        max_recompute = "0%"
+        baseline = "plan.json"
+        max_growth = 0
+        [[budget]]
+        name = "as planned"
+        plan = "plan.json"
+        max_spaces = {{ arena = {size - 1}, flash = 0 }}
+        """,
+    )
+    first, second = json.loads(text)["budgets"]
+    assert code is Exit.TOO_LARGE
+    assert (first["name"], first["passed"], len(first["checks"])) == ("net", True, 3)
+    assert (second["name"], second["passed"]) == ("as planned", False)
+    assert [check["passed"] for check in second["checks"]] == [False, True]
+
+
+def test_options_of_all_and_of_one(folder: Path, made: Plan) -> None:
+    budgets = """
+        options = { alignment = 1024 }
+        [[budget]]
+        model = "net.json"
+        max_arena = "1GiB"
+        [[budget]]
+        model = "net.json"
+        options = { alignment = 64 }
+        max_arena = "1GiB"
+        """
+    code, text = judged(folder, budgets)
+    first, second = (one["arena_bytes"] for one in json.loads(text)["budgets"])
+    assert code is Exit.OK
+    assert first > second == made.arena_bytes
+
+
+def test_a_capacity_that_is_too_small_breaks_the_budget(folder: Path) -> None:
+    budgets = '[[budget]]\nmodel = "net.json"\nmax_arena = 99999\noptions = { capacity = 100 }'
+    code, text = judged(folder, budgets, "junit")
+    assert code is Exit.TOO_LARGE
+    assert 'failures="1" errors="0"' in text
+
+
+def test_what_cannot_be_planned_is_an_error_and_the_others_are_judged(folder: Path) -> None:
+    budgets = """
+        [[budget]]
+        model = "nothing.json"
+        max_arena = 1
+        [[budget]]
+        plan = "net.json"
+        max_arena = 1
+        [[budget]]
+        plan = "plan.json"
+        max_arena = "1GB"
+        """
+    code, text = judged(folder, budgets, "text")
+    assert code is Exit.USAGE
+    lines = text.splitlines()
+    assert lines[0].startswith("FAIL nothing  ")
+    assert lines[0].endswith("No such file or directory.")
+    assert "not 'arenaplan.plan'" in lines[1]
+    assert lines[2].startswith("ok   plan ")
+    assert lines[3] == "1 of 3 keep their budgets"
+
+
+def test_budgets_for_a_pull_request(folder: Path) -> None:
+    budgets = '[[budget]]\nplan = "plan.json"\nname = "a|b"\nmax_arena = "{}"'
+    _, kept = judged(folder, budgets.format("1MiB"), "markdown")
+    assert kept.startswith("### Memory budgets: all are kept\n")
+    assert "| ✅ | a\\|b |" in kept
+    _, broken = judged(folder, budgets.format("1kB"), "markdown")
+    assert broken.startswith("### Memory budgets: 1 of 1 broken\n")

@@ -1,0 +1,190 @@
+"""Requests that arrive slowly, malformed, or too many at once, over real sockets and a small application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from service.http.connections import HEAD_BYTES, Admission, guarded
+from service.problems import MEDIA_TYPE
+
+#: Ends a test that hangs; nothing here takes this long.
+PATIENCE = 60.0
+
+
+@dataclass
+class Site:
+    """A server under test; `open` makes a connection to it."""
+
+    port: int
+    release: asyncio.Event
+    arrived: asyncio.Queue[str]
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def open(self, data: bytes = b"") -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.writers.append(writer)
+        writer.write(data)
+        return reader
+
+
+@asynccontextmanager
+async def serving(
+    connections: int = 100, header_seconds: float = PATIENCE, body_seconds: float = PATIENCE
+) -> AsyncIterator[Site]:
+    release, arrived = asyncio.Event(), asyncio.Queue[str]()
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        size, more = 0, True
+        while more:
+            message = await receive()
+            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+        if scope["path"] == "/wait":
+            arrived.put_nowait(scope["path"])
+            await release.wait()
+        body = str(size).encode()
+        length = str(len(body)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": body})
+
+    config, state = uvicorn.Config(application, lifespan="off", log_config=None), ServerState()
+    make = guarded(Admission(connections, header_seconds, body_seconds))
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: make(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    site = Site(server.sockets[0].getsockname()[1], release, arrived)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield site
+    finally:
+        for writer in site.writers:
+            writer.close()
+        server.close()
+        release.set()
+        await asyncio.gather(*state.tasks)
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers in small letters, body."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    pairs = (line.split(": ", 1) for line in head[1:] if line)
+    headers = {name.lower(): value for name, value in pairs}
+    return int(head[0].split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+
+
+async def problem(reader: asyncio.StreamReader, status: int, code: str) -> dict[str, Any]:
+    """The problem that was answered, after which the connection is closed."""
+    found, headers, body = await answer(reader)
+    document: dict[str, Any] = json.loads(body)
+    assert (found, document["status"], document["type"]) == (status, status, f"/problems/{code}")
+    assert (headers["content-type"], headers["connection"]) == (MEDIA_TYPE, "close")
+    assert document["instance"] == f"urn:request:{headers['x-request-id']}"
+    assert await reader.read() == b""
+    return document
+
+
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_requests_are_answered_one_after_another() -> None:
+    async with serving() as site:
+        reader = await site.open(POST + b"12345" + GET + POST)
+        assert (await answer(reader))[2] == b"5"
+        assert (await answer(reader))[2] == b"0"
+        site.writers[0].write(b"12345")
+        assert (await answer(reader))[2] == b"5"
+
+
+@pytest.mark.parametrize("half", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: "])
+async def test_half_sent_headers(half: bytes) -> None:
+    async with serving(header_seconds=0.05) as site:
+        await problem(await site.open(half), 408, "request-timeout")
+
+
+async def test_half_sent_headers_of_a_second_request() -> None:
+    async with serving(header_seconds=0.05) as site:
+        reader = await site.open(GET)
+        assert (await answer(reader))[0] == 200
+        site.writers[0].write(GET[:10])
+        await problem(reader, 408, "request-timeout")
+
+
+async def test_a_connection_that_says_nothing() -> None:
+    async with serving(header_seconds=0.05) as site:
+        assert await (await site.open()).read() == b""
+
+
+async def test_a_half_sent_body() -> None:
+    async with serving(body_seconds=0.05) as site:
+        await problem(await site.open(POST + b"123"), 408, "request-timeout")
+
+
+async def test_time_to_arrive_is_not_time_to_answer() -> None:
+    async with serving(header_seconds=0.02, body_seconds=0.02) as site:
+        reader = await site.open(POST.replace(b"/ ", b"/wait ") + b"12345")
+        other = await site.open(b"G")
+        await problem(other, 408, "request-timeout")  # so the time is over
+        site.release.set()
+        assert (await answer(reader))[2] == b"5"
+
+
+async def test_the_longest_waiting_connection_makes_room() -> None:
+    async with serving(connections=3) as site:
+        idle, half, busy = await site.open(), await site.open(b"GET"), await site.open(b"GET")
+        for _ in range(3):
+            assert (await answer(await site.open(GET)))[0] == 200
+        assert await idle.read() == b""
+        await problem(half, 408, "request-timeout")
+        await problem(busy, 408, "request-timeout")
+
+
+async def test_too_many_connections_at_work() -> None:
+    async with serving(connections=2) as site:
+        busy = [await site.open(GET.replace(b"/ ", b"/wait ")) for _ in range(2)]
+        for _ in busy:
+            await site.arrived.get()
+        refused = await site.open()
+        await problem(refused, 503, "overloaded")
+        site.release.set()
+        assert [(await answer(reader))[0] for reader in busy] == [200, 200]
+
+
+MALFORMED: dict[str, Callable[[], bytes]] = {
+    "garbage": lambda: b"\x16\x03\x01 hello\r\n\r\n",
+    "two lengths": lambda: b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+    "a length and chunks": lambda: (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    ),
+    "chunks and a length": lambda: (
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"
+    ),
+    "no host": lambda: b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": lambda: b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "a bad chunk": lambda: b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "a connection to elsewhere": lambda: b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+async def test_what_breaks_the_rules_of_http(case: str) -> None:
+    async with serving() as site:
+        await problem(await site.open(MALFORMED[case]()), 400, "bad-request")
+
+
+async def test_too_much_before_the_body() -> None:
+    async with serving() as site:
+        head = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * (2 * HEAD_BYTES)
+        found, headers, body = await answer(await site.open(head))
+        assert (found, headers["content-type"]) == (431, MEDIA_TYPE)
+        assert json.loads(body)["type"] == "/problems/headers-too-large"
