@@ -27,6 +27,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY solver solver
 COPY service service
 COPY clients clients
+COPY arenaplan arenaplan
 # The final stage cannot write bytecode or compiled code, so both are made here; pip is of no use there.
 # -P: the packages installed, not the sources in this directory, which stay behind in this stage.
 RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \

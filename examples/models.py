@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from examples.builder import Document, Tape, Tensor, adam, layers, ops
+from arenaplan.builder import Document, Tape, Tensor, adam, layers, ops
 
 __all__ = ["MODELS", "STAGES", "Document", "classifier", "mnist", "mobilenet_v2", "render"]
 

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from examples.builder import Model, sgd
+from arenaplan.builder import Model, sgd
 from examples.gallery.resnet import build
 
 __all__ = ["main", "resnet50"]

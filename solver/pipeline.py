@@ -21,7 +21,8 @@ from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Paging, Pass
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
-from solver.program import Program, Record, Region, loads, regions
+from solver.program import CostBound, Costs, Program, Record, Region, check_costs, loads, regions
+from solver.schedules import roofline
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
@@ -37,6 +38,7 @@ __all__ = [
     "BlockProgram",
     "Start",
     "TrainableGraph",
+    "modelled_costs",
     "plan",
     "plan_program",
     "reference_of",
@@ -83,7 +85,7 @@ def plan(
     with watch("prepare"):
         prepared = _prepared(graph, target, options, deadline)
     with watch("derive"):
-        reference = target.reference(prepared, options)
+        reference = _reference(prepared, target, options)
     made = _planned(graph.name, reference, target.passes, options, deadline, watch)
     made = replace(
         made,
@@ -134,7 +136,7 @@ def _check_extent(program: Program) -> None:
 def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> Program:
     """The program that a plan made with these options must agree with; `subject` is already rewritten."""
     if isinstance(subject, TrainableGraph):
-        prepared = Prepared(subject, options.scratch_budget)
+        prepared = Prepared(subject, options.scratch_budget, storage=options.storage)
         return TARGETS[options.target].reference(prepared, options).program
     from solver.training import explicit_program
 
@@ -155,7 +157,25 @@ def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | N
     """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
     target = _checked(options)
     prepared = _prepared(graph, target, options, deadline or Deadline())
-    return Start(prepared, target.reference(prepared, options), target)
+    return Start(prepared, _reference(prepared, target, options), target)
+
+
+@collector_paused()
+def modelled_costs(graph: TrainableGraph, options: PlanOptions) -> Costs:
+    """What `plan` takes each step to cost under these options where no costs are given, by a roofline.
+
+    Raises OptionsError for an option out of range.
+    """
+    program = start_of(graph, options).reference.program
+    return Costs(tuple(zip(program.step_labels, roofline(program), strict=True)), "modelled by a roofline")
+
+
+def _reference(prepared: Prepared, target: Target, options: PlanOptions) -> Lowered:
+    """The reference program, whose steps all have a cost where costs are given."""
+    reference = target.reference(prepared, options)
+    if options.costs is not None:
+        check_costs(reference.program, options.costs)
+    return reference
 
 
 def _planned(
@@ -207,16 +227,20 @@ def _planned(
         holds=reference.holds,
         records=applied.records,
         producer=producer(),
+        cost_bound=applied.bound,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """The program behind all passes, what they record, and whether none of them was cut by wall time."""
+    """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
+    proved of the cost of repetitions.
+    """
 
     program: Program
     records: tuple[Record, ...]
     complete: bool
+    bound: CostBound | None
 
     @property
     def nanoseconds(self) -> int:
@@ -263,13 +287,14 @@ def _scheduled(
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:
-    records, complete = [], True
+    records, complete, bound = [], True, None
     for each in passes:
         made = each.apply(program, deadline)
+        bound = bound or made.bound
         if made.facts is not None:
             records.append(Record(each.name, made.facts))
         program, complete = made.program, complete and made.complete
-    return _Applied(program, tuple(records), complete)
+    return _Applied(program, tuple(records), complete, bound)
 
 
 def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: _Stopwatch) -> Plan:
@@ -295,6 +320,8 @@ _ASKED_OF_TARGETS = {
     "order": ("order", "has an order of its own", "Leave it out."),
     "recompute": ("recompute", "runs each step once", "Leave it out."),
     "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
+    "storage": ("storage", "keeps values as they are", "Leave it out."),
+    "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
 }
 
 
@@ -342,9 +369,11 @@ def _check_of_program(options: PlanOptions) -> None:
         "in_place",
         "sub_ranges",
         "rewrite",
+        "storage",
         "recompute",
         "order",
         "tiers",
+        "costs",
     ):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             raise OptionsError(

@@ -14,6 +14,11 @@ __all__ = ["pages"]
 #: Packages and modules that other programs may import, and what each is for.
 PACKAGES: Mapping[str, str] = MappingProxyType(
     {
+        "arenaplan": "What programs import: planning in one call, and everything else by name.",
+        "arenaplan.builder": "A tape that records networks in Python.",
+        "arenaplan.torch": "PyTorch modules and training steps.",
+        "arenaplan.jax": "Training steps of JAX.",
+        "arenaplan.executorch": "Memory plans for ExecuTorch.",
         "solver.pipeline": "From a graph or a program to a proven plan.",
         "solver.verdict": "What a capacity comes to: curves of memory against time, and what makes it fit.",
         "solver.documents": "Reading and writing every kind of document.",

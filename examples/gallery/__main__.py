@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples.builder import Model
+from arenaplan.builder import Model
 from examples.gallery import GALLERY, WINDOW, Example
 from examples.models import render
 from solver.errors import ArenaplanError

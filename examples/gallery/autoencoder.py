@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from examples.builder import Batch, Model, Tape, adam, layers, ops
+from arenaplan.builder import Batch, Model, Tape, adam, layers, ops
 from examples.gallery.data import digit_batches
 from examples.gallery.example import Example
 

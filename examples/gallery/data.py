@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from examples.builder import Batch
+from arenaplan.builder import Batch
 from examples.digits import CLASSES, digits
 
 __all__ = ["GESTURES", "SHAPES", "digit_batches", "gesture_batches", "shape_batches"]

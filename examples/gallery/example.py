@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
 
-from examples.builder import Batch, Model
+from arenaplan.builder import Batch, Model
 
 __all__ = ["WINDOW", "Example", "as_built"]
 

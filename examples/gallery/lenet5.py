@@ -6,7 +6,7 @@ average pooling, all maps of one layer connected to all of the next, and softmax
 
 from __future__ import annotations
 
-from examples.builder import Model, Tape, adam, layers, ops
+from arenaplan.builder import Model, Tape, adam, layers, ops
 from examples.gallery.data import digit_batches
 from examples.gallery.example import Example
 

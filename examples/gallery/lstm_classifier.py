@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from examples.builder import Model, Tape, adam, layers, ops
+from arenaplan.builder import Model, Tape, adam, layers, ops
 from examples.gallery.data import GESTURES, gesture_batches
 from examples.gallery.example import Example
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from examples.builder import Model, Tape, Tensor, layers, ops, sgd
+from arenaplan.builder import Model, Tape, Tensor, layers, ops, sgd
 from examples.gallery.data import SHAPES, shape_batches
 from examples.gallery.example import Example
 from examples.models import STAGES

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from examples.builder import Batch, Model, Tape, adam, layers, ops
+from arenaplan.builder import Batch, Model, Tape, adam, layers, ops
 from examples.gallery.data import digit_batches
 from examples.gallery.example import Example
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from examples.builder import Batch, Model, Tape, adam, layers, ops
-from examples.builder.tape import Trainable
+from arenaplan.builder import Batch, Model, Tape, adam, layers, ops
+from arenaplan.builder.tape import Trainable
 from examples.gallery.data import digit_batches
 from examples.gallery.example import Example
 

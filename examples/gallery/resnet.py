@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from examples.builder import Model, Tape, Tensor, adam, layers, ops
+from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops
 from examples.gallery.data import SHAPES, shape_batches
 from examples.gallery.example import Example
 

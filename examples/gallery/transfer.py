@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from examples.builder import Batch, Model, Tape, Tensor, adam, layers, ops
+from arenaplan.builder import Batch, Model, Tape, Tensor, adam, layers, ops
 from examples.gallery.data import digit_batches
 from examples.gallery.example import Example
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from examples.builder import Batch, Model, Tape, Tensor, adam, layers, ops
+from arenaplan.builder import Batch, Model, Tape, Tensor, adam, layers, ops
 from examples.gallery.example import Example
 from solver.graph import DType
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,6 +72,22 @@ Graph = Annotated[
     Path,
     typer.Argument(help="Graph document, - for standard input; or a model: .onnx, or nntrainer's .ini."),
 ]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="TYPE",
+        help="What activations wait in for the backward pass, rounded: float16 or bfloat16.",
+    ),
+]
+CostsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--costs",
+        metavar="COSTS",
+        help="What steps take: roofline (the default), measured (here and now), or a costs document.",
+    ),
+]
 Model = Annotated[
     Path,
     typer.Argument(
@@ -135,6 +152,12 @@ PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard in
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+def _one_thread(costs: str | None = "measured") -> None:
+    """What is measured is measured on one thread, which BLAS is told before it is loaded."""
+    if costs == "measured":
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _show_version(wanted: bool) -> None:
@@ -210,6 +233,8 @@ def plan(
             " Kernels run in the first; what does not fit is paged out to the others.",
         ),
     ] = None,
+    storage: StorageOption = None,
+    costs: CostsOption = None,
     parallelism: Annotated[
         int | None,
         typer.Option(
@@ -231,6 +256,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan the arena of a training graph, or of a program of explicit operations."""
+    _one_thread(costs)
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import planning
 
@@ -238,7 +264,7 @@ def plan(
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
-        given |= {"tiers": tier or None}
+        given |= {"tiers": tier or None, "costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         chosen = _choices(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
@@ -360,15 +386,19 @@ def tradeoff(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    storage: StorageOption = None,
+    costs: CostsOption = None,
     as_json: Json = False,
 ) -> None:
     """Show what smaller peaks cost in extra time, with what is proved about that, down to the floor."""
+    _one_thread(costs)
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
 
         given: dict[str, Any] = {"target": target, "batch": batch, "alignment": alignment, "update": update}
         given |= {"deadline_seconds": deadline, "scratch_budget": scratch_budget, "in_place": in_place}
         given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
+        given |= {"costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         chosen = _choices(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
@@ -412,21 +442,64 @@ def explain(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    storage: StorageOption = None,
+    costs: CostsOption = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a capacity is enough, why not, the smallest that is, and what would make it fit."""
+    _one_thread(costs)
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
 
         given: dict[str, Any] = {"target": target, "batch": batch, "alignment": alignment, "update": update}
         given |= {"deadline_seconds": deadline, "scratch_budget": scratch_budget, "in_place": in_place}
         given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
+        given |= {"costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
         chosen = _choices(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
         verdicts.explain(model, given | {"capacity": capacity}, chosen, training=training, as_json=as_json)
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan costs graph.json -o costs.json",
+        "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
+        "arenaplan plan graph.json --capacity 18MiB --recompute --costs costs.json -o plan.json",
+    )
+)
+def costs(
+    model: Graph,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the costs go; - is standard output.")
+    ] = Path("-"),
+    repeats: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Iterations to take the median of.")
+    ] = 5,
+    roofline: Annotated[
+        bool, typer.Option("--roofline", help="What plans without costs use, in the place of measuring.")
+    ] = False,
+    batch: Batch = None,
+    scratch_budget: Scratch = None,
+    update: Update = "immediate",
+    in_place: InPlace = False,
+    sub_ranges: SubRanges = False,
+    rewrite: Rewrite = False,
+    storage: StorageOption = None,
+    as_json: Json = False,
+) -> None:
+    """Write what each training step takes on this machine, for plans to decide by and people to edit."""
+    if not roofline:
+        _one_thread()
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import costs as writer
+
+        given: dict[str, Any] = {"batch": batch, "scratch_budget": scratch_budget, "update": update}
+        given |= {"in_place": in_place, "sub_ranges": sub_ranges, "rewrite": rewrite, "storage": storage}
+        given = {name: value for name, value in given.items() if value is not None}
+        writer.write(model, given, output, repeats, modelled=roofline, as_json=as_json)
 
 
 @app.command(

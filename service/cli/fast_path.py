@@ -92,6 +92,7 @@ _PLAN: Final = _Command(
         "--deadline": ("deadline_seconds", _decimal),
         "--scratch-budget": ("scratch_budget", _size),
         "--update": ("update", _word),
+        "--storage": ("storage", _word),
         "--parallelism": ("parallelism", _whole),
     },
     frozenset({"--in-place", "--sub-ranges", "--rewrite", "--order", "--recompute"}),

@@ -47,6 +47,10 @@ def run(
     and messages. `choices` are those for models of other tools.
     """
     document = read_document(model)
+    if "costs" in given:
+        from service.cli import costs  # the executor, which most plans do without
+
+        given = costs.chosen(given, document, model, choices)
     made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model, choices)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")
@@ -163,6 +167,8 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
     flops, count = 100 * found.extra_flops / max(found.step_flops, 1), len(found.repetitions)
     known = f"{least:.2f} % at least are proved" if found.bound else "no bound is proved"
     proof = "proved to be the least for this order" if found.optimal else known
+    if found.checked:
+        proof += f"; {100 * found.checked / max(found.step, 1):.2f} % without a solver"
     console.print(
         f"recomputed: {count:,} {'step runs' if count == 1 else 'steps run'} again,"
         f" +{time:.2f} % of the modelled time ({proof}), +{flops:.2f} % of the products",

@@ -28,6 +28,7 @@ from solver.plan.report import (
     memory_map,
     report,
     sharing,
+    storage_note,
 )
 
 __all__ = ["LETTERS", "curve_line", "facts", "map_lines", "render", "run"]
@@ -78,6 +79,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "target_note": _target_note(plan),
         "gradients": list(gradient_notes(plan)),
         "in_place": asdict(sharing(plan)),
+        "storage": storage_note(plan),
         "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
         "paging": None if (moved := paging(plan)) is None else asdict(moved),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
@@ -111,9 +113,9 @@ def render(plan: PlanView, width: int | None) -> None:
             _render_arena(console, plan, arena, about)
     for note in (*_uncheckable(plan), *gradient_notes(plan), *_in_place(plan)):
         console.print(note)
-    foreign = _target_note(plan)
-    if foreign is not None:
-        console.print(foreign)
+    for remark in (storage_note(plan), _target_note(plan)):
+        if remark is not None:
+            console.print(remark, highlight=False)
     if plan.options.target == PROGRAM:
         console.print(_recycling(recycling(plan)))
     moved = paging(plan)

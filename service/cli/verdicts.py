@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.cli.console import read_document, write_document
+from service.cli.costs import chosen
 from service.cli.models import is_document, read_model
 from solver import documents, verdict
 from solver.errors import OptionsError
@@ -49,8 +50,9 @@ def tradeoff(
             remedy="Name a file that ends in .svg, .png or .json.",
             path=("output",),
         )
-    options = documents.load_options(given)
-    graph, _ = _graph(model, options, choices)
+    document = read_document(model)
+    options = documents.load_options(chosen(given, document, model, choices))
+    graph = _graph(document, model, options, choices)
     with _progress(f"looking for schedules of {graph.name}") as show:
 
         def observe(point: TradeOffPoint) -> None:
@@ -74,9 +76,10 @@ def explain(
     as_json: bool,
 ) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
-    options = documents.load_options(given)
-    graph, document = _graph(model, options, choices)
-    batches = None if document is None else verdict.batches_of(document, options)
+    document = read_document(model)
+    options = documents.load_options(chosen(given, document, model, choices))
+    graph = _graph(document, model, options, choices)
+    batches = verdict.batches_of(document, options) if is_document(document, model) else None
     with _progress(f"looking for what makes {graph.name} fit") as show:
 
         def observe(names: tuple[str, ...]) -> None:
@@ -89,18 +92,14 @@ def explain(
         _print_verdict(Console(highlight=False), made, model, given, training=training)
 
 
-def _graph(
-    model: Path, options: PlanOptions, choices: Mapping[str, Any]
-) -> tuple[TrainableGraph, bytes | None]:
-    """The graph with its document, None where it came from a file of another kind."""
-    document = read_document(model)
+def _graph(document: bytes, model: Path, options: PlanOptions, choices: Mapping[str, Any]) -> TrainableGraph:
     found = read_model(document, model, options.batch, choices)
     if not isinstance(found, TrainableGraph):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",
             remedy="Give a graph, or plan the program with a capacity.",
         )
-    return found, document if is_document(document, model) else None
+    return found
 
 
 @contextlib.contextmanager
@@ -167,9 +166,9 @@ def _print_verdict(
         console.print("None of the measures that were tried makes it fit.")
     if made.extra != 0 and not training:
         console.print(
-            "--training also tries what changes what is learned: micro-batches, fewer trained layers,"
+            "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
         )
-        console.print("less optimizer state.")
+        console.print("trained layers, less optimizer state.")
     if not made.complete:
         console.print("Time ran out: there may be more, and cheaper, ways.")
 
@@ -244,6 +243,9 @@ def _command(remedy: Remedy, model: Path, given: Mapping[str, Any]) -> str:
     """The command that makes the plan of a remedy, and what the document must say besides."""
     words = ["arenaplan", "plan", str(model)]
     for name, value in {**given, **remedy.options}.items():
+        if name == "tiers":
+            words += [f"--tier {tier}" for tier in value or ()]
+            continue
         option = f"--{name.removesuffix('_seconds').replace('_', '-')}"
         if value != getattr(PlanOptions(), name):
             words.append(option if value is True else f"{option} {value}")

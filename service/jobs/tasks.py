@@ -314,6 +314,7 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
         rewrite=False,
         recompute=False,
         order=False,
+        costs=None,  # their names are those of the rewritten graph
     )
     plan = make(plain)
     if options.capacity is None or plan.arena_bytes <= options.capacity:

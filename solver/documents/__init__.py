@@ -1,4 +1,5 @@
-"""Documents: the versioned JSON of graphs, programs, options, plans, buffers, reports, curves and verdicts.
+"""Documents: the versioned JSON of graphs, programs, options, costs, plans, buffers, reports, curves and
+verdicts.
 
     bytes ──parse──► value ──read──► model ──► core type ──► bytes
           strict JSON      format,         graph, options,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from solver.documents.accesses import dump_accesses, load_accesses
     from solver.documents.budgets import BudgetsDocument, load_budgets, read_allowance
     from solver.documents.buffers import BuffersDocument, dump_buffers, load_buffers
+    from solver.documents.costs import CostsDocument, dump_costs, load_costs
     from solver.documents.digest import graph_digest, reference_digest
     from solver.documents.graph import dump_graph, load_graph
     from solver.documents.graph_models import GraphDocument
@@ -45,6 +47,7 @@ __all__ = [
     "SCHEMAS",
     "BudgetsDocument",
     "BuffersDocument",
+    "CostsDocument",
     "GraphDocument",
     "LayoutDocument",
     "LayoutOptionsDocument",
@@ -58,6 +61,7 @@ __all__ = [
     "canonical_json",
     "dump_accesses",
     "dump_buffers",
+    "dump_costs",
     "dump_graph",
     "dump_layout",
     "dump_layout_options",
@@ -72,6 +76,7 @@ __all__ = [
     "load_accesses",
     "load_budgets",
     "load_buffers",
+    "load_costs",
     "load_graph",
     "load_layout",
     "load_layout_options",
@@ -96,6 +101,7 @@ __getattr__ = loaded_late(
         "accesses": "dump_accesses load_accesses",
         "budgets": "BudgetsDocument load_budgets read_allowance",
         "buffers": "BuffersDocument dump_buffers load_buffers",
+        "costs": "CostsDocument dump_costs load_costs",
         "digest": "graph_digest reference_digest",
         "graph": "dump_graph load_graph",
         "graph_models": "GraphDocument",

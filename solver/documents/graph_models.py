@@ -102,6 +102,10 @@ class TrainingDocument(DocumentModel):
     loss_scale: float = Field(1.0, description="The backward pass starts from it, and updates divide by it.")
     accumulate: Int64 = Field(1, description="Iterations (micro-batches) of one update, by their mean.")
     skip_non_finite: bool = Field(False, description="Leave an update out if a gradient is not finite.")
+    loss_scale_growth: Int64 | None = Field(
+        None,
+        description="The scale changes: an update that is left out halves it, this many in a row double it.",
+    )
 
 
 class LastOperations(DocumentModel):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from solver.documents.costs import CostsOfOptions, to_costs
 from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Positive
 from solver.documents.parse import to_bytes
 from solver.documents.plan_written import options_to_dict
@@ -73,6 +74,12 @@ class OptionFields(DocumentModel):
     tiers: Annotated[tuple[TierOfOptions, ...], *FIXED_LIST] = Field(
         (), description="Memories of the device; kernels run in the first, the others hold what is paged out."
     )
+    storage: Name | None = Field(
+        None, description="Activations wait for the backward pass as float16 or bfloat16, rounded."
+    )
+    costs: CostsOfOptions = Field(
+        None, description="What each step takes on the device; a roofline says it without."
+    )
 
 
 class OptionsDocument(OptionFields):
@@ -100,6 +107,7 @@ def to_options(given: OptionFields) -> PlanOptions:
             )
         found["parallelism"] = given.workers
     found["tiers"] = tuple([Tier(**dict(tier)) for tier in given.tiers])
+    found["costs"] = None if given.costs is None else to_costs(given.costs)
     return PlanOptions(**found)
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from solver.collector import collector_paused
 from solver.documents.certificate import to_certificate
-from solver.documents.fields import FIXED_LIST, Int64, Natural, Positive, Text
+from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Natural, Positive, Text
 from solver.documents.header import read_header
 from solver.documents.options import OptionFields, to_options
 from solver.documents.plan_written import FORMAT, VERSION, with_digest
@@ -24,7 +24,7 @@ from solver.documents.rows import REMEDY, ROW
 from solver.errors import PlanError
 from solver.layout import Lifespan
 from solver.plan import Plan, PlanTables
-from solver.program import Record, Replacement
+from solver.program import CostBound, DualRow, Record, Replacement, RowKind
 
 __all__ = ["PlanDocument", "load_plan", "load_plan_tables"]
 
@@ -60,6 +60,34 @@ class RecordOfPlan(NamedTuple):
     facts: dict[Text, bool | Int64 | Text]
 
 
+class DualRowOfPlan(NamedTuple):
+    """A row with its multiplier: what it says is worked out from the reference program.
+
+    `value` and `step` are numbers of the reference program, -1 where the kind has none.
+    """
+
+    kind: Annotated[RowKind, Field(strict=False)]
+    moment: Natural
+    multiplier: Natural
+    value: Int64
+    step: Int64
+    divisor: Natural
+    without: Annotated[tuple[Natural, ...], *FIXED_LIST]
+
+
+class CostBoundOfPlan(DocumentModel):
+    """Repetitions take at least `nanoseconds` in every schedule within `budget` bytes whose first runs have
+    this `order` of steps of the reference program: the sum of `rows`, in parts of the denominator.
+    """
+
+    budget: Natural
+    nanoseconds: Natural
+    order: Annotated[tuple[Natural, ...], *FIXED_LIST]
+    moments: Annotated[tuple[Natural, ...], *FIXED_LIST]
+    denominator: Positive
+    rows: Annotated[tuple[Annotated[DualRowOfPlan, ROW], ...], *FIXED_LIST]
+
+
 class PlanDocument(ProgramTables):
     """A memory plan: a training iteration, and a place for each of its values.
 
@@ -78,6 +106,9 @@ class PlanDocument(ProgramTables):
     holds: Annotated[tuple[Annotated[HoldOfPlan, ROW], ...], *FIXED_LIST]
     replacements: Annotated[tuple[Annotated[ReplacementOfPlan, ROW], ...], *FIXED_LIST]
     records: Annotated[tuple[Annotated[RecordOfPlan, ROW], ...], *FIXED_LIST]
+    cost_bound: CostBoundOfPlan | None = Field(
+        None, description="What recomputation costs at least, with what proves it; left out without any."
+    )
 
 
 @collector_paused()
@@ -128,6 +159,8 @@ def _to_plan(document: PlanDocument) -> Plan:
                 remedy="Lifespans are half-open, and are not empty.",
                 path=("holds", i, 2),
             )
+    given = document.cost_bound
+    rows = tuple(DualRow(*row) for row in given.rows) if given else ()
     return Plan(
         graph=document.graph,
         graph_digest=document.graph_digest,
@@ -143,4 +176,5 @@ def _to_plan(document: PlanDocument) -> Plan:
         records=tuple(Record(*row) for row in document.records),
         producer=document.producer,
         digest=document.digest,
+        cost_bound=None if given is None else CostBound(**{**dict(given), "rows": rows}),
     )

@@ -12,6 +12,7 @@ from solver.collector import collector_paused
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.program_tables import program_tables
 from solver.plan import Certificate, Plan, PlanOptions
+from solver.program import CostBound
 
 __all__ = ["FORMAT", "VERSION", "certificate_to_dict", "dump_plan", "options_to_dict", "with_digest"]
 
@@ -88,6 +89,19 @@ def _to_dict(plan: Plan) -> dict[str, Any]:
         "holds": [(value, hold.start, hold.end) for value, hold in sorted(plan.holds.items())],
         "replacements": [astuple(replacement) for replacement in plan.replacements],
         "records": [(record.name, dict(sorted(record.facts.items()))) for record in plan.records],
+        **({} if plan.cost_bound is None else {"cost_bound": _cost_bound(plan.cost_bound)}),
+    }
+
+
+def _cost_bound(bound: CostBound) -> dict[str, Any]:
+    rows = [(r.kind.value, r.moment, r.multiplier, r.value, r.step, r.divisor, r.without) for r in bound.rows]
+    return {
+        "budget": bound.budget,
+        "nanoseconds": bound.nanoseconds,
+        "order": bound.order,
+        "moments": bound.moments,
+        "denominator": bound.denominator,
+        "rows": rows,
     }
 
 
@@ -110,6 +124,8 @@ def options_to_dict(options: PlanOptions) -> dict[str, Any]:
     }
     if options.tiers:
         found["tiers"] = [asdict(tier) for tier in options.tiers]
+    if options.costs is not None:
+        found["costs"] = {"about": options.costs.about, "nanoseconds": dict(options.costs.nanoseconds)}
     if options.deadline_seconds is not None:
         found["deadline_seconds"] = float(options.deadline_seconds)
     return found

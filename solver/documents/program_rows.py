@@ -11,10 +11,10 @@ from solver.documents.certificate import CertificateOfPlan
 from solver.documents.fields import (
     FIXED_LIST,
     DocumentModel,
-    DTypeName,
     Int64,
     Natural,
     Positive,
+    StoredDTypeName,
     Text,
 )
 from solver.documents.limits import MAX_INTEGER
@@ -83,7 +83,7 @@ class TypeOfPlan(NamedTuple):
     """Shape and element type; [] is the shape of a scalar."""
 
     shape: Annotated[tuple[Positive, ...], *FIXED_LIST]
-    dtype: DTypeName
+    dtype: StoredDTypeName
 
 
 class FloatsOfPlan(NamedTuple):

@@ -94,11 +94,14 @@ def _numbered(model: type[DocumentModel]) -> tuple[_Column, ...]:
 
 
 def rows_of(owner: type) -> dict[str, type]:
-    """By name: the rows that the fields of a model, or of another row, are made of."""
+    """By name: the rows that the fields of a model, of models inside, or of another row, are made of."""
     found: dict[str, type] = {}
     for hint in typing.get_type_hints(owner, include_extras=True).values():
-        for row in filter(_is_row, _parts(hint)):
-            found |= {row.__name__: row, **rows_of(row)}
+        for part in _parts(hint):
+            if _is_row(part):
+                found |= {part.__name__: part, **rows_of(part)}
+            elif isinstance(part, type) and issubclass(part, DocumentModel) and part is not owner:
+                found |= rows_of(part)
     return found
 
 

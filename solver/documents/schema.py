@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from solver.documents.buffers import BuffersDocument
+from solver.documents.costs import CostsDocument
 from solver.documents.fields import DocumentModel
 from solver.documents.graph_models import GraphDocument
 from solver.documents.layout import LayoutDocument
@@ -32,6 +33,7 @@ _FOLDER = Path(__file__).with_name("schemas")
 _MODELS: Mapping[str, type[DocumentModel]] = MappingProxyType(
     {
         "buffers": BuffersDocument,
+        "costs": CostsDocument,
         "graph": GraphDocument,
         "layout": LayoutDocument,
         "layout_options": LayoutOptionsDocument,

@@ -27,6 +27,10 @@ class LiveValue(DocumentModel):
 _Live = Annotated[tuple[LiveValue, ...], *FIXED_LIST]
 
 
+# Failing fast is for lists alone.
+_OptionValue = Annotated[bool | int | str | tuple[Text, ...] | None, *FIXED_LIST[1:]]
+
+
 class RemedyOfVerdict(DocumentModel):
     """A combination of measures that fits the capacity: planned, and its plan proved."""
 
@@ -37,7 +41,9 @@ class RemedyOfVerdict(DocumentModel):
     arena_bytes: Natural
     extra: Int64 = Field(description="Nanoseconds of modelled time for an update, beyond the present ones.")
     bound: Int64 | None = Field(None, description="Proved: so many of them at least, with these measures.")
-    options: dict[str, bool | int | str] = Field(description="Fields of an options document that repeat it.")
+    options: dict[str, _OptionValue] = Field(
+        description="Fields of an options document that repeat it; null takes back what was asked for."
+    )
     graph_fields: dict[str, Any] = Field(description="Fields of the graph document that change.")
     note: Text = ""
 

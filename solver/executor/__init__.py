@@ -3,6 +3,7 @@
 from solver.executor.accesses import logged_accesses
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
+from solver.executor.measured import measured_costs
 from solver.executor.replayed import rewritten
 from solver.executor.trainer import Trainer
 from solver.executor.validate import StepReport, ValidationReport, validate
@@ -18,6 +19,7 @@ __all__ = [
     "ValidationReport",
     "check_accesses",
     "logged_accesses",
+    "measured_costs",
     "rewritten",
     "synthetic_batch",
     "validate",

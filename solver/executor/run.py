@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from solver.errors import PlanError
+from solver.executor.conversion import prepare_conversion
 from solver.executor.initial import initial_value
 from solver.executor.kernels import kernels_for
 from solver.executor.kernels.base import Call
@@ -25,6 +26,7 @@ from solver.graph.types import Array, Initializer, Operand, OptimizerSpec, Role,
 from solver.program import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -100,6 +102,18 @@ class Runner:
             else:
                 for turn in self._turns:
                     turn()
+
+    def timed(self, clock: Callable[[], int]) -> tuple[int, ...]:
+        """One iteration as `run` does it, without poison; what passed on the clock during each level."""
+        self.iteration += 1
+        found = []
+        with np.errstate(all="ignore"):
+            np.setbufsize(_BUFFER_ELEMENTS)
+            for turn in self._turns:
+                before = clock()
+                turn()
+                found.append(clock() - before)
+        return tuple(found)
 
     def close(self) -> None:
         """End the threads, if there are any; nothing can be run afterwards."""
@@ -189,8 +203,12 @@ class Runner:
 
     def _kernel(self, step: Step, node: Node, arrays: Mapping[str, Array]) -> Prepared:
         kernel = node.operation.type
+        if kernel == SEED and "loss_scale" in arrays:
+            return partial(np.copyto, arrays["dx0"], arrays["loss_scale"], casting="same_kind")
         if kernel == SEED:
             return partial(arrays["dx0"].fill, node.attributes["value"])
+        if kernel == CONVERT:
+            return prepare_conversion(node, arrays)
         if kernel == ACCUMULATE:
             return prepare_accumulate(arrays["x0"], arrays["x1"])
         if kernel == COPY:
@@ -245,7 +263,7 @@ def _told(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepar
 def _optimizer(node: Node) -> tuple[OptimizerSpec, TrainingRules]:
     """What the attributes of an update say."""
     given = dict(node.attributes)
-    rules = TrainingRules(**{field.name: given.pop(field.name) for field in fields(TrainingRules)})
+    rules = TrainingRules(**{f.name: given.pop(f.name) for f in fields(TrainingRules) if f.name in given})
     return OptimizerSpec(given.pop("optimizer"), given), rules
 
 

@@ -36,7 +36,8 @@ def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
             remedy="Plan with target 'reference' to train here.",
         )
-    return target.reference(Prepared(graph, plan.options.scratch_budget), plan.options).program
+    prepared = Prepared(graph, plan.options.scratch_budget, storage=plan.options.storage)
+    return target.reference(prepared, plan.options).program
 
 
 #: Rules that a plan for another graph, batch or budget breaks.

@@ -279,6 +279,12 @@ def _declared_operand(declared: DeclaredOperand) -> Operand:
                 remedy="Dimensions are at least 1.",
                 path=(*declared.path, "shape", axis),
             )
+    if declared.dtype.is_storage:
+        raise ShapeMismatchError(
+            f"Operand {declared.id!r} is {declared.dtype.value}, in which values are only kept.",
+            remedy="Declare it as float32, and plan with the option `storage`.",
+            path=(*declared.path, "dtype"),
+        )
     type_ = TensorType(declared.shape, declared.dtype)
     _check_bytes(declared.id, type_, (*declared.path, "shape"))
     _check_values(declared, type_)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, EnumType
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +30,24 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+_T = TypeVar("_T")
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...]
 
 
-class DType(Enum):
-    """Element types; the value is both the document's word and NumPy's."""
+class _ElementTypes(EnumType):
+    """Iterates over what operators compute in: what is only kept is no type that an operand may have."""
+
+    def __iter__(cls: type[_T]) -> Iterator[_T]:
+        return (member for member in EnumType.__iter__(cls) if not getattr(member, "is_storage", False))
+
+
+class DType(Enum, metaclass=_ElementTypes):
+    """Element types; the value is both the document's word and NumPy's, which has none for bfloat16.
+
+    FLOAT16 and BFLOAT16 are types of storage: values are converted to them and back, no operator computes in
+    them, and iterating over the types leaves them out. A bfloat16 is the first half of a float32, seen as an
+    unsigned integer.
+    """
 
     FLOAT32 = "float32"
     FLOAT64 = "float64"
@@ -42,16 +55,21 @@ class DType(Enum):
     INT64 = "int64"
     UINT8 = "uint8"
     BOOL = "bool"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
 
-    #: What NumPy calls it, its bytes, and whether derivatives exist: attributes, for they are asked often.
+    #: What NumPy calls it, its bytes, whether derivatives exist, and whether it is a type of storage:
+    #: attributes, for they are asked often.
     numpy: np.dtype[Any]
     itemsize: int
     is_floating: bool
+    is_storage: bool
 
     def __init__(self, word: str) -> None:
-        self.numpy = np.dtype(word)
+        self.numpy = np.dtype("uint16" if word == "bfloat16" else word)
         self.itemsize = self.numpy.itemsize
-        self.is_floating = word.startswith("float")
+        self.is_storage = word in ("float16", "bfloat16")
+        self.is_floating = word.startswith("float") and not self.is_storage
 
     # By identity, as members are compared: types are hashed often.
     __hash__ = object.__hash__
@@ -191,22 +209,30 @@ class TrainingRules:
       ``min(1, c / (n + 1e-6))``.
     * `skip_non_finite`: an update is left out, for all weights and uncounted, if any gradient is infinite or
       no number (or the sum of all their squares overflows float64).
+    * `loss_scale_growth` n: the scale starts at `loss_scale` and changes. Updates are left out as above, each
+      halves the scale, down to 1 at least; n updates in a row that are not double it, up to 2**64 at most.
     """
 
     clip_global_norm: float | None = None
     loss_scale: float = 1.0
     accumulate: int = 1
     skip_non_finite: bool = False
+    loss_scale_growth: int | None = None
+
+    @property
+    def skips(self) -> bool:
+        """Whether updates may be left out."""
+        return self.skip_non_finite or self.loss_scale_growth is not None
 
     @property
     def divisor(self) -> float:
-        """What the sum of the micro-batches' scaled gradients is divided by."""
+        """What the sum of the micro-batches' scaled gradients is divided by, where the scale is fixed."""
         return self.loss_scale * self.accumulate
 
     @property
     def joins_gradients(self) -> bool:
         """Whether each update depends on the gradients of all weights."""
-        return self.clip_global_norm is not None or self.skip_non_finite
+        return self.clip_global_norm is not None or self.skips
 
 
 @dataclass(frozen=True, slots=True)

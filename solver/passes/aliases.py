@@ -36,6 +36,7 @@ from solver.passes.base import Pass
 from solver.program import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -55,7 +56,7 @@ __all__ = ["Aliases", "Allowed", "define_in_place"]
 #: Later than every level: when what outlives the iteration is read last, and then when nothing happens.
 _AFTER, _NEVER = 2**62, 2**63
 
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 #: Whether a promise may be used in a step.
 Allowed = Callable[[Program, Step, InPlace], bool]

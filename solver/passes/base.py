@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from solver.layout import Deadline
-from solver.program import Program
+from solver.program import CostBound, Program
 
 __all__ = ["Applied", "Facts", "Pass"]
 
@@ -19,12 +19,13 @@ Facts: TypeAlias = Mapping[str, int | str | bool]
 class Applied:
     """What a pass made of a program, and what the plan records of it, None where nothing changed.
 
-    `complete` is false where wall time ended a search.
+    `complete` is false where wall time ended a search. `bound` is what is proved of the cost of repetitions.
     """
 
     program: Program
     facts: Facts | None = None
     complete: bool = True
+    bound: CostBound | None = None
 
 
 class Pass(ABC):

@@ -19,7 +19,7 @@ from solver.errors import CapacityError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
-from solver.program import Program, Tier, check_tiers, loads
+from solver.program import Costs, Program, Tier, check_tiers, loads
 from solver.schedules.paging import (
     PagingProblem,
     elapsed,
@@ -43,7 +43,7 @@ _STEP = 50
 
 @dataclass(frozen=True, slots=True)
 class Paging(Pass):
-    """The memories; none: everything stays in one.
+    """The memories; none: everything stays in one. With `costs`, steps take what these say.
 
     Raises OptionsError for tiers that nothing can be paged between; when run, CapacityError where a
     tier cannot hold what must be in it.
@@ -56,6 +56,7 @@ class Paging(Pass):
 
     tiers: tuple[Tier, ...] = ()
     in_place: bool = False
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         check_tiers(self.tiers)
@@ -71,7 +72,7 @@ class Paging(Pass):
         if not self.tiers:
             return Applied(program)
         spread = in_tiers(program, self.tiers)
-        compute = sum(level_costs(program))
+        compute = sum(level_costs(program, self.costs))
         given, peak = self._peak(spread), max(loads(spread)[0])
         most = self.tiers[0].bytes
         if given <= most:
@@ -94,15 +95,15 @@ class Paging(Pass):
         from solver.schedules.paging.cover import least_moved
 
         best: _Paged | None = None
-        compute = sum(level_costs(program))
+        compute = sum(level_costs(program, self.costs))
         for ahead in LOOKAHEADS:
             problem = paging_problem(program, ahead)
             if problem.smallest > budget:
                 continue
             cover = least_moved(problem, budget, deadline)
             homes = self._homes(problem, cover.taken)
-            made = with_transfers(program, problem, cover.taken, homes, self.tiers)
-            took = elapsed(made, self.tiers)
+            made = with_transfers(program, problem, cover.taken, homes, self.tiers, self.costs)
+            took = elapsed(made, self.tiers, self.costs)
             complete = cover.complete and (best is None or best.complete)
             if best is None or took < best.nanoseconds:
                 baseline = problem.cost(frozenset(range(len(problem.gaps))))

@@ -3,9 +3,9 @@
     conv1 ──► x ──► conv2 ──► ... ──► conv2's gradient reads x          x waits through the whole forward pass
     conv1 ──► x ──► conv2 ──► ... conv1 ──► x@again1 ──► conv2's gradient     x waits no longer
 
-Which steps run again, and when, is searched for (`solver.schedules`): at the least cost by a roofline, with a
-proved bound on that cost beside it. A repeated step is the same kernel with the same attributes on the same
-contents, so it writes the same bits; the proof holds that against every plan.
+Which steps run again, and when, is searched for (`solver.schedules`): at the least cost, by a roofline or by
+costs that were given, with a proved bound on that cost beside it. A repeated step is the same kernel with the
+same attributes on the same contents, so it writes the same bits; the proof holds that against every plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
-from solver.program import Program, loads
+from solver.program import CostBound, Costs, Program, loads
 from solver.schedules import (
     PeakBound,
     Schedule,
@@ -26,8 +26,8 @@ from solver.schedules import (
     flops_of,
     order_bound,
     rerun,
-    roofline,
     schedule_problem,
+    step_costs,
 )
 
 __all__ = ["Recompute"]
@@ -35,10 +35,13 @@ __all__ = ["Recompute"]
 #: Where values are defined in place, budgets are tried that are smaller by this part at least.
 _STEP = 50
 
+#: Full steps at which a bound is tried where the search's own ones leave a gap.
+_MOMENTS = 12
+
 
 @dataclass(frozen=True, slots=True)
 class Recompute(Pass):
-    """Whether steps may run again to keep `capacity` bytes.
+    """Whether steps may run again to keep `capacity` bytes. With `costs`, they take what these say.
 
     Raises OptionsError without a capacity. `run` raises CapacityError where no schedule keeps
     it, or none was found.
@@ -51,6 +54,7 @@ class Recompute(Pass):
     recompute: bool = False
     capacity: int | None = None
     in_place: bool = False
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         if self.recompute and self.capacity is None:
@@ -75,7 +79,7 @@ class Recompute(Pass):
             return Applied(program)
         from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
 
-        problem = schedule_problem(program, roofline(program), in_place=self.in_place)
+        problem = schedule_problem(program, step_costs(program, self.costs), in_place=self.in_place)
         lowest = floor(problem)
         if lowest.bytes > self.capacity:
             raise _impossible(problem, lowest, self.capacity)
@@ -88,8 +92,14 @@ class Recompute(Pass):
             if peak <= self.capacity:
                 facts = {"floor": lowest.bytes, "peak_before": given, "peak_after": peak}
                 # The relaxation counts every value by itself, so it bounds nothing where some share bytes.
-                bound = 0 if self.in_place else found.bound
-                return Applied(changed, facts | _facts(program, problem, found, bound), found.complete)
+                proved = None if self.in_place else _proved(program, problem, found, deadline)
+                checked = proved.nanoseconds if proved else 0
+                bound = 0 if self.in_place else max(found.bound, checked)
+                facts["checked_nanoseconds"] = checked
+                # A bound that the deadline cut off may be there another time.
+                complete = found.complete and (proved is not None or not deadline.expired)
+                figures = facts | _facts(program, problem, found, bound)
+                return Applied(changed, figures, complete, proved)
             if budget <= self.capacity:
                 raise _not_found(problem, lowest, self.capacity, peak, impossible=found.impossible)
             budget = max(self.capacity, min(budget - (peak - self.capacity), budget - budget // _STEP))
@@ -97,6 +107,25 @@ class Recompute(Pass):
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
         return max(loads(define_in_place(program) if self.in_place else program)[0])
+
+
+def _proved(
+    program: Program, problem: ScheduleProblem, found: Schedule, deadline: Deadline
+) -> CostBound | None:
+    """What multipliers prove of the cost: at the steps where it was searched for, and, where these do not
+    prove that the schedule is the cheapest, at a dozen full steps besides.
+    """
+    if not found.extra:
+        return None
+    from solver.schedules.dual import proved_cost  # OR-Tools, as the search
+    from solver.schedules.moments import fullest
+
+    best = proved_cost(program, problem, found.budget, found.moments, deadline)
+    if found.optimal:
+        return best
+    more = (*found.moments, *fullest(loads(program)[0], found.budget, _MOMENTS))
+    other = proved_cost(program, problem, found.budget, more, deadline)
+    return max((b for b in (best, other) if b is not None), key=lambda b: b.nanoseconds, default=None)
 
 
 def _facts(

@@ -19,7 +19,7 @@ from solver.plan.views import (
     PlanView,
 )
 from solver.plan.violation import Violation
-from solver.program import Lifetime
+from solver.program import Costs, Lifetime
 
 if TYPE_CHECKING:
     from solver.plan.budget import Allowance, Budget, Check, checks
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from solver.plan.recycle import RecycledStep, Recycling, recycling
     from solver.plan.tradeoff import TradeOff, TradeOffPoint
     from solver.plan.validation import StepReport, ValidationReport
-    from solver.plan.verdict import Changes, Remedy, Verdict, VerdictStatus
+    from solver.plan.verdict import Changes, OptionValue, Remedy, Verdict, VerdictStatus
 
 __all__ = [
     "AliasedValue",
@@ -48,10 +48,12 @@ __all__ = [
     "Change",
     "Changes",
     "Check",
+    "Costs",
     "LayoutOptions",
     "LevelReport",
     "Lifetime",
     "OptionChange",
+    "OptionValue",
     "PagedCopy",
     "Paging",
     "PlacedBuffers",
@@ -94,6 +96,6 @@ __getattr__ = loaded_late(
         "recycle": "RecycledStep Recycling recycling",
         "tradeoff": "TradeOff TradeOffPoint",
         "validation": "StepReport ValidationReport",
-        "verdict": "Changes Remedy Verdict VerdictStatus",
+        "verdict": "Changes OptionValue Remedy Verdict VerdictStatus",
     },
 )

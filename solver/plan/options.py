@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.program import Tier
+from solver.program import Costs, Tier
 
 __all__ = ["PlanOptions"]
 
@@ -27,6 +27,9 @@ class PlanOptions:
     with a lower peak is left and found.
     `tiers` are the memories of a device: kernels run in
     the first one, whose size is the capacity then, and what does not fit is paged out to the others.
+    `costs` are what steps take on the device; without them a roofline says it, the same everywhere.
+    `storage` is the type, ``float16`` or ``bfloat16``, in which activations wait for the backward pass; it
+    computes with what was rounded then.
     """
 
     target: str = "reference"
@@ -44,3 +47,5 @@ class PlanOptions:
     recompute: bool = False
     order: bool = False
     tiers: tuple[Tier, ...] = ()
+    costs: Costs | None = None
+    storage: str | None = None

@@ -15,6 +15,7 @@ from solver.plan.options import PlanOptions
 from solver.plan.views import AliasedValue, Arena, PlannedBuffer, PlannedStep, PlanTables
 from solver.program import (
     Access,
+    CostBound,
     EntryKind,
     Lifetime,
     Phase,
@@ -36,6 +37,7 @@ class Plan:
     `graph_digest` ties the plan to its graph, `reference_digest` to the reference program that it must
     agree with. `holds` are lives that the target makes longer than the program needs. `deterministic` is
     false when wall time decided the result. `producer` names the version of arenaplan that made it.
+    `cost_bound` proves what recomputation costs at least, where something is proved.
     `digest` is SHA-256 over the plan's canonical document without the digest itself, in hexadecimal.
     """
 
@@ -53,6 +55,7 @@ class Plan:
     records: tuple[Record, ...] = ()
     producer: str = ""
     digest: str = ""
+    cost_bound: CostBound | None = None
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:

@@ -25,8 +25,9 @@ class Recomputation:
 
     `bound` are nanoseconds that every schedule within the capacity costs at least which keeps the order of
     first runs; it is as large as `extra` where the plan is proved to be the cheapest, and 0 where the
-    schedule was made for fewer bytes than the capacity. No schedule of any order takes less than `floor`
-    bytes.
+    schedule was made for fewer bytes than the capacity. So many of them as `checked` are proved by rows that
+    the plan carries, and that were added up without a solver. No schedule of any order takes less than
+    `floor` bytes.
     """
 
     step: int
@@ -34,6 +35,7 @@ class Recomputation:
     bound: int
     step_flops: int
     extra_flops: int
+    checked: int
     floor: int
     peak_before: int
     peak_after: int
@@ -61,6 +63,7 @@ def recomputation(plan: PlanView) -> Recomputation | None:
         bound=figure("bound_nanoseconds") if bounded else 0,
         step_flops=figure("step_flops"),
         extra_flops=figure("extra_flops"),
+        checked=figure("checked_nanoseconds") if bounded else 0,
         floor=figure("floor"),
         peak_before=figure("peak_before"),
         peak_after=figure("peak_after"),

@@ -26,6 +26,7 @@ __all__ = [
     "memory_map",
     "report",
     "sharing",
+    "storage_note",
 ]
 
 
@@ -188,6 +189,20 @@ def gradient_notes(plan: PlanView) -> tuple[str, ...]:
     if kept:
         notes.append(f"{len(kept)} gradients carry over: several iterations (micro-batches) make one update.")
     return tuple(notes)
+
+
+def storage_note(plan: PlanView) -> str | None:
+    """What waits for the backward pass in 16 bits, in a sentence; None for plans that convert nothing."""
+    if plan.options.storage is None:
+        return None
+    stored = [
+        value
+        for _, buffer in plan.buffers()
+        for value in buffer.values
+        if value.dtype == plan.options.storage
+    ]
+    size = sum(value.nbytes for value in stored)
+    return f"In {plan.options.storage}: {len(stored):,} values wait in {size:,} bytes, half of their own."
 
 
 def certificate_note(certificate: Certificate) -> str:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Changes", "Remedy", "Verdict", "VerdictStatus"]
+__all__ = ["Changes", "OptionValue", "Remedy", "Verdict", "VerdictStatus"]
+
+#: A field of an options document that a remedy sets; null takes back what the request said.
+OptionValue = int | bool | str | tuple[str, ...] | None
 
 
 class VerdictStatus(Enum):
@@ -36,10 +39,11 @@ class Changes(Enum):
 class Remedy:
     """A combination of measures, and the plan that was made and proved with it.
 
-    `names` are the measures. `options` are fields of an options document, `graph_fields` those of the graph
-    document that change; together they repeat the plan. `extra` are nanoseconds of modelled time for one
-    update beyond those of the program as it was asked for; negative where it saves time. `bound`: at least so
-    many are proved to be necessary with these measures, None where nothing is proved.
+    `names` are the measures. `arena_bytes` are those where kernels run. `options` are fields of an options
+    document, `graph_fields` those of the graph document that change; together they repeat the plan. `extra`
+    are nanoseconds of modelled time for one update beyond those of the program as it was asked for; negative
+    where it saves time. `bound`: at least so many are proved to be necessary with these measures, None where
+    nothing is proved.
     """
 
     names: tuple[str, ...]
@@ -47,7 +51,7 @@ class Remedy:
     arena_bytes: int
     extra: int
     bound: int | None
-    options: Mapping[str, int | bool | str] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
     graph_fields: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 

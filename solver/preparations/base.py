@@ -19,7 +19,8 @@ __all__ = ["Planner", "Preparation", "Prepared"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What derivation starts from: the graph, and the bytes of scratch that one step may use.
+    """What derivation starts from: the graph, the bytes of scratch that one step may use, and the type that
+    activations wait in for the backward pass, None for their own.
 
     `replacements` lead from the graph that was given to this one. `complete` is false when a preparation
     was stopped by a deadline. `records` are what preparations did.
@@ -30,6 +31,7 @@ class Prepared:
     replacements: tuple[Replacement, ...] = ()
     complete: bool = True
     records: tuple[Record, ...] = ()
+    storage: str | None = None
 
 
 class Planner(Protocol):

@@ -4,10 +4,13 @@ from solver.program.build import Builder
 from solver.program.chains import UseDefChain, dependencies, use_def_chains
 from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
+from solver.program.cost_bound import CostBound, DualRow, RowKind
+from solver.program.costs import MOST_NANOSECONDS, Costs, check_costs, given_costs
 from solver.program.footprint import Footprint, loads
 from solver.program.ir import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -34,13 +37,18 @@ from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
 __all__ = [
     "ACCUMULATE",
     "CLIP",
+    "CONVERT",
     "COPY",
+    "MOST_NANOSECONDS",
     "SEED",
     "UPDATE",
     "Access",
     "Alias",
     "Binding",
     "Builder",
+    "CostBound",
+    "Costs",
+    "DualRow",
     "Entry",
     "EntryKind",
     "Exit",
@@ -53,6 +61,7 @@ __all__ = [
     "Record",
     "Region",
     "Replacement",
+    "RowKind",
     "Space",
     "Step",
     "Tier",
@@ -60,11 +69,13 @@ __all__ = [
     "Value",
     "alias_sets",
     "anonymous",
+    "check_costs",
     "check_program",
     "check_tiers",
     "conflict_pairs",
     "conflict_sets",
     "dependencies",
+    "given_costs",
     "held_lives",
     "lent",
     "lives",

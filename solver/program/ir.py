@@ -26,6 +26,7 @@ from solver.graph.types import Operation, TensorType
 __all__ = [
     "ACCUMULATE",
     "CLIP",
+    "CONVERT",
     "COPY",
     "SEED",
     "UPDATE",
@@ -50,6 +51,9 @@ T = TypeVar("T")
 
 #: Kernels of steps that stem from no operation of a graph.
 SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm", "Update", "Copy"
+
+#: The kernel of steps that turn a value into another element type, to be kept in 16 bits, and back.
+CONVERT = "Convert"
 
 
 class _Word(Enum):

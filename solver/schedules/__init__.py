@@ -1,6 +1,6 @@
 """Which steps run again, so that a program keeps a budget of bytes at the least cost, and how near that is.
 
-    costs        what a step costs: a roofline, or given seconds
+    costs        what a step costs: a roofline, or as given
     problem      the arrays of a program: what steps read and write, what may run again
     bounds       how small the peak can be in any order, without recomputation and with any
     tables       numbers of gaps, from which sequences follow; the problem for compiled code
@@ -14,7 +14,7 @@ NumPy, numba and OR-Tools, so it is imported from its module, where it is about 
 """
 
 from solver.schedules.bounds import PeakBound, floor, order_bound
-from solver.schedules.costs import flops_of, given_costs, roofline
+from solver.schedules.costs import flops_of, roofline, step_costs
 from solver.schedules.problem import ScheduleProblem, schedule_problem
 from solver.schedules.rerun import rerun
 from solver.schedules.schedule import Schedule, ScheduleProof
@@ -26,9 +26,9 @@ __all__ = [
     "ScheduleProof",
     "floor",
     "flops_of",
-    "given_costs",
     "order_bound",
     "rerun",
     "roofline",
     "schedule_problem",
+    "step_costs",
 ]

@@ -3,20 +3,17 @@
     seconds of a step  =  products / 30 GFLOP/s  +  bytes touched / 4 GB/s  +  2 us
 
 The figures are those of the project's own kernels on one core of a server. A schedule is chosen by the
-ratios between steps, which other machines share more or less; where they do not, measured seconds of steps
-take their place (`given_costs`).
+ratios between steps, which other machines share more or less; where they do not, costs that were measured
+there take their place (`solver.program.Costs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from solver.errors import OptionsError
 from solver.graph.ops.base import Node
 from solver.graph.ops.recurrent import GATES, cell
-from solver.program import Phase, Program, Step
+from solver.program import Costs, Phase, Program, Step, given_costs
 
-__all__ = ["flops_of", "given_costs", "roofline"]
+__all__ = ["flops_of", "roofline", "step_costs"]
 
 _FLOPS_A_NANOSECOND, _BYTES_A_NANOSECOND, _NANOSECONDS_A_STEP = 30, 4, 2_000
 
@@ -65,26 +62,6 @@ def roofline(program: Program) -> tuple[int, ...]:
     return tuple(found)
 
 
-def given_costs(program: Program, seconds: Mapping[str, float]) -> tuple[int, ...]:
-    """Nanoseconds of each step from a table of seconds, by the label of the step or by its operation's id.
-
-    Raises OptionsError for a step that neither names, and for a cost that is negative or not finite.
-    """
-    found = []
-    for step, label in zip(program.steps, program.step_labels, strict=True):
-        operation = program.operations[step.operation].operation.id
-        cost = seconds.get(label, seconds.get(operation))
-        if cost is None:
-            raise OptionsError(
-                f"The costs name neither the step {label!r} nor its operation {operation!r}.",
-                remedy="Give the seconds of every step.",
-                path=("costs",),
-            )
-        if not 0 <= cost < float("inf"):
-            raise OptionsError(
-                f"The cost of {label!r} is {cost} seconds.",
-                remedy="Give zero or more, and finite.",
-                path=("costs",),
-            )
-        found.append(round(cost * 1e9))
-    return tuple(found)
+def step_costs(program: Program, costs: Costs | None = None) -> tuple[int, ...]:
+    """Nanoseconds of each step: as given, else by the roofline. Raises what `given_costs` raises. Linear."""
+    return roofline(program) if costs is None else given_costs(program, costs)

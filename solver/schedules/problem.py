@@ -18,6 +18,7 @@ from solver.graph.ops import lookup
 from solver.program import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -30,7 +31,7 @@ from solver.program import (
 
 __all__ = ["ScheduleProblem", "schedule_problem"]
 
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,10 @@ def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
     updates beside these, or writes for the next iteration, a second run must not write again.
     """
     node = program.operations[step.operation]
-    if step.phase is not Phase.FORWARD or step.due or node.operation.type in _OWN:
+    if step.phase is not Phase.FORWARD or step.due:
         return False
+    if node.operation.type in _OWN:
+        return node.operation.type == CONVERT
     if any(b.access is Access.WRITE and b.value in persistent for b in step.bindings):
         return False
     updated = {b.slot for b in step.bindings if b.access is Access.UPDATE}

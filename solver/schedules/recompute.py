@@ -78,6 +78,8 @@ class _Search:
         self.given_peak = self.peak
         self.bound = 0
         self.impossible = self.cut = False
+        #: The steps of the relaxation so far.
+        self.moments: set[int] = set()
 
     def done(self) -> bool:
         """Whether nothing cheaper can be found."""
@@ -103,7 +105,15 @@ class _Search:
         cut = self.cut or late
         found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
         numbers = tuple(self.best.tolist())
-        return Schedule(sequence, *found, impossible=self.impossible, complete=not cut, numbers=numbers)
+        moments = tuple(sorted(self.moments))
+        return Schedule(
+            sequence,
+            *found,
+            impossible=self.impossible,
+            complete=not cut,
+            numbers=numbers,
+            moments=moments,
+        )
 
     def _offer(self, genes: Integers) -> None:
         found = self.simulator.run(genes)
@@ -127,7 +137,7 @@ class _Search:
         One more in each round: with few moments CP-SAT needs milliseconds, with a dozen equal ones seconds.
         """
         load = self.simulator.loads(self.start)
-        moments = {max(range(len(load)), key=load.__getitem__)}
+        moments = self.moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
         left = self.share * _CP_SAT
         for _ in range(_ROUNDS):

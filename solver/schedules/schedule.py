@@ -28,7 +28,7 @@ class Schedule:
     bytes that keeps the order of first runs. `proof` tells where the bound comes from, None for the bound 0
     that needs none. `impossible`: no schedule that keeps the order of first runs keeps the budget, which the
     relaxation shows. `complete` is false where wall time ended the search. `numbers` are those of the gaps:
-    what another search of the same problem may start from.
+    what another search of the same problem may start from. `moments` are the steps of the relaxation.
     """
 
     sequence: tuple[int, ...]
@@ -41,6 +41,7 @@ class Schedule:
     impossible: bool = False
     complete: bool = True
     numbers: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    moments: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def fits(self) -> bool:

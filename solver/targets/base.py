@@ -40,7 +40,7 @@ class Capabilities:
 
     `update`: gradients may be applied at another time. `sub_ranges`: in place also parts of values.
     `recompute`: its steps may run several times. `order`: they may run in another order.
-    `paging`: values may leave its arena for slower memory.
+    `paging`: values may leave its arena for slower memory. `storage`: it can keep activations in 16 bits.
     """
 
     trains: bool = False
@@ -52,6 +52,7 @@ class Capabilities:
     recompute: bool = False
     order: bool = False
     paging: bool = False
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from solver.late import loaded_late
 from solver.training.derive import derive
+from solver.training.storage import STORAGE_TYPES, with_storage
 
 if TYPE_CHECKING:
     from solver.training.blocks import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
 
 __all__ = [
+    "STORAGE_TYPES",
     "Block",
     "BlockClass",
     "BlockOperation",
@@ -40,6 +42,7 @@ __all__ = [
     "orderings",
     "predecessors",
     "value_edges",
+    "with_storage",
 ]
 
 #: What explicit programs need: plans of graphs do without it.

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
-from solver.graph.types import DType, Operand, Operation, Role, TensorType, TrainableGraph
+from solver.graph.types import DType, Operand, Operation, Role, TensorType, TrainableGraph, TrainingRules
 from solver.program import (
     ACCUMULATE,
     CLIP,
@@ -51,6 +51,9 @@ _KIND_OF_ROLE = {
     Role.CONSTANT: Kind.CONSTANT,
     Role.INTERMEDIATE: Kind.ACTIVATION,
 }
+
+#: The loss scale is a number of its own where it changes.
+_SCALE = TensorType((), DType.FLOAT64)
 
 _FED = frozenset({Role.INPUT, Role.LABEL})
 
@@ -149,17 +152,26 @@ class _Derivation:
 
     def _seed(self) -> None:
         """The derivative of the loss with respect to itself: where every chain begins."""
-        loss = self.graph.loss
-        seed = _own_node(
-            loss, SEED, (), (self.graph.operands[loss].type,), {"value": self.graph.training.loss_scale}
-        )
+        loss, type_ = self.graph.loss, self.graph.operands[self.graph.loss].type
+        if self.graph.training.loss_scale_growth is None:
+            seed = _own_node(loss, SEED, (), (type_,), {"value": self.graph.training.loss_scale})
+            scale = []
+        else:
+            seed = _own_node(loss, SEED, (_SCALE,), (type_,), {})
+            scale = [Binding("loss_scale", self._loss_scale(), Access.READ)]
         self.defined.add(loss)
         self.builder.step(
             self.builder.operation(seed),
             Phase.CALC_DERIVATIVE,
-            (Binding("dx0", self._derivative(loss), Access.WRITE),),
+            (*scale, Binding("dx0", self._derivative(loss), Access.WRITE)),
             part="seed",
         )
+
+    def _loss_scale(self) -> int:
+        """The scale that changes: it carries over, from the one that the rules begin with."""
+        number = self._optimizer_variable(self.graph.loss, "loss_scale", _SCALE)
+        self.builder.initial[number] = Initial("constant", value=self.graph.training.loss_scale)
+        return number
 
     def _backward(self, operation: Operation) -> None:
         if not any(output in self.defined for output in operation.outputs):
@@ -227,16 +239,21 @@ class _Derivation:
     def _clip(self) -> tuple[tuple[str, int], ...]:
         """A step that reads all gradients and defines what every update reads, so none can come before it.
 
-        That is the factor of all gradients and, where updates may be left out, how many there were.
+        That is the factor of all gradients and, where updates may be left out, how many there were. A loss
+        scale that changes does so here, by how many updates in a row there were.
         """
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
         bindings = [Binding(_slot("dx", i), self._derivative(w), Access.READ) for i, w in enumerate(weights)]
-        if rules.skip_non_finite:
+        if rules.skips:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
             joint.append(("updates", counter))
             bindings.append(Binding("updates", counter, Access.UPDATE))
+        if rules.loss_scale_growth is not None:
+            bindings.append(Binding("loss_scale", self._loss_scale(), Access.UPDATE))
+            row = self._optimizer_variable(loss, "in_a_row", TensorType((), DType.INT64))
+            bindings.append(Binding("in_a_row", row, Access.UPDATE))
         types = tuple(self.graph.operands[weight].type for weight in weights)
         largest = max(type_.elements for type_ in types)
         square = optimizer_block("square", TensorType((largest,), DType.FLOAT64))
@@ -245,7 +262,7 @@ class _Derivation:
             CLIP,
             types,
             (),
-            asdict(rules),
+            _attributes(rules),
         )
         self.builder.step(
             self.builder.operation(node),
@@ -266,7 +283,7 @@ class _Derivation:
         names, clears = state_names(spec), rules.accumulate > 1
         scaled = bool(joint) or rules.divisor != 1
         # One mapping for all: what every update has in common is written and compared once.
-        attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **asdict(rules)})
+        attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **_attributes(rules)})
         both = [Binding(name, found, Access.READ) for name, found in joint]
         blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
         for weight in self.graph.trainable:
@@ -359,6 +376,14 @@ def _own_node(
     read = tuple([_slot("x", i) for i in range(len(inputs))])
     written = tuple([_slot("y", k) for k in range(len(outputs))])
     return Node(Operation(operation, kernel, read, written), inputs, outputs, (), attributes)
+
+
+def _attributes(rules: TrainingRules) -> dict[str, object]:
+    """The rules as attributes. One that came later is there where it is used: earlier plans stay right."""
+    found = asdict(rules)
+    if rules.loss_scale_growth is None:
+        del found["loss_scale_growth"]
+    return found
 
 
 def _initial(operand: Operand) -> Initial:

@@ -18,8 +18,8 @@ from solver import pipeline
 from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
-from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, recomputation
-from solver.schedules import ScheduleProblem, roofline
+from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
+from solver.schedules import ScheduleProblem, step_costs
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting
 from solver.verdict.subject import Subject
 
@@ -153,12 +153,14 @@ class _Trial:
         if made is None:
             return None
         iterations = request.graph.training.accumulate
-        again = recomputation(made)
+        again, moved = recomputation(made), paging(made)
         time = _update_nanoseconds(made, iterations) - self.usual
         bound = None if again is None or not again.bound else time + again.bound * iterations
         extra = time + (again.extra * iterations if again else 0)
+        if moved is not None:
+            extra += (moved.time - moved.compute) * iterations
         facts = (request.changed, request.graph_fields, request.note)
-        return Remedy(names, changes, made.arena_bytes, extra, bound, *facts)
+        return Remedy(names, changes, made.sizes[0] if moved else made.arena_bytes, extra, bound, *facts)
 
     def saves(self, request: Request, usual: Request) -> bool:
         """Whether a request takes fewer bytes than another one, whatever the capacity."""
@@ -167,6 +169,8 @@ class _Trial:
 
     def _plan(self, request: Request, *, within: bool = True) -> Plan | None:
         capacity = self.capacity if within else None
+        if request.options.tiers:  # the first of them is the capacity
+            capacity = None
         key = (id(request.graph), replace(request.options, capacity=capacity))
         if key not in self._made:
             if self.deadline.expired:
@@ -187,8 +191,8 @@ class _Trial:
 def _update_nanoseconds(made: Plan, iterations: int) -> int:
     """The modelled time of an update without what runs again."""
     total, seen = 0, set[int | None]()
-    for step, cost in zip(made.program.steps, roofline(made.program), strict=True):
-        if step.reference not in seen:
+    for step, cost in zip(made.program.steps, step_costs(made.program, made.options.costs), strict=True):
+        if step.reference is not None and step.reference not in seen:
             total += cost if step.due else cost * iterations
         seen.add(step.reference)
     return total
@@ -219,14 +223,16 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure], *, tra
             offer(combination)
     # What saves nothing by itself, where nothing runs again, is not worth a search of seconds beside one.
     saving = [measure for measure in quick if trial.saves(measure.settings(asked)[-1].apply(asked), asked)]
-    searched = ((again, *more) for again in slow for size in range(3) for more in combinations(saving, size))
-    for combination in islice(searched, _MOST_SEARCHES):
-        offer(combination)
+    for again in slow:
+        searched = ((again, *more) for size in range(3) for more in combinations(saving, size))
+        for combination in islice(searched, 1 if again.alone else _MOST_SEARCHES):
+            offer(combination)
     for measure in measures if training else ():
         if measure.changes is Changes.TRAINING and measure.settings(asked):
             remedy = _mildest(trial, asked, (measure,))
             for again in slow if remedy is None else ():
-                remedy = remedy or _mildest(trial, asked, (measure, again))
+                if not again.alone:
+                    remedy = remedy or _mildest(trial, asked, (measure, again))
             if remedy is not None:
                 found.append((frozenset({measure.name}), remedy))
     return [remedy for _, remedy in found]

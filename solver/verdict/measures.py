@@ -14,7 +14,8 @@ from typing import Any
 from solver import documents
 from solver.graph import TrainableGraph
 from solver.graph.types import OptimizerSpec
-from solver.plan import Changes, PlanOptions
+from solver.plan import Changes, OptionValue, PlanOptions
+from solver.program import Tier
 from solver.training.optimizers import optimizer_rules, state_names
 
 __all__ = ["MEASURES", "Batches", "Measure", "Request", "Setting", "batches_of"]
@@ -24,6 +25,9 @@ _LEAST_SCRATCH = 64 * 1024
 
 #: The most micro-batches of an update that are tried.
 _MOST_MICRO_BATCHES = 64
+
+#: The memory that paging is modelled with where none is named: room for everything, as fast as an SD card.
+_SLOW_BYTES, _SLOW_RATE = 2**40, 100 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Request:
     graph: TrainableGraph
     options: PlanOptions
     batches: Batches | None = None
-    changed: Mapping[str, int | bool | str] = field(default_factory=dict)
+    changed: Mapping[str, OptionValue] = field(default_factory=dict)
     graph_fields: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
@@ -86,13 +90,15 @@ class Setting:
 class Measure:
     """`settings` lists, for a request, what there is to choose from: the mildest first, each taking fewer
     bytes than those before it or as many; nothing where the measure is taken already or cannot be. One that
-    `searches` takes as long as a search does, and uses what capacity the others leave.
+    `searches` takes as long as a search does, and uses what capacity the others leave. One that stands
+    `alone` is not tried together with others.
     """
 
     name: str
     changes: Changes
     settings: Callable[[Request], tuple[Setting, ...]]
     searches: bool = False
+    alone: bool = False
 
 
 def _in_place(request: Request) -> tuple[Setting, ...]:
@@ -133,9 +139,34 @@ def _recompute(request: Request) -> tuple[Setting, ...]:
     return () if request.options.recompute else (again,)
 
 
+def _paging(request: Request) -> tuple[Setting, ...]:
+    capacity = request.options.capacity
+    if not capacity or request.options.tiers:
+        return ()
+    tiers = (Tier("fast", capacity), Tier("slow", _SLOW_BYTES, _SLOW_RATE, _SLOW_RATE))
+    texts = (f"fast={capacity}", f"slow={_SLOW_BYTES},bandwidth={_SLOW_RATE}B/s")
+    note = f"paging is modelled with a second memory at {_SLOW_RATE // 10**6} MB/s; --tier says what yours is"
+
+    def apply(r: Request) -> Request:
+        changed = {**r.changed, "capacity": None, "tiers": texts}
+        options = replace(r.options, capacity=None, tiers=tiers)
+        return replace(r, options=options, changed=changed, note=note)
+
+    return (Setting("paging", apply),)
+
+
+def _storage(request: Request) -> tuple[Setting, ...]:
+    note = "derivatives see rounded activations; float16 takes as many bytes, and wants loss_scale_growth"
+
+    def apply(r: Request) -> Request:
+        return replace(r.choosing(storage="bfloat16"), note=note)
+
+    return () if request.options.storage else (Setting("activations in bfloat16", apply),)
+
+
 def _micro_batches(request: Request) -> tuple[Setting, ...]:
     batches = request.batches
-    if batches is None:
+    if batches is None or request.options.costs is not None:  # costs are those of one batch
         return ()
     most = min(batches.size, _MOST_MICRO_BATCHES)
     return tuple(
@@ -204,8 +235,10 @@ MEASURES: tuple[Measure, ...] = (
     Measure("in place", Changes.NOTHING, _in_place),
     Measure("parallelism", Changes.NOTHING, _one_at_a_time),
     Measure("recompute", Changes.NOTHING, _recompute, searches=True),
+    Measure("paging", Changes.NOTHING, _paging, searches=True, alone=True),
     Measure("rewrite", Changes.ROUNDING, _rewrite),
     Measure("scratch", Changes.ROUNDING, _scratch),
+    Measure("storage", Changes.TRAINING, _storage),
     Measure("micro-batches", Changes.TRAINING, _micro_batches),
     Measure("trained layers", Changes.TRAINING, _fewer_trained),
     Measure("optimizer", Changes.TRAINING, _less_state),

@@ -13,7 +13,7 @@ from solver.layout import Deadline
 from solver.passes import Recompute
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
-from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, roofline, schedule_problem
+from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, schedule_problem, step_costs
 from solver.targets import TARGETS
 
 __all__ = ["Found", "Subject", "check_recomputes"]
@@ -70,7 +70,9 @@ class Subject:
         self.program: Program = reduce(
             lambda made, each: each.run(made), passes[:at], start.reference.program
         )
-        self.problem = schedule_problem(self.program, roofline(self.program), in_place=options.in_place)
+        self.problem = schedule_problem(
+            self.program, step_costs(self.program, options.costs), in_place=options.in_place
+        )
         self.floor: PeakBound = floor(self.problem)
         self.flops = tuple(flops_of(self.program, step) for step in self.program.steps)
         self.peak = self._peak(self.program)

@@ -5,6 +5,7 @@ This package knows types and operator facts. It imports no pass, no solver and n
 
 from solver.plan.violation import Violation
 from solver.verify.accesses import AccessFault, AccessRule, MemoryAccess, check_accesses
+from solver.verify.cost import added_up, check_cost_bound, check_recomputation
 from solver.verify.figures import check_figures
 from solver.verify.proof import prove
 
@@ -13,7 +14,10 @@ __all__ = [
     "AccessRule",
     "MemoryAccess",
     "Violation",
+    "added_up",
     "check_accesses",
+    "check_cost_bound",
     "check_figures",
+    "check_recomputation",
     "prove",
 ]

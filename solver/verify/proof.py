@@ -26,6 +26,7 @@ from solver.plan.violation import Violation
 from solver.program import (
     ACCUMULATE,
     CLIP,
+    CONVERT,
     COPY,
     SEED,
     UPDATE,
@@ -37,14 +38,16 @@ from solver.program import (
     Program,
     Step,
 )
+from solver.schedules.costs import step_costs
 from solver.verify.contents import UNDEFINED, Bytes, Terms
+from solver.verify.cost import check_cost_bound, check_recomputation
 from solver.verify.figures import check_figures
 from solver.verify.form import check_form
 
 __all__ = ["prove"]
 
 #: Kernels of the program's own steps: all that they read decides all that they write.
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 #: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
 _RESIDUE = 64
@@ -69,6 +72,7 @@ def prove(
 
     Rules: ``form``, ``place``, ``entry``, ``exit``, ``initial``, ``period``, ``step``, ``hold``, ``alias``,
     ``overlap``, ``level``, ``residue``, ``undefined``, ``value``; the first that fails ends the proof.
+    Figures come last, with the rules of `check_figures`, ``record`` and ``cost``.
     O(b log r) for b bindings and r ranges of bytes.
     """
     found = tuple(check_form(reference, plan)) or tuple(_check_steps(reference, plan))
@@ -90,7 +94,17 @@ def prove(
         found = tuple(_check_contents(reference, plan, line, facts, due=due))
         if found:
             return found
-    return tuple(check_figures(plan))
+    return (*check_figures(plan), *_check_cost(reference, plan))
+
+
+def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:
+    """What is claimed of the cost of recomputation, where anything is."""
+    if plan.cost_bound is None and all(record.name != "recompute" for record in plan.records):
+        return
+    cost = step_costs(reference, plan.options.costs)
+    yield from check_recomputation(reference, plan, cost)
+    if plan.cost_bound is not None:
+        yield from check_cost_bound(reference, plan.cost_bound, cost)
 
 
 class _Line:

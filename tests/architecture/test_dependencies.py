@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-OWN = {"clients", "service", "solver"}
+OWN = {"arenaplan", "clients", "service", "solver"}
 #: Modules that are part of a declared package although they are distributed apart.
 PART_OF = {"pydantic-core": "pydantic", "pil": "pillow"}
 

@@ -220,6 +220,6 @@ def test_becomes_healthy_plans_with_compiled_code_and_stops_when_asked(
 def test_wheel_alone_is_enough(image: Image, environment: dict[str, str]) -> None:
     """Nothing outside the three packages is imported, and all that is imported was turned into bytecode."""
     assert exits(["arenaplan", "--help"], environment, image) == 0
-    packages = [image.site / name for name in ("clients", "service", "solver")]
+    packages = [image.site / name for name in ("arenaplan", "clients", "service", "solver")]
     sources = [path for package in packages for path in package.rglob("*.py")]
     assert all(list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc")) for path in sources)

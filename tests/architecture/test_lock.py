@@ -21,6 +21,9 @@ LOCKS = (
 #: Locks of environments beside the project's own: they share some of its packages, not all.
 BESIDE = ("requirements-docs.lock", "requirements-parity.lock")
 
+#: Extras that no environment of the project's own has: a rival, and what is heavy.
+APART = {"bench", "executorch", "jax", "torch"}
+
 Pins = dict[str, list[Requirement]]
 
 
@@ -107,7 +110,7 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     build = requirements(pyproject, "build")
     optional = pyproject["project"]["optional-dependencies"]
     assert [text.partition("==")[1] for text in optional["bench"]] == ["=="]  # a rival, installed by hand
-    extras = [Requirement(text) for name, texts in optional.items() if name != "bench" for text in texts]
+    extras = [Requirement(text) for name, texts in optional.items() if name not in APART for text in texts]
     assert missing(extras, locks[LOCKS[0]]) == set()
     assert missing(runtime + requirements(pyproject, "test", "lint", "build"), locks[LOCKS[0]]) == set()
     assert missing(runtime, locks[LOCKS[1]]) == set()

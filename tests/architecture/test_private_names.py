@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = ("solver", "service", "clients", "examples")
+OURS = ("arenaplan", "solver", "service", "clients", "examples")
 
 #: Public in spite of their look: of named tuples, and of the standard library.
 KNOWN = frozenset({"_asdict", "_fields", "_make", "_replace", "_exit"})

@@ -19,7 +19,7 @@ def packages() -> list[str]:
     """Dotted names of all packages, and of the modules of the core that are entry points themselves."""
     found = (
         path.parent.relative_to(ROOT)
-        for top in ("clients", "service", "solver")
+        for top in ("arenaplan", "clients", "service", "solver")
         for path in sorted((ROOT / top).rglob("__init__.py"))
     )
     return [*(".".join(path.parts) for path in found), "solver.errors", "solver.pipeline", "solver.placement"]

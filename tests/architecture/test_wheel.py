@@ -1,4 +1,4 @@
-"""The distribution holds exactly the three packages, whole."""
+"""The distribution holds exactly the four packages, whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PACKAGES = {"clients", "service", "solver"}
+PACKAGES = {"arenaplan", "clients", "service", "solver"}
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def names(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def test_top_level_is_the_three_packages(names: set[str]) -> None:
+def test_top_level_is_the_four_packages(names: set[str]) -> None:
     assert {name.split("/")[0] for name in names} == PACKAGES | {"arenaplan-0.1.0.dist-info"}
 
 

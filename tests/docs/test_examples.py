@@ -14,13 +14,16 @@ import pytest
 from tests.support.examples_in_pages import Block, blocks, commands, matches
 from tests.support.server import PATIENCE, ROOT, running_server
 
+#: Pages that are run by ./run parity: their examples need PyTorch, and no service.
+WITH_PYTORCH = [ROOT / "docs" / "how-to" / "pytorch.md"]
+
 #: Where the pages say that the service listens.
 SHOWN_URL = "http://127.0.0.1:8080"
 
 PAGES = [
     page
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if any(block.language in ("python", "console") for block in blocks(page))
+    if page not in WITH_PYTORCH and any(block.language in ("python", "console") for block in blocks(page))
 ]
 
 
@@ -56,6 +59,24 @@ def run_console(block: Block, folder: Path, url: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(
+    page: Path,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_page(page, url, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("page", WITH_PYTORCH, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_with_pytorch(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_page(page, SHOWN_URL, tmp_path, monkeypatch, capsys)
+
+
+def run_page(
     page: Path,
     url: str,
     tmp_path: Path,

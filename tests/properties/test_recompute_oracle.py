@@ -8,10 +8,12 @@ import random
 import pytest
 
 from solver.layout import Deadline
+from solver.schedules.dual import proved_cost
 from solver.schedules.moments import Moments, fullest
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
-from tests.support.schedule_problems import exact, layered
+from solver.verify import added_up
+from tests.support.schedule_problems import exact, layered, program_of
 
 pytestmark = pytest.mark.fuzz
 
@@ -19,7 +21,7 @@ PROBLEMS = int(os.environ.get("ARENAPLAN_FUZZ") or 40)
 
 
 def test_bounds_are_never_above_the_optimum_and_plans_never_below() -> None:
-    possible = tight = optimal = 0
+    possible = tight = optimal = proved = 0
     for seed in range(PROBLEMS):
         rng = random.Random(seed)
         count = rng.randint(8, 11)
@@ -40,5 +42,13 @@ def test_bounds_are_never_above_the_optimum_and_plans_never_below() -> None:
             assert max(replay(found, schedule.sequence)) <= budget, seed
         tight += max(schedule.bound, dense.bound) == best
         optimal += schedule.fits and schedule.extra == best
+        tried = (fullest(load, budget, count), tuple(rng.sample(range(count), rng.randint(1, count))))
+        for moments in tried:
+            dual = proved_cost(program_of(found), found, budget, moments)
+            if dual is not None:
+                assert dual.nanoseconds <= best, seed
+                assert added_up(program_of(found), dual, found.cost) == dual.nanoseconds, seed
+                proved += dual.nanoseconds >= 0.8 * best
     assert 2 * tight >= possible
+    assert proved >= possible // 2
     assert 2 * optimal >= possible

@@ -48,7 +48,8 @@ MODULES = (
 )
 #: Tests that say something about a module's behaviour, and need no server and no other package.
 TESTS = ("tests/unit", "tests/properties", "tests/golden")
-COPIED = ("clients", "service", "solver", "examples", "tests", "docs", "pyproject.toml", "README.md")
+PACKAGES = ("arenaplan", "clients", "service", "solver")
+COPIED = (*PACKAGES, "examples", "tests", "docs", "pyproject.toml", "README.md")
 
 
 class Outcome(StrEnum):

@@ -21,7 +21,7 @@ from rich.table import Table
 __all__ = ["Function", "Module", "percentile", "read_module", "report"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("clients", "service", "solver")
+PACKAGES = ("arenaplan", "clients", "service", "solver")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from examples.builder import Document, Tape, Tensor, adam, layers, ops
+from arenaplan.builder import Document, Tape, Tensor, adam, layers, ops
 
 __all__ = ["DEEP", "multilayer_perceptron", "residual", "transformer"]
 

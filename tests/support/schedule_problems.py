@@ -11,9 +11,12 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from solver.graph import DType, Operation, TensorType
+from solver.graph.ops.base import Node
+from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space
 from solver.schedules import ScheduleProblem
 
-__all__ = ["exact", "layered", "problem"]
+__all__ = ["exact", "layered", "problem", "program_of"]
 
 
 def problem(
@@ -68,6 +71,25 @@ def layered(count: int, seed: int, *, width: float = 2.5, skip: float = 0.5) -> 
                 reads[rng.choice(layer)].add(t)
     size, cost = ([rng.randint(1, 100) for _ in range(count)] for _ in range(2))
     return problem([sorted(found) for found in reads], size, cost, kept=layers[-1])
+
+
+def program_of(given: ScheduleProblem) -> Program:
+    """A program whose problem is the one that `problem` gave: operators are made up, as nothing runs."""
+    builder = Builder("problem", [Space("arena", 1)])
+    numbers = [
+        builder.value(label, TensorType((size,), DType.UINT8), Kind.ACTIVATION, label)
+        for label, size in zip(given.values, given.size, strict=True)
+    ]
+    for t, label in enumerate(given.steps):
+        node = Node(Operation(label, "MadeUp", (), ()), (), (), (), {})
+        bindings = [Binding(f"x{k}", numbers[v], Access.READ) for k, v in enumerate(given.reads[t])]
+        bindings += [Binding(f"y{k}", numbers[v], Access.WRITE) for k, v in enumerate(given.writes[t])]
+        again = given.until[t] >= 0 or given.kept[t]
+        builder.step(builder.operation(node), Phase.FORWARD if again else Phase.CALC_DERIVATIVE, bindings)
+    for v, kept in enumerate(given.kept):
+        if kept:
+            builder.exits[numbers[v]] = None
+    return builder.finish(all_values=True)
 
 
 def exact(given: ScheduleProblem, budget: int) -> int | None:

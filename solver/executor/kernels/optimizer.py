@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.executor.kernels.helpers.blocks import Step, bound, flat_blocks, run_all, with_small_buffers
+from solver.graph.rules import LEAST_DYNAMIC_SCALE, MAX_LOSS_SCALE
 from solver.graph.types import Array, OptimizerSpec, TrainingRules
 from solver.training.optimizers import UPDATE_BLOCK_ELEMENTS, optimizer_rules, state_names
 
@@ -31,9 +32,11 @@ def prepare_clip(rules: TrainingRules, arrays: Mapping[str, Array]) -> Step:
     """The step that defines ``factor``, by which every gradient ``dx<i>`` will be multiplied.
 
     Squares are added in float64, weight after weight, so that the sum repeats bit for bit. A factor of 0
-    says that the update is left out; otherwise ``updates``, where it is there, goes up by one.
+    says that the update is left out; otherwise ``updates``, where it is there, goes up by one. Where
+    ``loss_scale`` is there, it changes as the rules say, and ``in_a_row`` counts updates since it did.
     """
     square, factor, updates = arrays["square"], arrays["factor"], arrays.get("updates")
+    scale, in_a_row = arrays.get("loss_scale"), arrays.get("in_a_row")
     blocks = [
         (part, square[: part.size])
         for i in range(sum(slot.startswith("dx") for slot in arrays))
@@ -45,14 +48,30 @@ def prepare_clip(rules: TrainingRules, arrays: Mapping[str, Array]) -> Step:
         for part, work in blocks:
             np.multiply(part, part, out=work, dtype=work.dtype)
             total += float(np.add.reduce(work))
-        if rules.skip_non_finite and not math.isfinite(total):
+        left_out = rules.skips and not math.isfinite(total)
+        if left_out:
             factor.fill(0)
-            return
-        factor.fill(_clipping(rules, math.sqrt(total) / rules.divisor) / rules.divisor)
-        if updates is not None:
-            updates[...] += 1
+        else:
+            divisor = rules.divisor if scale is None else scale.item() * rules.accumulate
+            factor.fill(_clipping(rules, math.sqrt(total) / divisor) / divisor)
+            if updates is not None:
+                updates[...] += 1
+        if scale is not None and in_a_row is not None:
+            _rescale(rules, scale, in_a_row, left_out=left_out)
 
     return with_small_buffers(run)
+
+
+def _rescale(rules: TrainingRules, scale: Array, in_a_row: Array, *, left_out: bool) -> None:
+    """Half the scale where an update was left out, twice after enough in a row (Micikevicius et al. 2018)."""
+    if left_out:
+        scale.fill(max(LEAST_DYNAMIC_SCALE, scale.item() / 2))
+        in_a_row.fill(0)
+        return
+    in_a_row[...] += 1
+    if in_a_row.item() >= (rules.loss_scale_growth or 0):
+        scale.fill(min(MAX_LOSS_SCALE, scale.item() * 2))
+        in_a_row.fill(0)
 
 
 def _clipping(rules: TrainingRules, norm: float) -> float:
@@ -74,7 +93,7 @@ def prepare_update(
     scale = (lambda: 1 / rules.divisor) if factor is None else factor.item
     scales = scale if "scaled_gradient" in arrays else None
     update = prepare(spec, arrays["x0"], arrays["dx0"], state, arrays, count, scales)
-    step = _unless_zero(update, scale) if rules.skip_non_finite else update
+    step = _unless_zero(update, scale) if rules.skips else update
     return run_all([step, bound(arrays["dx0"].fill, 0)]) if rules.accumulate > 1 else step
 
 

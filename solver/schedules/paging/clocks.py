@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solver.program import COPY, Program, Step, Tier, transfer_nanoseconds
-from solver.schedules.costs import roofline
+from solver.program import COPY, Costs, Program, Step, Tier, transfer_nanoseconds
+from solver.schedules.costs import step_costs
 
 __all__ = ["Traffic", "elapsed", "is_copy", "level_costs", "traffic"]
 
@@ -47,21 +47,21 @@ def traffic(program: Program) -> Traffic:
     return Traffic(into, out, tuple(written))
 
 
-def level_costs(program: Program) -> list[int]:
-    """Nanoseconds of the steps on each level, without copies, by the roofline. Linear."""
+def level_costs(program: Program, given: Costs | None = None) -> list[int]:
+    """Nanoseconds of the steps on each level, without copies: as given, else by the roofline. Linear."""
     found = [0] * program.duration
-    for step, cost in zip(program.steps, roofline(program), strict=True):
+    for step, cost in zip(program.steps, step_costs(program, given), strict=True):
         if not is_copy(program, step):
             found[step.level] = max(found[step.level], cost)
     return found
 
 
-def elapsed(program: Program, tiers: Sequence[Tier]) -> int:
+def elapsed(program: Program, tiers: Sequence[Tier], given: Costs | None = None) -> int:
     """Nanoseconds of one iteration with its copies; one transfer at a time on a channel.
 
     Tier k is the memory of space k. O(n log n) for n steps.
     """
-    costs = level_costs(program)
+    costs = level_costs(program, given)
     copies: dict[int, list[Step]] = {}
     for step in program.steps:
         if is_copy(program, step):

@@ -19,6 +19,7 @@ from solver.program import (
     COPY,
     Access,
     Binding,
+    Costs,
     Entry,
     EntryKind,
     Exit,
@@ -89,10 +90,12 @@ def with_transfers(
     taken: Collection[int],
     homes: dict[int, int],
     tiers: Sequence[Tier],
+    costs: Costs | None = None,
 ) -> Program:
     """The program in which the gaps `taken` are paged; a value leaves for the tier that `homes` says.
 
-    `program` has a space for each tier (`in_tiers`) and no aliases, `problem` is its. Loads are those of
+    `program` has a space for each tier (`in_tiers`) and no aliases, `problem` is its. Steps take what `costs`
+    say, which decides where transfers begin. Loads are those of
     the problem: no level of a copy holds more than one of the levels of steps around it. O(n log n) for n
     bindings.
     """
@@ -134,7 +137,7 @@ def with_transfers(
                     initial[there.slow] = initial[value]
         stays[value] = there
         copies += _copies(problem, values, there, value, of, written.get(value, [-1]), tiers)
-    table = timetable(level_costs(program), [copy.transfer for copy in copies])
+    table = timetable(level_costs(program, costs), [copy.transfer for copy in copies])
     operations = list(program.operations)
     made: dict[tuple[int, bool], int] = {}
     found: list[Step] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from solver.graph import TrainableGraph
+from solver.graph import DType, TrainableGraph
 from solver.graph.nodes import graph_nodes
 from solver.passes import Pass, chosen
 from solver.preparations import Prepared
 from solver.program import check_program
 from solver.targets.base import Capabilities, Lowered, Target, TargetOptions, aligned
-from solver.training import derive
+from solver.training import derive, with_storage
 
 __all__ = ["ALIGNMENT", "Reference", "TrainableGraph"]
 
@@ -33,10 +33,13 @@ class Reference(Target):
         recompute=True,
         order=True,
         paging=True,
+        storage=True,
     )
 
     def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:
         program = derive(prepared.graph, graph_nodes(prepared.graph, prepared.scratch_budget))
+        if prepared.storage is not None:
+            program = with_storage(program, DType(prepared.storage))
         check_program(program)
         return aligned(program, options.alignment or ALIGNMENT)
 

@@ -60,6 +60,8 @@ def test_training_rules() -> None:
     rules = TrainingRules(clip_global_norm=0.5, loss_scale=1024.0, accumulate=3, skip_non_finite=True)
     graph = chain(training=rules)
     assert load_graph(dump_graph(graph)) == graph
+    growing = chain(training=TrainingRules(loss_scale=1024.0, loss_scale_growth=7))
+    assert load_graph(dump_graph(growing)) == growing
     document = graph_document() | {"training": {"clip_global_norm": 2, "accumulate": 4}}
     assert load_graph(document).training == TrainingRules(clip_global_norm=2.0, accumulate=4)
 

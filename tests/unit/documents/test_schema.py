@@ -9,7 +9,7 @@ import pytest
 
 import solver.documents
 from solver.documents import SCHEMAS
-from solver.documents.fields import DTypeName
+from solver.documents.fields import DTypeName, StoredDTypeName
 from solver.documents.schema import generate, text, write
 from solver.graph import DType
 from solver.layout.model.problem import Proof, Status
@@ -18,6 +18,7 @@ from solver.program import Access, EntryKind, Kind, Phase
 FOLDER = Path(solver.documents.__file__).with_name("schemas")
 KINDS = (
     "buffers",
+    "costs",
     "graph",
     "layout",
     "layout_options",
@@ -82,6 +83,8 @@ def test_lists_of_choices_are_those_of_the_core() -> None:
     assert choices(plan, "CertificateOfPlan", "proof") == {proof.value for proof in Proof}
     assert choices(SCHEMAS["layout"], "CertificateOfPlan", "status") == {status.value for status in Status}
     assert set(DTypeName.__args__) == {dtype.value for dtype in DType}  # type: ignore[attr-defined]  # a Literal
+    stored = {dtype.value for dtype in DType.__members__.values()}
+    assert set(StoredDTypeName.__args__) == stored  # type: ignore[attr-defined]
 
 
 def test_optional_header_of_options() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
+from arenaplan.builder import Tape, layers, ops
 from examples import train_mnist
-from examples.builder import Tape, layers, ops
 from examples.models import classifier
 from solver.documents import load_graph
 from solver.errors import PlanError

@@ -18,6 +18,7 @@ from solver.executor.run import Runner
 from solver.graph import Array, DType, TrainableGraph, TrainingRules
 from solver.pipeline import plan
 from solver.plan import PlanOptions
+from solver.training import derive
 from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.one_operation import allocated
 
@@ -28,6 +29,7 @@ RULES = {
     "scale": TrainingRules(loss_scale=1000.0),
     "accumulate": TrainingRules(accumulate=3),
     "skip": TrainingRules(skip_non_finite=True),
+    "dynamic": TrainingRules(loss_scale=1024.0, loss_scale_growth=2),
     "all": TrainingRules(clip_global_norm=0.1, loss_scale=256.0, accumulate=2, skip_non_finite=True),
 }
 
@@ -170,6 +172,82 @@ def test_scaling_saves_derivatives_from_underflow() -> None:
     assert not step_of(graph, batch)["w"].any()
     scaled = graph.with_spec(rules=TrainingRules(loss_scale=2.0**60))
     np.testing.assert_allclose(step_of(scaled, batch)["w"], 1e-20, rtol=1e-5)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_scale_that_grows_changes_no_bit(accumulate: int) -> None:
+    """All of its values are powers of two."""
+    graph = residual(training=TrainingRules(accumulate=accumulate, skip_non_finite=True))
+    rules = replace(graph.training, loss_scale=64.0, loss_scale_growth=1, skip_non_finite=False)
+    batches = batches_of(graph, 9)
+    assert_same_bits(trained(graph, batches), trained(graph.with_spec(rules=rules), batches))
+
+
+def clip_step(rules: TrainingRules, gradient: Array) -> tuple[Callable[[], None], dict[str, Array]]:
+    """The joint step of one gradient, and what it changes."""
+    arrays: dict[str, Array] = {"dx0": gradient, "square": np.empty(4), "factor": np.empty(())}
+    arrays |= {"updates": np.zeros((), np.int64), "in_a_row": np.zeros((), np.int64)}
+    arrays["loss_scale"] = np.array(rules.loss_scale)
+    return prepare_clip(rules, arrays), arrays
+
+
+def test_the_scale_halves_and_doubles_as_the_rules_say() -> None:
+    gradient: Array = np.ones(4, np.float32)
+    step, found = clip_step(TrainingRules(loss_scale=8.0, loss_scale_growth=3), gradient)
+    seen = []
+    for value in (1, 1, 1, 1, np.inf, 1, 1, np.nan, 1, 1, 1, 1, 1, 1):
+        gradient.fill(value)
+        step()
+        seen.append((found["loss_scale"].item(), found["in_a_row"].item(), found["factor"].item()))
+    assert [scale for scale, _, _ in seen] == [8, 8, 16, 16, 8, 8, 8, 4, 4, 4, 8, 8, 8, 16]
+    assert [row for _, row, _ in seen] == [1, 2, 0, 1, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert [factor for *_, factor in seen[:6]] == [1 / 8, 1 / 8, 1 / 8, 1 / 16, 0, 1 / 8]
+    assert found["updates"].item() == 12
+
+
+def test_the_scale_stays_between_one_and_its_largest() -> None:
+    gradient: Array = np.full(4, np.inf, np.float32)
+    step, found = clip_step(TrainingRules(loss_scale=3.0, loss_scale_growth=1), gradient)
+    scales = []
+    for _ in range(3):
+        step()
+        scales.append(found["loss_scale"].item())
+    assert scales == [1.5, 1.0, 1.0]
+    gradient.fill(1)
+    for _ in range(70):
+        step()
+    assert found["loss_scale"].item() == 2.0**64
+
+
+def test_an_overflow_of_a_scaled_gradient_is_skipped_and_trained_after() -> None:
+    """A scale so large that the first derivative is infinite comes down until updates happen."""
+    rules = TrainingRules(loss_scale=2.0**64, loss_scale_growth=1000)
+    graph = chain((6, 5, 4), 3, optimizer="SGD", training=rules)
+    trainer = Trainer(graph, plan(graph))
+    batch = dict(synthetic_batch(graph, 0, 1))
+    batch["x"] = (batch["x"] * np.float32(1e21)).astype(np.float32)
+    before = trainer.read("w1")
+    trainer.step(batch)
+    np.testing.assert_array_equal(trainer.read("w1"), before)
+    assert float(trainer.runner.value("loss@loss_scale")) == 2.0**63
+
+
+def test_micro_batches_see_one_scale() -> None:
+    rules = TrainingRules(loss_scale=16.0, loss_scale_growth=1, accumulate=3)
+    graph = chain((6, 5, 4), 3, training=rules)
+    trainer = Trainer(graph, plan(graph))
+    scales = []
+    for batch in batches_of(graph, 7):
+        trainer.step(batch)
+        scales.append(float(trainer.runner.value("loss@loss_scale")))
+    assert scales == [16, 16, 32, 32, 32, 64, 64]
+
+
+def test_a_fixed_scale_says_what_it_said() -> None:
+    """Plans of before stay right: nothing about a scale that changes stands in their steps."""
+    program = derive(residual(training=TrainingRules(clip_global_norm=1.0, loss_scale=4.0)))
+    assert all("loss_scale_growth" not in node.attributes for node in program.operations)
+    assert "loss@loss_scale" not in program.by_label
 
 
 # ---------------------------------------------------------------------------------------- accumulation

@@ -8,7 +8,7 @@ import pytest
 
 from solver.errors import AttributeRuleError
 from solver.graph import TrainingRules
-from solver.graph.rules import MAX_ACCUMULATE, MAX_LOSS_SCALE, check_rules
+from solver.graph.rules import MAX_ACCUMULATE, MAX_GROWTH, MAX_LOSS_SCALE, check_rules
 from tests.support.graphs import chain
 
 
@@ -18,6 +18,7 @@ from tests.support.graphs import chain
         TrainingRules(),
         TrainingRules(clip_global_norm=1e-9),
         TrainingRules(loss_scale=MAX_LOSS_SCALE),
+        TrainingRules(loss_scale_growth=MAX_GROWTH),
         TrainingRules(loss_scale=2.0**-20),
         TrainingRules(accumulate=MAX_ACCUMULATE),
         TrainingRules(skip_non_finite=True),
@@ -39,6 +40,10 @@ def test_in_range(rules: TrainingRules) -> None:
         (TrainingRules(loss_scale=-2.0), "loss_scale"),
         (TrainingRules(loss_scale=2.0**65), "loss_scale"),
         (TrainingRules(loss_scale=math.nan), "loss_scale"),
+        (TrainingRules(loss_scale=0.5, loss_scale_growth=10), "loss_scale"),
+        (TrainingRules(loss_scale_growth=0), "loss_scale_growth"),
+        (TrainingRules(loss_scale_growth=-1), "loss_scale_growth"),
+        (TrainingRules(loss_scale_growth=MAX_GROWTH + 1), "loss_scale_growth"),
         (TrainingRules(accumulate=0), "accumulate"),
         (TrainingRules(accumulate=MAX_ACCUMULATE + 1), "accumulate"),
     ],

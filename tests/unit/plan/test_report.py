@@ -20,6 +20,7 @@ from solver.plan.report import (
     memory_map,
     report,
     sharing,
+    storage_note,
 )
 from solver.program import Kind, Lifetime
 from tests.support.graphs import chain, convolutional
@@ -66,6 +67,17 @@ def test_peak() -> None:
     assert [b.id for b in found.live] == ["a", "w", "b"]
     assert found.utilisation == pytest.approx(10 / 12)
     assert found.fragmentation == pytest.approx(2 / 12)
+
+
+def test_what_waits_in_16_bits() -> None:
+    graph = chain((64, 32, 16), 8)
+    assert storage_note(pipeline.plan(graph)) is None
+    made = pipeline.plan(graph, PlanOptions(storage="float16"))
+    waiting = sum(value.type.nbytes for value in made.program.values if value.type.dtype.is_storage)
+    note = storage_note(made)
+    assert note is not None
+    assert f"{waiting:,} bytes" in note
+    assert note.startswith("In float16: 2 values")
 
 
 def test_empty_arena() -> None:

@@ -1,12 +1,9 @@
-"""What steps cost: the products of each operator, the bytes of the rest, and costs from a table."""
+"""What steps cost: the products of each operator, the bytes of the rest, and costs that are given."""
 
 from __future__ import annotations
 
-import pytest
-
-from solver.errors import OptionsError
-from solver.program import Program
-from solver.schedules import flops_of, given_costs, roofline
+from solver.program import Costs, Program
+from solver.schedules import flops_of, roofline, step_costs
 from solver.training import derive
 from tests.support.derived import at, step
 from tests.support.graphs import Sketch, chain, convolutional
@@ -70,29 +67,8 @@ def test_what_is_updated_is_read_and_written() -> None:
     assert roofline(program)[at(program, "w1:apply_gradient")] == 2_000 + (read + written) // 4
 
 
-def test_costs_by_step_and_by_operation() -> None:
+def test_without_given_costs_the_roofline_says_what_steps_take() -> None:
     program = derive(chain((6, 4), 3))
-    seconds = {program.operations[s.operation].operation.id: 1e-6 for s in program.steps}
-    cost = given_costs(program, {**seconds, "fc1:forward": 5e-6})
-    assert cost[at(program, "fc1:forward")] == 5_000
-    assert cost[at(program, "fc1:calc_gradient")] == 1_000
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"fc1": None}, "neither the step 'fc1:forward' nor its operation 'fc1'"),
-        ({"fc1": -1.0}, "cost of 'fc1:forward' is -1.0 seconds"),
-        ({"fc1": float("nan")}, "cost of 'fc1:forward' is nan seconds"),
-        ({"fc1": float("inf")}, "cost of 'fc1:forward' is inf seconds"),
-    ],
-)
-def test_costs_that_are_missing_or_not_costs_are_named(change: dict[str, float | None], message: str) -> None:
-    program = derive(chain((6, 4), 3))
-    seconds = {program.operations[s.operation].operation.id: 1e-6 for s in program.steps}
-    both: dict[str, float | None] = {**seconds, **change}
-    given = {name: cost for name, cost in both.items() if cost is not None}
-    with pytest.raises(OptionsError, match=message) as caught:
-        given_costs(program, given)
-    assert caught.value.path == ("costs",)
-    assert caught.value.remedy
+    assert step_costs(program) == roofline(program)
+    given = Costs(tuple((label, 7) for label in program.step_labels))
+    assert step_costs(program, given) == (7,) * len(program.steps)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from solver.documents import dump_verdict, load_graph, load_verdict
+from solver.documents import dump_verdict, load_graph, load_options, load_verdict
 from solver.errors import CapacityError, DocumentError, OptionsError
 from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
-from solver.pipeline import plan
-from solver.plan import Changes, PlanOptions, Verdict, VerdictStatus
+from solver.pipeline import modelled_costs, plan
+from solver.plan import Changes, PlanOptions, Verdict, VerdictStatus, paging
 from solver.verdict import MEASURES, Measure, Request, Setting, batches_of, brief, explain
 from tests.support.graphs import Sketch
 
@@ -93,8 +92,10 @@ def test_remedies_are_plans_within_the_capacity(capacity: int) -> None:
         batch = remedy.options.get("batch")
         assert batch is None or isinstance(batch, int)
         graph = load_graph(document, batch=batch)
-        made = plan(graph, replace(PlanOptions(capacity=capacity), **remedy.options))  # type: ignore[arg-type]  # by name
-        assert made.arena_bytes == remedy.arena_bytes <= capacity
+        options = load_options({"capacity": capacity, **remedy.options})
+        made = plan(graph, options)
+        first = made.sizes[0] if options.tiers else made.arena_bytes  # where kernels run
+        assert first == remedy.arena_bytes <= capacity
 
 
 def test_what_changes_the_training_is_off_and_comes_last() -> None:
@@ -102,6 +103,41 @@ def test_what_changes_the_training_is_off_and_comes_last() -> None:
     changes = [remedy.changes is Changes.TRAINING for remedy in verdict(17_000_000, training=True).remedies]
     assert changes == sorted(changes)
     assert any(changes)
+
+
+def test_16_bit_storage_changes_what_is_learned() -> None:
+    found = {remedy.names: remedy for remedy in verdict(20_500_000, training=True).remedies}
+    remedy = found["activations in bfloat16",]
+    assert remedy.changes is Changes.TRAINING
+    assert dict(remedy.options) == {"storage": "bfloat16"}
+    assert "rounded" in remedy.note
+    again = verdict(19_500_000, training=True, storage="float16")
+    assert not any("activations in bfloat16" in r.names for r in again.remedies)
+
+
+def test_paging_is_offered_with_its_time() -> None:
+    found = {remedy.names: remedy for remedy in verdict(16_000_000).remedies}
+    remedy = found["paging",]
+    assert remedy.changes is Changes.NOTHING
+    assert remedy.extra > 0
+    options = load_options({"capacity": 16_000_000, **remedy.options})
+    assert options.capacity is None
+    assert options.tiers[0].bytes == 16_000_000
+    moved = paging(plan(load_graph(DOCUMENT), options))
+    assert moved is not None
+    assert remedy.extra == moved.time - moved.compute
+    assert "MB/s" in remedy.note
+    assert load_verdict(dump_verdict(verdict(16_000_000))) == verdict(16_000_000)
+
+
+def test_measures_whose_steps_the_costs_do_not_name_are_left_out() -> None:
+    graph = load_graph(DOCUMENT)
+    costs = modelled_costs(graph, PlanOptions())
+    found = verdict(16_600_000, training=True, costs=costs)
+    assert found.remedies
+    for remedy in found.remedies:
+        assert not {"rewrite", "activations in bfloat16"} & set(remedy.names)
+        assert "micro-batches" not in " ".join(remedy.names)
 
 
 def test_no_remedy_has_a_part_that_is_enough() -> None:
@@ -118,7 +154,7 @@ def test_a_remedy_trains_to_the_same_bits() -> None:
     kept = [remedy for remedy in found.remedies if remedy.changes is Changes.NOTHING]
     assert kept
     for remedy in kept:
-        made = plan(graph, PlanOptions(capacity=found.capacity, **remedy.options))  # type: ignore[arg-type]  # by name
+        made = plan(graph, load_options({"capacity": found.capacity, **remedy.options}))
         assert validate(graph, made, steps=2).identical
 
 

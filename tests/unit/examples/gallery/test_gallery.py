@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from examples.builder import Model
+from arenaplan.builder import Model
 from examples.gallery import GALLERY, Example, mobilenet_v2_bn, resnet, transfer
 from examples.gallery.__main__ import main
 from examples.gallery.data import shape_batches

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from examples.builder import Model
+from arenaplan.builder import Model
 from examples.gallery import GALLERY
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/how-to/gallery.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from examples.builder import Tape, Tensor, adam, layers, ops, sgd
+from arenaplan.builder import Tape, Tensor, adam, layers, ops, sgd
 from solver.documents import dump_graph, load_graph
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph import Array, DType, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from examples.builder.tape import Tensor
+from arenaplan.builder.tape import Tensor
 from solver.graph import Role
 
 __all__ = [

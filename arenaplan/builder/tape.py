@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from examples.builder.model import Document, Model, inline
+from arenaplan.builder.model import Document, Model, inline
 from solver.graph import Array, DType, Initializer, Operand, Operation, Role, TensorType, output_types
 
 __all__ = ["Document", "Operandlike", "Tape", "Tensor", "Trainable"]

@@ -14,9 +14,9 @@ Python code runs once and records operations on a tape; tensors are handles that
 nothing else. The tape is then planned as a whole, and the plan is executed as often as one likes.
 """
 
-from examples.builder import layers, ops
-from examples.builder.model import Batch, Model
-from examples.builder.optimizers import adam, sgd
-from examples.builder.tape import Document, Tape, Tensor
+from arenaplan.builder import layers, ops
+from arenaplan.builder.model import Batch, Model
+from arenaplan.builder.optimizers import adam, sgd
+from arenaplan.builder.tape import Document, Tape, Tensor
 
 __all__ = ["Batch", "Document", "Model", "Tape", "Tensor", "adam", "layers", "ops", "sgd"]

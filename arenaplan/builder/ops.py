@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from examples.builder.tape import Tensor
+from arenaplan.builder.tape import Tensor
 
 __all__ = [
     "add",

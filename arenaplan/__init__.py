@@ -1,0 +1,89 @@
+"""Plans the memory of training neural networks, proves the plan, and trains in it: what programs import.
+
+    import arenaplan
+
+    plan = arenaplan.plan("model.json", capacity="24 MiB")       # or a graph, a program, a model of a Tape
+    print(plan.arena_bytes)
+
+    captured = arenaplan.torch.graph(module, (images,), loss="cross-entropy")
+    for loss in captured.train(batches):                         # in the planned arena
+        ...
+
+Everything is loaded when it is first asked for, so that importing this package takes milliseconds. The
+packages behind it, `solver`, `service` and `clients`, have generic names: where something else of that name
+comes first in Python's path, importing this package says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arenaplan.neighbours import NEIGHBOURS, hidden
+
+if TYPE_CHECKING:
+    from arenaplan import builder, executorch, jax, onnx, torch
+    from arenaplan.builder import Model, Tape, Tensor, adam, layers, ops, sgd
+    from arenaplan.models import load, plan
+    from clients import AsyncClient, Client
+    from solver.errors import ArenaplanError
+    from solver.executor import Trainer
+    from solver.plan import Plan, PlanOptions
+
+__all__ = [
+    "ArenaplanError",
+    "AsyncClient",
+    "Client",
+    "Model",
+    "Plan",
+    "PlanOptions",
+    "Tape",
+    "Tensor",
+    "Trainer",
+    "adam",
+    "builder",
+    "executorch",
+    "jax",
+    "layers",
+    "load",
+    "onnx",
+    "ops",
+    "plan",
+    "sgd",
+    "torch",
+]
+
+#: What each module has; a module without names is offered itself.
+_WHERE = {
+    "arenaplan.builder": "Model Tape Tensor adam layers ops sgd",
+    "arenaplan.models": "load plan",
+    "clients": "AsyncClient Client",
+    "solver.errors": "ArenaplanError",
+    "solver.executor": "Trainer",
+    "solver.plan": "Plan PlanOptions",
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
+
+_HIDDEN = hidden(Path(__file__).parent.parent, NEIGHBOURS)
+if "solver" in _HIDDEN:
+    raise ImportError(_HIDDEN["solver"], name="solver")
+for _sentence in _HIDDEN.values():
+    warnings.warn(_sentence, RuntimeWarning, stacklevel=2)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        return importlib.import_module(f"{__name__}.{name}")
+    module = _MODULE_OF[name]
+    if module in _HIDDEN:
+        raise ImportError(_HIDDEN[module], name=module)
+    found = globals()[name] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

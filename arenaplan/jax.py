@@ -1,0 +1,37 @@
+"""Training steps of JAX, planned as explicit programs. Needs the extra ``arenaplan[jax]``.
+
+    step = arenaplan.jax.program(train_step, (parameters, batch))    # train_step returns (parameters, loss)
+    print(arenaplan.plan(step).arena_bytes)
+
+JAX is imported when a function is called, not with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arenaplan.kernels import runner
+from solver.importers.jax import trace
+from solver.importers.traced import TracedStep
+
+__all__ = ["TracedStep", "program", "runner"]
+
+
+def program(
+    step: Callable[..., Any],
+    example_arguments: Sequence[Any],
+    *,
+    carried: Sequence[int] = (0,),
+    in_place: bool = False,
+    name: str = "step",
+) -> TracedStep:
+    """The primitives of a step as an explicit program: `plan` takes what this returns, `runner` runs it.
+
+    `step` takes and returns trees of arrays; its first results are the new values of the arguments
+    `carried`, the others are read by the caller. What does not carry over is fed before every iteration. With
+    `in_place`, results of element-wise primitives take the place of operands that end there; a runtime has to
+    run them so.
+    Raises ImportError without JAX, DocumentError where it cannot trace the step.
+    """
+    return trace(step, tuple(example_arguments), carried=carried, in_place=in_place, name=name)

@@ -1,0 +1,31 @@
+"""Kernels of other frameworks in the planned arena."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from solver.importers.traced import TracedStep
+from solver.pipeline import plan_program
+from solver.plan import PlanOptions
+
+if TYPE_CHECKING:
+    from solver.executor import BlockRunner
+
+__all__ = ["runner"]
+
+
+def runner(step: TracedStep, options: PlanOptions | None = None) -> BlockRunner:
+    """The framework's kernels in the planned arena, which begins with the values of the trace.
+
+    Write what is fed (its names are those of the program's blocks) by `BlockRunner.block` before each `run`.
+    Raises what planning raises.
+    """
+    from solver.executor import BlockRunner
+
+    made = BlockRunner(step.program, plan_program(step.program, options), step.functions)
+    for name, values in step.values.items():
+        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        made.block(name).reshape(-1).view(np.uint8)[:] = flat
+    return made

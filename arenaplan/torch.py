@@ -1,0 +1,286 @@
+"""PyTorch modules, planned and trained here. Needs the extra ``arenaplan[torch]``.
+
+    captured = arenaplan.torch.graph(module, (images,), loss="cross-entropy", optimizer=torch_optimizer)
+    print(captured.plan().arena_bytes)
+    with captured.trainer() as trainer:
+        for images, labels in loader:
+            loss = trainer.step(captured.batch(images, labels))
+        module.load_state_dict(captured.state_dict(trainer))
+
+The module is traced with `torch.export` in the mode that it is in: batch norm and dropout train where the
+module trains. PyTorch is imported when a function is called, not with this module.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from arenaplan.kernels import runner
+from arenaplan.optimizers import optimizer_spec
+from solver import documents
+from solver.errors import BatchError, PlanError
+from solver.graph import Array, OptimizerSpec, Role, Trainable, TrainableGraph, TrainingRules
+from solver.importers.pytorch import LOSSES, Imported, import_module, trace, trace_module
+from solver.importers.traced import TracedStep
+from solver.pipeline import plan
+from solver.plan import Plan, PlanOptions
+
+if TYPE_CHECKING:
+    from solver.executor import Trainer
+
+__all__ = ["LOSSES", "Captured", "TracedStep", "document", "graph", "program", "runner", "trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The graph of a module with its weights, and the names by which PyTorch knows these."""
+
+    imported: Imported
+
+    @property
+    def graph(self) -> TrainableGraph:
+        return self.imported.graph
+
+    def plan(self, options: PlanOptions | None = None) -> Plan:
+        """The plan of one training step: every tensor at its byte of the arena."""
+        return plan(self.graph, options)
+
+    def trainer(self, options: PlanOptions | None = None) -> Trainer:
+        """A trainer in a new arena, which starts from the weights of the module."""
+        from solver.executor import Trainer
+
+        return Trainer(self.graph, self.plan(options))
+
+    def train(self, batches: Iterable[Sequence[Any]]) -> Iterator[float]:
+        """Plan, then train in the arena; the loss of each batch: inputs, then targets, as tensors."""
+        with self.trainer() as trainer:
+            for batch in batches:
+                yield trainer.step(self.batch(*batch))
+
+    def batch(self, *tensors: Any) -> dict[str, Array]:
+        """Arrays by name, as `Trainer.step` takes them, from the inputs and then the targets.
+
+        Raises PlanError for another number of tensors.
+        """
+        names = (*self.imported.inputs, *self.imported.labels)
+        if len(tensors) != len(names):
+            raise PlanError(
+                f"A batch has {len(tensors)} tensors; the graph takes {', '.join(names)}.",
+                remedy="Give the inputs and then the targets, as when the module was captured.",
+            )
+        given = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
+        return {name: array for name, array in given.items() if name in self.graph.operands}
+
+    def load_weights(self, state: Mapping[str, Any]) -> Captured:
+        """The same graph with first values from a ``state_dict``. Raises DocumentError where one is wrong."""
+        return Captured(self.imported.with_weights(state))
+
+    def state_dict(self, trainer: Trainer | None = None) -> dict[str, Any]:
+        """Tensors by PyTorch's names, for ``load_state_dict``: as trained, or the first values.
+
+        What the graph does not read, such as counts of batches, is as it was when the module was captured.
+        """
+        import torch
+
+        from solver.executor.initial import initial_value
+
+        values = {}
+        for weight in self.imported.weights:
+            operand = self.graph.operands.get(weight.operand)
+            if operand is not None:
+                trained = trainer is not None and operand.role is not Role.CONSTANT
+                values[weight.operand] = (
+                    cast("Trainer", trainer).read(weight.operand) if trained else initial_value(operand)
+                )
+        return {name: torch.tensor(array) for name, array in self.imported.read(values).items()}
+
+
+def graph(
+    module: Any,
+    example_inputs: Any,
+    *,
+    loss: str | Callable[..., Any] | None = None,
+    targets: Any = (),
+    optimizer: Any = "sgd",
+    batch: int | None = None,
+    trainable: Trainable = "all",
+    outputs: bool = False,
+    rules: TrainingRules | None = None,
+    weights: bool = True,
+    name: str | None = None,
+) -> Captured:
+    """Capture a module with its loss and optimizer as a graph.
+
+    * `example_inputs`: a tensor, a tuple of them, or a mapping for a module that takes them by name. Their
+      shapes are those of the graph, except that `batch` takes the place of the first axis where that has the
+      examples' batch.
+    * `loss`: one of `LOSSES` on the module's only output; a function of the output and `targets`, of which
+      there are examples, too; or None where the module returns its loss.
+    * `optimizer`: a name ("sgd", "adam", ...), a document (``{"type": "Adam", "learning_rate": 0.01}``), or
+      PyTorch's optimizer.
+    * `trainable`: "all" that require gradients, a list of names, or how many of the last operations that
+      have parameters.
+    * `outputs`: whether what the module returns can be read after a step, which holds its memory to the end.
+    * `weights`: without them planning is the same, and training begins from the initial values of graphs.
+
+    Parameters keep PyTorch's names, tied ones are one. Raises ImportError without PyTorch, ArenaplanError
+    else: DocumentError where `torch.export` fails, UnknownOperatorError with all operators that are missing.
+    """
+    inputs, wanted = _inputs(example_inputs), _tuple(targets)
+    if batch is not None:
+        size = _batch_of(inputs)
+        inputs, wanted = (tuple(_resized(x, size, batch) for x in tensors) for tensors in (inputs, wanted))
+    spec = optimizer if isinstance(optimizer, OptimizerSpec) else optimizer_spec(optimizer)
+    return Captured(
+        import_module(
+            module,
+            inputs,
+            keywords=_keywords(example_inputs),
+            loss=loss,
+            targets=wanted,
+            optimizer=spec,
+            trainable=trainable,
+            outputs=outputs,
+            rules=rules,
+            values=weights,
+            name=name,
+        )
+    )
+
+
+def document(module: Any, example_inputs: Any, **options: Any) -> dict[str, Any]:
+    """A graph document whose batch is symbolic: what `graph` captures, for any number of examples.
+
+    Takes the options of `graph`. The module is captured with two batches, and what differs between the two
+    must be the batch itself, or a shape that follows from it. Raises BatchError where it is something else,
+    such as an axis that is a multiple of the batch; other errors as `graph`.
+    """
+    size = options.pop("batch", None) or _batch_of(_inputs(example_inputs))
+    first, other = (
+        documents.parse_json(documents.dump_graph(graph(module, example_inputs, batch=n, **options).graph))
+        for n in (size, size + 1)
+    )
+    operands = [
+        _with_symbol(a, b, size, ("operands", i))
+        for i, (a, b) in enumerate(zip(first["operands"], other["operands"], strict=True))
+    ]
+    _check_alike(first["operations"], other["operations"])
+    _check_shapes_feed_reshapes(first, operands)
+    return {**first, "batch": size, "operands": operands}
+
+
+def program(
+    module: Any,
+    example_inputs: Any,
+    *,
+    loss: Callable[..., Any] | None = None,
+    targets: Any = (),
+    optimizer: Any,
+    name: str | None = None,
+) -> TracedStep:
+    """Forward pass, backward pass and PyTorch's optimizer as an explicit program of PyTorch's kernels.
+
+    For modules that have no graph here, and for runtimes that run PyTorch's kernels: `plan` takes what this
+    returns, `runner` runs it. `loss` is a function of the output and the targets, or None where the module
+    returns it. `trace` does the same with any function of tensors. Raises ImportError without PyTorch,
+    DocumentError where it cannot trace the step.
+    """
+    return trace_module(
+        module,
+        _inputs(example_inputs),
+        keywords=_keywords(example_inputs),
+        loss=loss,
+        targets=_tuple(targets),
+        optimizer=optimizer,
+        name=name,
+    )
+
+
+def _with_symbol(
+    first: dict[str, Any], other: dict[str, Any], batch: int, path: tuple[str | int, ...]
+) -> dict[str, Any]:
+    """An operand of both captures: its batch as a word, or a list of sizes with -1 in its place."""
+    shape = [
+        "batch" if (a, b) == (batch, batch + 1) else a
+        for a, b in zip(first["shape"], other["shape"], strict=True)
+    ]
+    if [batch + 1 if size == "batch" else size for size in shape] != other["shape"]:
+        raise _not_symbolic(f"the shape of {first['name']!r}", path)
+    found = {**first, "shape": shape}
+    if first.get("initializer") == other.get("initializer"):
+        return found
+    values, changed = _integers(first), _integers(other)
+    differing = [k for k, (a, b) in enumerate(zip(values, changed, strict=True)) if a != b]
+    if len(differing) != 1:
+        raise _not_symbolic(f"the constant {first['name']!r}", path)
+    sizes = [-1 if k in differing else size for k, size in enumerate(values)]
+    return {**found, "initializer": {"kind": "values", "values": sizes}}
+
+
+def _integers(operand: Mapping[str, Any]) -> list[int]:
+    """The elements of a constant list of sizes; nothing for what cannot be one."""
+    text = operand.get("initializer", {}).get("base64")
+    if operand["dtype"] != "int64" or len(operand["shape"]) != 1 or text is None:
+        return []
+    raw = base64.b64decode(text)
+    return [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
+
+
+def _check_alike(first: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> None:
+    for i, (a, b) in enumerate(zip(first, other, strict=True)):
+        if a != b:
+            raise _not_symbolic(f"operation {a['name']!r}", ("operations", i))
+
+
+def _check_shapes_feed_reshapes(first: dict[str, Any], operands: Sequence[dict[str, Any]]) -> None:
+    """Only Reshape works out a size of -1."""
+    symbolic = {
+        after["name"]
+        for before, after in zip(first["operands"], operands, strict=True)
+        if before.get("initializer") != after.get("initializer")
+    }
+    for i, operation in enumerate(first["operations"]):
+        found = symbolic.intersection(operation["inputs"])
+        if found and operation["type"] != "Reshape":
+            raise _not_symbolic(f"input {found.pop()!r} of {operation['name']!r}", ("operations", i))
+
+
+def _not_symbolic(what: str, path: tuple[str | int, ...]) -> BatchError:
+    return BatchError(
+        f"The batch cannot be symbolic: {what} depends on it in another way than as a dimension.",
+        remedy="Capture the module with the batch that you plan for, by `graph`.",
+        path=path,
+    )
+
+
+def _tuple(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def _inputs(given: Any) -> tuple[Any, ...]:
+    return tuple(given.values()) if isinstance(given, Mapping) else _tuple(given)
+
+
+def _keywords(given: Any) -> tuple[str, ...]:
+    return tuple(given) if isinstance(given, Mapping) else ()
+
+
+def _batch_of(inputs: Sequence[Any]) -> int:
+    sizes = [int(x.shape[0]) for x in inputs if getattr(x, "ndim", 0)]
+    if not sizes:
+        raise BatchError(
+            "A batch is asked for, but no example input has an axis.",
+            remedy="Give examples with the batch in front.",
+            path=("batch",),
+        )
+    return sizes[0]
+
+
+def _resized(x: Any, size: int, batch: int) -> Any:
+    """The first example as often as the batch wants; a tensor without the batch in front stays."""
+    if not getattr(x, "ndim", 0) or x.shape[0] != size:
+        return x
+    return x[:1].expand(batch, *x.shape[1:]).contiguous()

@@ -1,0 +1,100 @@
+"""Memory plans for ExecuTorch: an algorithm that its `MemoryPlanningAlgorithmSuite` takes beside its own.
+
+ExecuTorch says for each tensor (`TensorSpec`) its bytes, in which memory it lies, and at which nodes it
+lives, the last one included; this places all of a memory at once. What ExecuTorch's greedy algorithm finds
+is taken where that is smaller, or where tensors are given in a way that is not known here. Written for
+ExecuTorch 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan
+from solver.layout.api import solve
+
+__all__ = ["arranged", "plan_memory"]
+
+#: The memory of tensors that name none.
+_DEFAULT_MEMORY = 1
+
+
+def plan_memory(
+    alignment: int,
+    specs: Collection[Any],
+    graph_module: Any,
+    graph_signature: Any,
+    extra_padding: int = 0,
+    *,
+    deadline_seconds: float | None = None,
+) -> Any:
+    """Offsets of all tensors, as ExecuTorch's `MemoryAlgoResult`: no memory is larger than `greedy` makes it.
+
+    The arguments are those that ExecuTorch gives its algorithms; `deadline_seconds` bounds the search of each
+    memory by wall time (``functools.partial``), without it the same program gives the same plan. Sizes and
+    offsets are bytes, offsets multiples of `alignment`. Raises ImportError without ExecuTorch.
+    """
+    try:
+        from executorch.exir.memory_planning import MemoryAlgoResult, SpecAllocResult, greedy
+    except ImportError as error:
+        raise ImportError(
+            "ExecuTorch is not installed here: pip install 'arenaplan[executorch]'.", name="executorch"
+        ) from error
+    theirs = greedy(alignment, specs, graph_module, graph_signature, extra_padding)  # which rounds sizes up
+    starts = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
+    memories: dict[int, list[Any]] = {}
+    for spec, given in theirs.spec_dict.items():
+        memories.setdefault(given.mem_id, []).append(spec)
+    placed, sizes = dict(theirs.spec_dict), list(theirs.bufsizes)
+    for memory, inside in memories.items():
+        start = starts[memory] if memory < len(starts) else 0
+        room = theirs.bufsizes[memory] - extra_padding - start
+        found = arranged(inside, alignment, start, room, deadline_seconds)
+        if found is None:
+            continue
+        offsets, size = found
+        sizes[memory] = size + extra_padding
+        # One object for the whole memory: any two of its tensors may share bytes at different times.
+        placed |= {spec: SpecAllocResult(memory, 0, offsets[id(spec)]) for spec in inside}
+    return MemoryAlgoResult(placed, sizes)
+
+
+def arranged(
+    specs: Sequence[Any], alignment: int, start: int, room: int, deadline_seconds: float | None = None
+) -> tuple[Mapping[int, int], int] | None:
+    """Offsets of the tensors of one memory by their `id`, and its size; None where it is not below `room`.
+
+    `start` bytes in front belong to others; `room` are the bytes behind them that another plan takes. A
+    tensor with a `storage_base` lies in that one's bytes. Also None for tensors without a lifetime, or in
+    bytes of one that is not among them. Cost: a layout search (`solver.layout.solve`).
+    """
+    known = {id(spec) for spec in specs}
+    roots = [spec for spec in specs if getattr(spec, "storage_base", None) is None]
+    views = [spec for spec in specs if getattr(spec, "storage_base", None) is not None]
+    if any(None in spec.lifetime for spec in specs) or any(id(v.storage_base) not in known for v in views):
+        return None
+    sized = [spec for spec in roots if spec.allocated_memory > 0]
+    # Where memory begins behind others' bytes, alignment counts from the beginning.
+    behind = -start % alignment
+    problem = LayoutProblem(
+        tuple(
+            Buffer(str(k), spec.allocated_memory, Lifespan(spec.lifetime[0], spec.lifetime[1] + 1), alignment)
+            for k, spec in enumerate(sized)
+        )
+    )
+    layout = solve(problem, deadline=Deadline.after(deadline_seconds)).layout if sized else None
+    peak = layout.peak if layout else 0
+    if behind + peak >= room:
+        return None
+    offsets = {id(spec): start + behind for spec in roots}
+    for spec, offset in zip(sized, layout.offsets if layout else (), strict=True):
+        offsets[id(spec)] = start + behind + offset
+    while views:
+        ready = [spec for spec in views if id(spec.storage_base) in offsets]
+        if not ready:
+            return None
+        for spec in ready:
+            offsets[id(spec)] = offsets[id(spec.storage_base)] + spec.storage_base_offset
+        views = [spec for spec in views if id(spec) not in offsets]
+    return offsets, start + behind + peak

@@ -1,0 +1,383 @@
+"""A training step of JAX as an explicit program: the primitives of its jaxpr, with what they read and write.
+
+The step is a function of states and of what is fed, as ``step(state, batch) -> (new state, loss)``. JAX has
+values and no memory, so this decides where values lie:
+
+* What only renames elements (reshape, squeeze) is the block that it looks at.
+* A new state has the place of the old one. It is written there at once where nothing reads the old one later,
+  and what makes it reads it element by element or not at all; else it is copied there at the end.
+* With `in_place`, the result of an element-wise primitive takes the place of an operand that ends there.
+
+Calls of compiled functions are looked into, loops and branches are not: they are one operation, with a block
+for what their bodies hold at most. XLA fuses primitives, which a program does not know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from solver.errors import DocumentError
+from solver.graph import Array, DType, TensorType
+from solver.importers.traced import TracedStep
+from solver.training import Block, BlockOperation, build_program
+
+__all__ = ["trace"]
+
+#: Primitives that keep every element where it is.
+_VIEWS = frozenset({"reshape", "squeeze", "expand_dims", "stop_gradient", "optimization_barrier"})
+
+#: Primitives whose result may be written over an operand of its type, element by element.
+_ELEMENTWISE = frozenset(
+    {
+        *(
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "neg",
+            "max",
+            "min",
+            "rem",
+            "pow",
+            "integer_pow",
+            "square",
+            "sign",
+            "abs",
+        ),
+        *("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "tanh", "sin", "cos", "logistic"),
+        *(
+            "erf",
+            "erf_inv",
+            "atan2",
+            "floor",
+            "ceil",
+            "round",
+            "clamp",
+            "nextafter",
+            "is_finite",
+            "not",
+            "and",
+        ),
+        *(
+            "or",
+            "xor",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "select_n",
+            "add_any",
+            "copy",
+            "convert_element_type",
+        ),
+    }
+)
+
+#: Parameters that hold the body of a call, which is looked into.
+_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_CALLS = frozenset(
+    {
+        *("jit", "pjit", "closed_call", "core_call", "xla_call", "remat", "remat2", "checkpoint"),
+        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
+    }
+)
+
+
+def trace(
+    step: Callable[..., Any],
+    arguments: Sequence[Any],
+    *,
+    carried: Sequence[int] = (0,),
+    in_place: bool = False,
+    name: str = "step",
+) -> TracedStep:
+    """The program of `step`, whose first results are the arguments `carried`, renewed; others are read.
+
+    Arguments are trees of arrays; those that are not carried are fed before every iteration. Nothing is
+    computed. Raises ImportError without JAX, DocumentError where it cannot trace the step or a new state has
+    another type than the old one, and what building a program raises. Linear in the primitives.
+    """
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError("JAX is not installed here: pip install 'arenaplan[jax]'.", name="jax") from error
+    try:
+        closed, shape = jax.make_jaxpr(step, return_shape=True)(*arguments)
+    except Exception as error:
+        raise DocumentError(
+            f"JAX cannot trace the step: {str(error).strip().splitlines()[0][:300]}",
+            remedy="Make jax.jit(step) work on the arguments.",
+        ) from error
+    leaves = [
+        (f"{_argument_name(step, k)}{jax.tree_util.keystr(path)}", leaf, k in carried)
+        for k, argument in enumerate(arguments)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(argument)[0]
+    ]
+    results = shape if isinstance(shape, tuple) else (shape,)
+    renewed = sum(len(jax.tree_util.tree_leaves(each)) for each in results[: len(carried)])
+    states = [label for k in carried for label, _, _ in leaves if label.startswith(_argument_name(step, k))]
+    if renewed != len(states):
+        raise DocumentError(
+            f"The step returns {renewed} arrays for the {len(states)} that carry over.",
+            remedy="Return the new states first, in the order of `carried`, as (state, loss).",
+        )
+    return _Program(closed, leaves, states, in_place=in_place).build(name)
+
+
+def _argument_name(step: Callable[..., Any], k: int) -> str:
+    code = getattr(getattr(step, "__wrapped__", step), "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code else ()
+    return names[k] if k < len(names) else f"argument{k}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A value under a shape: what reads it gets its elements like this."""
+
+    value: int
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One primitive. An operand that is not a value is a constant, known when the step was traced."""
+
+    primitive: Any
+    params: Mapping[str, Any]
+    operands: tuple[Any, ...]
+    results: tuple[_Seen | None, ...]
+    workspace: int = 0
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return tuple(x.value for x in self.operands if isinstance(x, _Seen))
+
+
+class _Program:
+    """Finds the values of a jaxpr, then their blocks."""
+
+    def __init__(
+        self, closed: Any, leaves: Sequence[tuple[str, Any, bool]], states: Sequence[str], *, in_place: bool
+    ) -> None:
+        self.in_place = in_place
+        self.calls: list[_Call] = []
+        self.types: list[TensorType] = []
+        self.blocks: dict[str, Block] = {}
+        self.values: dict[str, Array] = {}
+        self.place: dict[int, str] = {}
+        arguments = []
+        for label, leaf, carries in leaves:
+            seen = self._value(_type_of_aval(leaf))
+            self._declare(seen, label, leaf, fed=not carries)
+            arguments.append(seen)
+        by_label = dict(zip((label for label, _, _ in leaves), arguments, strict=True))
+        self.states = [by_label[label].value for label in states]
+        self.outputs = self._walk(closed.jaxpr, closed.consts, arguments)
+
+    # ------------------------------------------------------------------------------------ values
+
+    def _value(self, type_: TensorType) -> _Seen:
+        self.types.append(type_)
+        return _Seen(len(self.types) - 1, type_)
+
+    def _declare(self, seen: _Seen, label: str, array: Any, *, fed: bool) -> None:
+        self.place[seen.value] = label
+        self.blocks[label] = Block(label, seen.type, fed)
+        if not fed:
+            self.values[label] = np.asarray(array)
+
+    def _walk(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        """What the results of a jaxpr are, for these arguments. Bodies of calls are walked in their place."""
+        found: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            seen = self._value(_type_of_aval(variable.aval))
+            self._declare(seen, f"constant{seen.value}", const, fed=False)
+            found[variable] = seen
+
+        def known(variable: Any) -> Any:
+            return variable.val if hasattr(variable, "val") else found[variable]
+
+        for equation in jaxpr.eqns:
+            operands = [known(x) for x in equation.invars]
+            name, params = equation.primitive.name, equation.params
+            body = next((params[key] for key in _BODIES if key in params), None)
+            if name in _CALLS and body is not None:
+                inner, own = (body.jaxpr, body.consts) if hasattr(body, "consts") else (body, ())
+                results = self._walk(inner, own, operands)
+            elif name in _VIEWS and all(isinstance(x, _Seen) for x in operands) and _is_view(params):
+                results = [
+                    _Seen(x.value, _type_of_aval(v.aval))
+                    for x, v in zip(operands, equation.outvars, strict=True)
+                ]
+            else:
+                results = [
+                    self._value(type_) if type_.nbytes else None
+                    for type_ in (_type_of_aval(v.aval) for v in equation.outvars)
+                ]
+                held = max((_held(each) for each in _jaxprs(params.values())), default=0)
+                self.calls.append(_Call(equation.primitive, params, tuple(operands), tuple(results), held))
+            found |= zip(equation.outvars, results, strict=True)
+        return [known(x) for x in jaxpr.outvars]
+
+    # ------------------------------------------------------------------------------------ blocks
+
+    def build(self, name: str) -> TracedStep:
+        renewed = self.outputs[: len(self.states)]
+        read = [x.value for x in self.outputs[len(self.states) :] if isinstance(x, _Seen)]
+        last = {value: k for k, call in enumerate(self.calls) for value in call.reads}
+        last |= dict.fromkeys([x.value for x in self.outputs if isinstance(x, _Seen)], len(self.calls))
+        operations: list[BlockOperation] = []
+        functions: dict[str, Callable[[Any], None]] = {}
+        made = {x.value: k for k, call in enumerate(self.calls) for x in call.results if x is not None}
+        copies = self._place_states(renewed, made, last)
+        for k, call in enumerate(self.calls):
+            self._place_results(k, call, last)
+            label = f"{call.primitive.name}{k}"
+            writes = [self.place[x.value] for x in call.results if x is not None]
+            if call.workspace:
+                writes.append(f"{label}.workspace")
+                self.blocks[writes[-1]] = Block(writes[-1], TensorType((call.workspace,), DType.UINT8))
+            reads = tuple(dict.fromkeys(self.place[value] for value in call.reads))
+            operations.append(BlockOperation(label, reads, tuple(dict.fromkeys(writes)), call.primitive.name))
+            functions[label] = partial(_run, call, dict(self.place))
+        for k, (source, target) in enumerate(copies):
+            label = f"carry{k}"
+            operations.append(BlockOperation(label, (self.place[source],), (target,), "copy"))
+            functions[label] = partial(_copy, self.place[source], target)
+        kept = {self.place[value] for value in read}
+        touched = {block for operation in operations for block in operation.touched}
+        blocks = [
+            Block(block.name, block.type, block.fed, block.name in kept)
+            for block in self.blocks.values()
+            if block.name in touched
+        ]
+        values = {key: array for key, array in self.values.items() if key in touched}
+        return TracedStep(build_program(name, blocks, operations), functions, values)
+
+    def _place_states(
+        self, renewed: Sequence[Any], made: Mapping[int, int], last: Mapping[int, int]
+    ) -> list[tuple[int, str]]:
+        """New states get the places of the old ones where that is safe; others are copied at the end."""
+        copies = []
+        for state, new in zip(self.states, renewed, strict=True):
+            if not isinstance(new, _Seen) or self.types[new.value].nbytes != self.types[state].nbytes:
+                raise DocumentError(
+                    f"The new state of {self.place[state]!r} is another type than the old one.",
+                    remedy="Return states of the shapes and element types that were given.",
+                )
+            if new.value == state:
+                continue
+            if new.value in self.place and new.value not in made:
+                raise DocumentError(
+                    f"The new state of {self.place[state]!r} is {self.place[new.value]!r} itself.",
+                    remedy="Compute the new states, for instance by adding zero.",
+                )
+            at = made[new.value]
+            ends = last.get(state, -1)
+            safe = ends < at or (ends == at and self._overwrites(self.calls[at], state, new.value))
+            if safe and new.value not in self.place and last[new.value] == len(self.calls):
+                self.place[new.value] = self.place[state]
+            else:
+                copies.append((new.value, self.place[state]))
+        return copies
+
+    def _overwrites(self, call: _Call, old: int, new: int) -> bool:
+        """Whether a call may write a result over an operand."""
+        operand = next(x.type for x in call.operands if isinstance(x, _Seen) and x.value == old)
+        result = next(x.type for x in call.results if x is not None and x.value == new)
+        same = operand.shape == result.shape and operand.dtype.itemsize == result.dtype.itemsize
+        return call.primitive.name in _ELEMENTWISE and same and self.types[old].nbytes == result.nbytes
+
+    def _place_results(self, k: int, call: _Call, last: Mapping[int, int]) -> None:
+        """Blocks for what a call defines: that of an operand which ends here, or new ones."""
+        taken: set[int] = set()
+        for x in call.results:
+            if x is None or x.value in self.place:
+                continue
+            ending = [
+                value
+                for value in call.reads
+                if self.in_place
+                and value not in taken
+                and last.get(value) == k
+                and self.place[value] not in self.values
+                and not self.blocks[self.place[value]].fed
+                and self.types[value] == x.type
+                and self._overwrites(call, value, x.value)
+            ]
+            if ending:
+                taken.add(ending[0])
+                self.place[x.value] = self.place[ending[0]]
+            else:
+                label = f"{call.primitive.name}{k}" + (f".{x.value}" if len(call.results) > 1 else "")
+                self.place[x.value] = f"{label}.out"
+                self.blocks[f"{label}.out"] = Block(f"{label}.out", x.type)
+
+
+def _is_view(params: Mapping[str, Any]) -> bool:
+    """A reshape may also permute, which moves elements."""
+    return params.get("dimensions") is None or "new_sizes" not in params
+
+
+def _type_of_aval(aval: Any) -> TensorType:
+    """Shape and element type; bytes where graphs have no such elements."""
+    dtype = aval.dtype
+    word = str(dtype)
+    if word in {member.value for member in DType}:
+        return TensorType(tuple(int(n) for n in aval.shape), DType(word))
+    return TensorType((math.prod(aval.shape) * dtype.itemsize,), DType.UINT8)
+
+
+def _jaxprs(values: Iterable[Any]) -> Iterator[Any]:
+    """The bodies among the parameters of a primitive."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _jaxprs(value)
+        elif hasattr(value, "eqns"):
+            yield getattr(value, "jaxpr", value)
+
+
+def _held(jaxpr: Any) -> int:
+    """Bytes of what a body defines and are live at a time, at most; arguments and results are outside."""
+    last = {v: k for k, e in enumerate(jaxpr.eqns) for v in e.invars if not hasattr(v, "val")}
+    results = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+    live = most = 0
+    for k, equation in enumerate(jaxpr.eqns):
+        own = [v for v in equation.outvars if v in last and v not in results]
+        live += sum(_type_of_aval(v.aval).nbytes for v in own)
+        inner = max((_held(each) for each in _jaxprs(equation.params.values())), default=0)
+        most = max(most, live + inner)
+        live -= sum(_type_of_aval(v.aval).nbytes for v in last if last[v] == k and _is_own(v, jaxpr, results))
+    return most
+
+
+def _is_own(variable: Any, jaxpr: Any, results: Collection[Any]) -> bool:
+    outside = variable in jaxpr.invars or variable in jaxpr.constvars
+    return not outside and variable not in results
+
+
+def _copy(source: str, target: str, blocks: Any) -> None:
+    blocks[target].reshape(-1).view(np.uint8)[:] = blocks[source].reshape(-1).view(np.uint8)
+
+
+def _run(call: _Call, place: Mapping[int, str], blocks: Any) -> None:
+    """JAX's primitive on arrays in the arena; what it returns is copied to its place there."""
+
+    def array(x: Any) -> Any:
+        if not isinstance(x, _Seen):
+            return x
+        return np.array(blocks[place[x.value]]).reshape(x.type.shape)
+
+    returned = call.primitive.bind(*(array(x) for x in call.operands), **call.params)
+    many = returned if call.primitive.multiple_results else [returned]
+    for x, result in zip(call.results, many, strict=True):
+        if x is not None:
+            blocks[place[x.value]].reshape(-1)[:] = np.asarray(result).reshape(-1)

@@ -1,0 +1,184 @@
+"""From a module to the operators that it calls: PyTorch's own capture, and nothing of this project."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from solver.errors import DocumentError
+
+__all__ = ["Captured", "Loss", "capture", "decomposed", "operator_name", "torch"]
+
+#: A function of the module's output and the targets, which gives the loss.
+Loss = Callable[..., Any]
+
+#: Modules that a function wraps around the captured one stand under this name.
+_INNER = "module"
+
+
+def torch() -> Any:
+    """PyTorch. Raises ImportError with the remedy where it is not installed."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            "PyTorch is not installed here: pip install 'arenaplan[torch]'.", name="torch"
+        ) from error
+    return torch
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """An exported program; `inputs` names its tensors from outside, of which `labels` are the last ones."""
+
+    program: Any
+    inputs: tuple[str, ...]
+    labels: int
+    #: All names of each parameter, by one of them.
+    names: Mapping[str, tuple[str, ...]]
+    frozen: frozenset[str]
+    wrapped: bool
+
+    def own(self, name: str) -> str:
+        """The module's own name of a parameter, buffer or submodule of the program."""
+        return name.removeprefix(f"{_INNER}.") if self.wrapped else name
+
+
+def capture(
+    module: Any,
+    inputs: Sequence[Any],
+    targets: Sequence[Any] = (),
+    loss: Loss | None = None,
+    *,
+    keywords: Sequence[str] = (),
+) -> Captured:
+    """The module in the mode that it is in, with a function for the loss behind it if there is one.
+
+    With `keywords` the inputs are given to the module by these names, not by position.
+    Tensors are traced by their types alone: nothing is computed. Raises DocumentError with what PyTorch says
+    about a module that it cannot export.
+    """
+    framework = torch()
+    wrapped = loss is not None or bool(keywords)
+    subject = _wrapped(framework, module, loss, len(inputs), tuple(keywords)) if wrapped else module
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about PyTorch's own deprecations, and what it does with hooks
+        try:
+            exported = framework.export.export(subject, (*inputs, *targets))
+            program = exported.run_decompositions({})
+        except Exception as error:
+            raise DocumentError(
+                f"PyTorch cannot export {type(module).__name__}: {_first_line(error)}",
+                remedy="Make torch.export.export(module, inputs) work: it must not branch on elements.",
+            ) from error
+    names = _all_names(module)
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    own = (lambda name: name.removeprefix(f"{_INNER}.")) if wrapped else str
+    return Captured(
+        program,
+        _input_names(module, inputs, targets, keywords),
+        len(targets),
+        names,
+        frozenset(frozen | _without_gradients(exported, own, names, frozen)),
+        wrapped,
+    )
+
+
+def _without_gradients(
+    exported: Any,
+    own: Callable[[str], str],
+    names: Mapping[str, tuple[str, ...]],
+    frozen: Collection[str],
+) -> set[str]:
+    """Parameters that are read under `no_grad` alone, which is as good as frozen.
+
+    Behind the capture nothing tells any more what was computed so. Raises DocumentError where that reads
+    something that depends on a parameter with a derivative: graphs cannot leave such a derivative out.
+    """
+    places = {place: own(full) for place, full in exported.graph_signature.inputs_to_parameters.items()}
+    nodes = list(exported.graph_module.graph.nodes)
+    regions = [n for n in nodes if "wrap_with_set_grad_enabled" in str(n.target) and n.args[0] is False]
+    outside = {
+        name
+        for node in nodes
+        if node.name in places and any(user not in regions for user in node.users)
+        for name in names.get(places[node.name], (places[node.name],))
+    }
+    learned: set[Any] = set()
+    for node in nodes:
+        if node in regions:
+            culprit = next((x for x in node.all_input_nodes if x in learned), None)
+            if culprit is not None:
+                raise DocumentError(
+                    f"The module computes {node.name!r} without gradients (no_grad) from {culprit.name!r},"
+                    " which depends on trained parameters.",
+                    remedy="Freeze these parameters by requires_grad_(False), or plan the step as a program.",
+                    path=("module",),
+                )
+        elif (node.name in places and places[node.name] in outside - set(frozen)) or any(
+            x in learned for x in node.all_input_nodes
+        ):
+            learned.add(node)
+    return {name for name in places.values() if regions and name not in outside}
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[0][:300]
+
+
+def _wrapped(framework: Any, module: Any, loss: Loss | None, count: int, keywords: tuple[str, ...]) -> Any:
+    class Wrapped(framework.nn.Module):  # type: ignore[misc]  # PyTorch is not installed where this is checked
+        def __init__(self) -> None:
+            super().__init__()
+            setattr(self, _INNER, module)
+            self.training = module.training
+
+        def forward(self, *tensors: Any) -> Any:
+            inner, given = getattr(self, _INNER), tensors[:count]
+            output = inner(**dict(zip(keywords, given, strict=True))) if keywords else inner(*given)
+            return output if loss is None else loss(output, *tensors[count:])
+
+    return Wrapped()
+
+
+def _input_names(
+    module: Any, inputs: Sequence[Any], targets: Sequence[Any], keywords: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of the parameters of ``forward``, with numbers where these do not say."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    named = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in kinds]
+    named = list(keywords) or named
+    found = [named[k] if k < len(named) else f"input{k}" for k in range(len(inputs))]
+    labels = ["target"] if len(targets) == 1 else [f"target{k}" for k in range(len(targets))]
+    return (*found, *labels)
+
+
+def _all_names(module: Any) -> dict[str, tuple[str, ...]]:
+    """Every name of each parameter under each of its names: tied weights have several."""
+    by_tensor: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        by_tensor.setdefault(id(parameter), []).append(name)
+    return {name: tuple(names) for names in by_tensor.values() for name in names}
+
+
+def operator_name(target: Any) -> str:
+    """``linear.default`` for the operator that PyTorch prints as ``aten.linear.default``."""
+    return str(target).removeprefix("aten.")
+
+
+def decomposed(captured: Captured, known: Mapping[str, object]) -> Captured:
+    """The same with every operator that is not `known` taken apart as far as PyTorch can."""
+    table = torch().export.default_decompositions()
+    for operator in list(table.keys()):
+        if operator_name(operator) in known:
+            table.pop(operator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = captured.program.run_decompositions(table)
+    return Captured(
+        program, captured.inputs, captured.labels, captured.names, captured.frozen, captured.wrapped
+    )

@@ -1,0 +1,103 @@
+"""Convolutions of one to three spatial axes; images stay NCHW, weights as PyTorch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solver.graph import AttributeValue
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError
+from solver.importers.pytorch.recorder import Value
+
+__all__ = ["HANDLERS", "listed"]
+
+
+def listed(given: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """A number for each spatial axis; one number, or a list of one, stands for all."""
+    values = (given,) if isinstance(given, int) else tuple(given)
+    return values * rank if len(values) == 1 else values
+
+
+def _batched(x: Value, rank: int) -> None:
+    if x.rank != rank + 2:
+        raise UnsupportedError(f"images without a batch: {x.type}")
+
+
+def _conv(
+    c: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: str | int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Value:
+    rank = weight.rank - 2
+    _batched(x, rank)
+    dilations = listed(dilation, rank)
+    if padding == "same":
+        totals = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+        pads = (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
+    else:
+        pads = (0,) * 2 * rank if isinstance(padding, str) else listed(padding, rank) * 2
+    return c.apply(
+        "Conv",
+        x,
+        weight,
+        *([bias] if bias else []),
+        kernel_shape=weight.shape[2:],
+        strides=listed(stride, rank),
+        dilations=dilations,
+        pads=pads,
+        group=groups,
+    )
+
+
+def _transposed(
+    c: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Value:
+    rank = weight.rank - 2
+    _batched(x, rank)
+    attributes: dict[str, AttributeValue] = {
+        "kernel_shape": weight.shape[2:],
+        "strides": listed(stride, rank),
+        "dilations": listed(dilation, rank),
+        "pads": listed(padding, rank) * 2,
+        "output_padding": listed(output_padding, rank),
+        "group": groups,
+    }
+    return c.apply("ConvTranspose", x, weight, *([bias] if bias else []), **attributes)
+
+
+def _convolution(
+    c: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value:
+    if transposed:
+        return _transposed(c, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv(c, x, weight, bias, stride, padding, dilation, groups)
+
+
+HANDLERS: dict[str, Handler] = {
+    **{f"conv{n}d.{kind}": _conv for n in (1, 2, 3) for kind in ("default", "padding")},
+    "conv_transpose1d.default": _transposed,
+    "conv_transpose2d.input": _transposed,
+    "conv_transpose3d.input": _transposed,
+    "convolution.default": _convolution,
+}

@@ -1,0 +1,340 @@
+"""Functions of elements: activations, arithmetic with PyTorch's rules for types, comparisons, dropout."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from solver.graph import AttributeValue, DType
+from solver.importers.pytorch.capture import torch
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError
+from solver.importers.pytorch.recorder import Value
+
+__all__ = ["HANDLERS", "where"]
+
+_Operand = Value | float
+
+
+def _unary(type_: str, **attributes: AttributeValue) -> Handler:
+    """A function that is an operator here; whole numbers become what PyTorch makes of them."""
+
+    def handler(c: Context, x: Value, *_: object, **__: object) -> Value:
+        return c.apply(type_, c.cast(x, c.result.dtype), **attributes)
+
+    return handler
+
+
+# ------------------------------------------------------------------------------------- activations
+
+
+def _gelu(c: Context, x: Value, *, approximate: str = "none") -> Value:
+    return c.apply("Gelu", x, approximate=approximate)
+
+
+def _clip(c: Context, x: Value, low: Any = None, high: Any = None) -> Value:
+    """Bounds are numbers, or tensors that broadcast."""
+    if not isinstance(low, Value) and not isinstance(high, Value):
+        bounds = {key: float(bound) for key, bound in (("min", low), ("max", high)) if bound is not None}
+        return c.apply("Clip", c.cast(x, c.result.dtype), **bounds)
+    for bound, type_ in ((low, "Greater"), (high, "Less")):
+        x = x if bound is None else _extreme(type_, c, x, bound)
+    return x
+
+
+def _elu(c: Context, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    if input_scale != 1:
+        raise UnsupportedError("ELU with a scale of its input")
+    y = c.apply("Elu", x, alpha=float(alpha))
+    return y if scale == 1 else c.apply("Mul", y, c.number(scale, x.dtype))
+
+
+def _selu(c: Context, x: Value) -> Value:
+    return _elu(c, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+def _prelu(c: Context, x: Value, slope: Value) -> Value:
+    """The slope is that of the channels, axis 1."""
+    return c.apply("PRelu", x, c.reshape(slope, (*slope.shape, *(1,) * max(0, x.rank - 2))))
+
+
+def _softplus(c: Context, x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    """max(X, 0) + log(1 + exp(-|X|)): the same as log(1 + exp X), and exact for large X.
+
+    The threshold, above which PyTorch returns X itself, makes no difference that could be seen there.
+    """
+    if beta != 1:
+        x = c.apply("Mul", x, c.number(beta, x.dtype))
+    decayed = c.apply("Exp", c.apply("Neg", c.apply("Abs", x)))
+    y = c.apply("Add", c.apply("Relu", x), c.apply("Log", c.apply("Add", decayed, c.number(1, x.dtype))))
+    return y if beta == 1 else c.apply("Mul", y, c.number(1 / beta, x.dtype))
+
+
+def _log_sigmoid(c: Context, x: Value) -> Value:
+    return c.apply("Neg", _softplus(c, c.apply("Neg", x)))
+
+
+def _mish(c: Context, x: Value) -> Value:
+    return c.apply("Mul", x, c.apply("Tanh", _softplus(c, x)))
+
+
+def _glu(c: Context, x: Value, axis: int = -1) -> Value:
+    halves = c.many("Split", [x], ("left", "right"), axis=axis % x.rank)
+    return c.apply("Mul", halves[0], c.apply("Sigmoid", halves[1]))
+
+
+def _softmax(type_: str) -> Handler:
+    def handler(c: Context, x: Value, axis: int, *_: object, **__: object) -> Value:
+        y = c.apply(type_, c.cast(x, c.result.dtype), axis=axis)
+        if type_ == "LogSoftmax":
+            c.origins[y.name] = (type_, (x, axis))
+        return y
+
+    return handler
+
+
+def _dropout(c: Context, x: Value, ratio: float, training: bool = True) -> Value:
+    if not training or ratio == 0:
+        return x
+    if ratio >= 1:
+        raise UnsupportedError("dropout of everything")
+    return c.apply("Dropout", x, ratio=float(ratio))
+
+
+def _native_dropout(c: Context, x: Value, ratio: float, training: bool | None = True) -> tuple[Value, None]:
+    return _dropout(c, x, ratio, training is not False), None
+
+
+def _bernoulli(c: Context, x: Value, share: float = 0.5, *_: object) -> Value:
+    """Ones with this probability, zeros else: what dropout leaves of ones, made as large as it found them."""
+    if not 0 < share < 1:
+        return c.filled("share", round(share), c.result)
+    dropped = c.apply("Dropout", c.filled("ones", 1, c.result), ratio=1 - float(share))
+    return c.apply("Mul", dropped, c.number(share, c.result.dtype))
+
+
+# -------------------------------------------------------------------------------------- arithmetic
+
+
+def _binary(type_: str) -> Handler:
+    def handler(c: Context, a: _Operand, b: _Operand, *, alpha: float = 1) -> Value:
+        dtype = _floating(c)
+        right = c.operand(b, dtype)
+        if alpha != 1:
+            right = c.apply("Mul", right, c.number(alpha, dtype))
+        return c.apply(type_, c.operand(a, dtype), right)
+
+    return handler
+
+
+def _floating(c: Context) -> DType:
+    dtype = c.result.dtype
+    if not dtype.is_floating:
+        raise UnsupportedError(f"arithmetic on {dtype.value} that is not constant")
+    return dtype
+
+
+def _rsub(c: Context, a: _Operand, b: _Operand, alpha: float = 1) -> Value:
+    if alpha != 1:
+        raise UnsupportedError("subtraction with a factor")
+    made: Value = _binary("Sub")(c, b, a)
+    return made
+
+
+def _div(c: Context, a: _Operand, b: _Operand, *, rounding_mode: str | None = None) -> Value:
+    if rounding_mode is not None:
+        raise UnsupportedError(f"division that rounds ({rounding_mode})")
+    made: Value = _binary("Div")(c, a, b)
+    return made
+
+
+def _pow(c: Context, a: _Operand, b: _Operand) -> Value:
+    dtype = _floating(c)
+    base = c.operand(a, dtype)
+    if isinstance(b, Value):
+        return c.apply("Pow", base, c.cast(b, dtype) if b.dtype.is_floating else b)
+    match b:
+        case 1:
+            return base
+        case 2:
+            return c.apply("Mul", base, base)
+        case 3:
+            return c.apply("Mul", c.apply("Mul", base, base), base)
+        case 0.5:
+            return c.apply("Sqrt", base)
+        case -0.5:
+            return _rsqrt(c, base)
+        case -1:
+            return c.apply("Reciprocal", base)
+    return c.apply("Pow", base, c.number(b, dtype))
+
+
+def _rsqrt(c: Context, x: Value) -> Value:
+    return c.apply("Reciprocal", c.apply("Sqrt", x))
+
+
+def _square(c: Context, x: Value) -> Value:
+    return c.apply("Mul", x, x)
+
+
+def _log_of(base: float, c: Context, x: Value) -> Value:
+    return c.apply("Mul", c.apply("Log", x), c.number(1 / math.log(base), x.dtype))
+
+
+def _log1p(c: Context, x: Value) -> Value:
+    return c.apply("Log", c.apply("Add", x, c.number(1, x.dtype)))
+
+
+def _addcmul(c: Context, x: Value, a: Value, b: Value, *, value: float = 1) -> Value:
+    product = c.apply("Mul", a, b)
+    return c.apply("Add", x, product if value == 1 else c.apply("Mul", product, c.number(value, x.dtype)))
+
+
+def _lerp(c: Context, a: Value, b: Value, weight: _Operand) -> Value:
+    return c.apply("Add", a, c.apply("Mul", c.apply("Sub", b, a), c.operand(weight, a.dtype)))
+
+
+def _extreme(type_: str, c: Context, a: Value, b: _Operand) -> Value:
+    """The greater or the less of two; where they are equal the derivative goes to the second."""
+    left, right = c.operand(a, c.result.dtype), c.operand(b, c.result.dtype)
+    return c.apply("Where", c.apply(type_, left, right), left, right)
+
+
+# ----------------------------------------------------------------------------- comparisons, choices
+
+
+def _compare(type_: str, c: Context, a: _Operand, b: _Operand) -> Value:
+    """Of one element type: where they differ, of the wider one."""
+    dtypes = [x.dtype for x in (a, b) if isinstance(x, Value)]
+    fraction = any(isinstance(x, float) and not isinstance(x, bool) for x in (a, b))
+    dtype = max(dtypes, key=lambda d: (d.is_floating, d.itemsize))
+    if fraction and not dtype.is_floating:
+        dtype = DType.FLOAT32
+    if dtype is DType.BOOL and type_ != "Equal":
+        dtype = DType.UINT8
+    return c.apply(type_, c.operand(a, dtype), c.operand(b, dtype))
+
+
+def _unequal(c: Context, a: _Operand, b: _Operand) -> Value:
+    return c.apply("Not", _compare("Equal", c, a, b))
+
+
+def _logical(type_: str, c: Context, *operands: Value) -> Value:
+    if any(x.dtype is not DType.BOOL for x in operands) and c.result.dtype is not DType.BOOL:
+        raise UnsupportedError("bits of whole numbers")
+    return c.apply(type_, *(c.cast(x, DType.BOOL) for x in operands))
+
+
+def _xor(c: Context, a: Value, b: Value) -> Value:
+    return c.apply("Not", _compare("Equal", c, c.cast(a, DType.BOOL), c.cast(b, DType.BOOL)))
+
+
+def where(c: Context, condition: Value, a: _Operand, b: _Operand) -> Value:
+    """`a` where the condition holds, `b` elsewhere."""
+    dtype = c.result.dtype
+    return c.apply("Where", c.cast(condition, DType.BOOL), c.operand(a, dtype), c.operand(b, dtype))
+
+
+def _masked_fill(c: Context, x: Value, mask: Value, number: _Operand) -> Value:
+    return where(c, mask, number, x)
+
+
+def _like(number: float) -> Handler:
+    """A tensor of one number, of which only type and shape are those of something else: it is constant.
+
+    As PyTorch's tensor, so that what is made of it is computed at once.
+    """
+
+    def handler(c: Context, *_: object, **__: object) -> Any:
+        type_ = c.result
+        return torch().full(type_.shape, number, dtype=getattr(torch(), type_.dtype.value))
+
+    return handler
+
+
+_UNARY = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "silu": "Swish",
+    "hardswish": "HardSwish",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "reciprocal": "Reciprocal",
+    "neg": "Neg",
+    "abs": "Abs",
+    "erf": "Erf",
+    "sin": "Sin",
+    "cos": "Cos",
+}
+
+_COMPARISONS = {"eq": "Equal", "gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
+
+HANDLERS: dict[str, Handler] = {
+    **{f"{name}.default": _unary(type_) for name, type_ in _UNARY.items()},
+    "hardsigmoid.default": _unary("HardSigmoid", alpha=1 / 6, beta=0.5),
+    "relu6.default": _unary("Clip", min=0.0, max=6.0),
+    "hardtanh.default": lambda c, x, low=-1.0, high=1.0: _clip(c, x, low, high),
+    "clamp.default": _clip,
+    "clamp.Tensor": _clip,
+    "clamp_min.default": _clip,
+    "clamp_max.default": lambda c, x, high: _clip(c, x, None, high),
+    "gelu.default": _gelu,
+    "elu.default": _elu,
+    "selu.default": _selu,
+    "celu.default": lambda c, x, alpha=1.0: _unsupported("CELU with alpha") if alpha != 1 else _elu(c, x),
+    "leaky_relu.default": lambda c, x, slope=0.01: c.apply("LeakyRelu", x, alpha=float(slope)),
+    "prelu.default": _prelu,
+    "_prelu_kernel.default": lambda c, x, slope: c.apply("PRelu", x, slope),
+    "softplus.default": _softplus,
+    "log_sigmoid.default": _log_sigmoid,
+    "mish.default": _mish,
+    "glu.default": _glu,
+    "softmax.int": _softmax("Softmax"),
+    "_softmax.default": _softmax("Softmax"),
+    "log_softmax.int": _softmax("LogSoftmax"),
+    "_log_softmax.default": _softmax("LogSoftmax"),
+    "dropout.default": _dropout,
+    "native_dropout.default": _native_dropout,
+    "bernoulli.p": _bernoulli,
+    **{f"{name}.{kind}": _binary(type_) for name, type_ in (("add", "Add"), ("sub", "Sub"), ("mul", "Mul"))
+       for kind in ("Tensor", "Scalar")},
+    **{f"rsub.{kind}": _rsub for kind in ("Tensor", "Scalar")},
+    **{f"div.{kind}": _div for kind in ("Tensor", "Scalar", "Tensor_mode")},
+    **{f"pow.{kind}": _pow for kind in ("Tensor_Scalar", "Tensor_Tensor", "Scalar")},
+    "rsqrt.default": _rsqrt,
+    "square.default": _square,
+    "log2.default": partial(_log_of, 2),
+    "log10.default": partial(_log_of, 10),
+    "log1p.default": _log1p,
+    "addcmul.default": _addcmul,
+    "lerp.Scalar": _lerp,
+    "lerp.Tensor": _lerp,
+    "maximum.default": partial(_extreme, "Greater"),
+    "minimum.default": partial(_extreme, "Less"),
+    **{f"{name}.{kind}": partial(_compare, type_) for name, type_ in _COMPARISONS.items()
+       for kind in ("Tensor", "Scalar")},
+    **{f"ne.{kind}": _unequal for kind in ("Tensor", "Scalar")},
+    **{f"{name}.{kind}": partial(_logical, type_) for name, type_ in (("and", "And"), ("or", "Or"))
+       for name, kind in ((f"logical_{name}", "default"), (f"bitwise_{name}", "Tensor"))},
+    **{f"{name}.default": partial(_logical, "Not") for name in ("logical_not", "bitwise_not")},
+    "logical_xor.default": _xor,
+    "bitwise_xor.Tensor": _xor,
+    "where.self": where,
+    "where.ScalarOther": where,
+    "where.ScalarSelf": where,
+    "where.Scalar": where,
+    "masked_fill.Scalar": _masked_fill,
+    "masked_fill.Tensor": _masked_fill,
+    "zeros_like.default": _like(0),
+    "ones_like.default": _like(1),
+    "new_zeros.default": _like(0),
+    "new_ones.default": _like(1),
+    "full_like.default": lambda c, x, number, **_: _like(number)(c),
+    "new_full.default": lambda c, x, size, number, **_: _like(number)(c),
+}  # fmt: skip
+
+
+def _unsupported(what: str) -> Value:
+    raise UnsupportedError(what)

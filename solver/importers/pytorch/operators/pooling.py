@@ -1,0 +1,120 @@
+"""Pooling, also to a given size where windows of one size give it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solver.graph import AttributeValue
+from solver.importers.pytorch.context import Context, Handler, UnsupportedError
+from solver.importers.pytorch.operators.convolution import listed
+from solver.importers.pytorch.recorder import Value
+
+__all__ = ["HANDLERS"]
+
+_Sizes = int | Sequence[int]
+
+
+def _pool(c: Context, type_: str, rank: int, x: Value, **attributes: AttributeValue) -> Value:
+    """Of images without a batch, too."""
+    batched = c.reshape(x, (1, *x.shape)) if x.rank == rank + 1 else x
+    y = c.apply(type_, batched, **attributes)
+    return c.reshape(y, y.shape[1:]) if x.rank == rank + 1 else y
+
+
+def _max(rank: int) -> Handler:
+    def handler(
+        c: Context,
+        x: Value,
+        kernel: _Sizes,
+        stride: _Sizes = (),
+        padding: _Sizes = 0,
+        dilation: _Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> Value:
+        kernel = listed(kernel, rank)
+        return _pool(
+            c,
+            "MaxPool",
+            rank,
+            x,
+            kernel_shape=kernel,
+            strides=listed(stride or kernel, rank),
+            pads=listed(padding, rank) * 2,
+            dilations=listed(dilation, rank),
+            ceil_mode=int(ceil_mode),
+        )
+
+    return handler
+
+
+def _max_with_indices(rank: int) -> Handler:
+    def handler(c: Context, *arguments: object) -> tuple[Value, None]:
+        return _max(rank)(c, *arguments), None
+
+    return handler
+
+
+def _average(rank: int) -> Handler:
+    def handler(
+        c: Context,
+        x: Value,
+        kernel: _Sizes,
+        stride: _Sizes = (),
+        padding: _Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Value:
+        if divisor_override is not None:
+            raise UnsupportedError("a divisor of its own")
+        kernel = listed(kernel, rank)
+        return _pool(
+            c,
+            "AveragePool",
+            rank,
+            x,
+            kernel_shape=kernel,
+            strides=listed(stride or kernel, rank),
+            pads=listed(padding, rank) * 2,
+            ceil_mode=int(ceil_mode),
+            count_include_pad=int(count_include_pad),
+        )
+
+    return handler
+
+
+def _adaptive(type_: str, rank: int) -> Handler:
+    """Windows of one size, side by side: that is what it comes to where the sizes divide."""
+
+    def handler(c: Context, x: Value, wanted: _Sizes) -> Value:
+        sizes = x.shape[-rank:]
+        outs = c.result.shape[-rank:]
+        if type_ == "AveragePool" and all(out == 1 for out in outs):
+            axes = c.integers("axes", list(range(x.rank - rank, x.rank)))
+            return c.apply("ReduceMean", x, axes, keepdims=1)
+        if any(size % out for size, out in zip(sizes, outs, strict=True)):
+            what = f"adaptive pooling of {list(sizes)} to {list(outs)}, which does not divide"
+            raise UnsupportedError(what)
+        kernel = tuple(size // out for size, out in zip(sizes, outs, strict=True))
+        return _pool(c, type_, rank, x, kernel_shape=kernel, strides=kernel)
+
+    return handler
+
+
+def _adaptive_max(rank: int) -> Handler:
+    def handler(c: Context, x: Value, wanted: _Sizes) -> tuple[Value, None]:
+        return _adaptive("MaxPool", rank)(c, x, wanted), None
+
+    return handler
+
+
+HANDLERS: dict[str, Handler] = {}
+for _n in (1, 2, 3):
+    HANDLERS |= {
+        f"max_pool{_n}d.default": _max(_n),
+        f"max_pool{_n}d_with_indices.default": _max_with_indices(_n),
+        f"avg_pool{_n}d.default": _average(_n),
+        f"adaptive_avg_pool{_n}d.default": _adaptive("AveragePool", _n),
+        f"_adaptive_avg_pool{_n}d.default": _adaptive("AveragePool", _n),
+        f"adaptive_max_pool{_n}d.default": _adaptive_max(_n),
+    }

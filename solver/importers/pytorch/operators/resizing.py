@@ -1,0 +1,52 @@
+"""Images of another size, interpolated as PyTorch does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from solver.importers.pytorch.context import Context, Handler
+from solver.importers.pytorch.recorder import Value
+
+__all__ = ["HANDLERS"]
+
+
+def _resize(c: Context, x: Value, scales: Sequence[float] | None, mode: str, coordinates: str) -> Value:
+    """By the factors where they are given, which need not be whole; else by the sizes that PyTorch gives."""
+    if scales is not None:
+        factors = np.array([1, 1, *scales], np.float32)
+        inputs = [x, None, c.recorder.constant(f"{c.recorder.scope}.scales", factors)]
+    else:
+        inputs = [x, None, None, c.integers("sizes", c.result.shape)]
+    return c.apply(
+        "Resize", *inputs, mode=mode, coordinate_transformation_mode=coordinates, nearest_mode="floor"
+    )
+
+
+def _nearest(
+    c: Context, x: Value, sizes: Sequence[int] | None, scales: Sequence[float] | None = None
+) -> Value:
+    return _resize(c, x, scales, "nearest", "asymmetric")
+
+
+def _between(mode: str) -> Handler:
+    def handler(
+        c: Context,
+        x: Value,
+        sizes: Sequence[int] | None,
+        align_corners: bool,
+        scales: Sequence[float] | None = None,
+    ) -> Value:
+        return _resize(c, x, scales, mode, "align_corners" if align_corners else "pytorch_half_pixel")
+
+    return handler
+
+
+HANDLERS: dict[str, Handler] = {
+    **{f"upsample_nearest{n}d.vec": _nearest for n in (1, 2, 3)},
+    "upsample_linear1d.vec": _between("linear"),
+    "upsample_bilinear2d.vec": _between("linear"),
+    "upsample_trilinear3d.vec": _between("linear"),
+    "upsample_bicubic2d.vec": _between("cubic"),
+}

@@ -1,0 +1,378 @@
+"""A whole training step of PyTorch as an explicit program: any step that can be traced can be planned.
+
+Forward pass, backward pass and optimizer are traced together (`make_fx`), down to the kernels that PyTorch
+runs. A block of the program is a storage: views are the block that they look into, in-place operations update
+it, and everything else defines a block of its own. What a kernel allocates inside and frees again PyTorch
+does not say, so plans do not have it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from solver.errors import DocumentError
+from solver.graph import Array, TensorType
+from solver.graph.types import DType
+from solver.importers.pytorch.capture import Loss, torch
+from solver.importers.pytorch.context import UnsupportedError, element_type
+from solver.importers.traced import TracedStep
+from solver.training import Block, BlockOperation, build_program
+
+__all__ = ["trace", "trace_module"]
+
+#: Operators that share memory with their first argument, or write arguments, and whose schemas do not say so.
+_VIEWS = frozenset({"aten._unsafe_view.default", "aten._reshape_alias.default"})
+_WRITES = {"aten.native_batch_norm.default": (3, 4)}
+
+#: Stands for a number that is known when the step runs.
+_NUMBER = object()
+
+#: Operators that write every byte of their first argument without looking at it.
+_OVERWRITES = frozenset(
+    {"aten.copy_.default", "aten.zero_.default", "aten.fill_.Scalar", "aten.fill_.Tensor"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A tensor in a block: its first element, sizes and strides, counted in elements.
+
+    A tensor without elements is in no block.
+    """
+
+    block: str
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+
+    def tensor(self, blocks: Any) -> Any:
+        """The tensor in the arena."""
+        framework = torch()
+        if not self.block:
+            return framework.empty(self.shape, dtype=self.dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an operation only reads is read-only, and stays as it is
+            raw = framework.from_numpy(blocks[self.block].reshape(-1).view(np.uint8))
+        return raw.view(self.dtype).as_strided(self.shape, self.strides, self.start)
+
+
+def trace(
+    step: Callable[[Mapping[str, Any]], Any],
+    tensors: Mapping[str, Any],
+    *,
+    fed: Collection[str] = (),
+    name: str = "step",
+) -> TracedStep:
+    """The program of a function that takes tensors by name, updates some, and returns what is read.
+
+    Those in `fed` are written anew before every iteration; the others carry over. Nothing is computed:
+    tensors are traced by their types. Raises DocumentError where PyTorch cannot trace the step, and what
+    building a program raises. Cost: linear in the calls.
+    """
+    framework = torch()
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def listed(*given: Any) -> list[Any]:
+        returned = step(dict(zip(tensors, given, strict=True)))
+        many = returned if isinstance(returned, list | tuple) else [returned]
+        return [x for x in many if isinstance(x, framework.Tensor)]
+
+    tracer = make_fx(listed, tracing_mode="fake", _allow_non_fake_inputs=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # oneDNN's recurrent kernels keep memory of an unknown size: the plain ones keep tensors.
+            with framework.backends.mkldnn.flags(enabled=False):
+                traced = tracer(*tensors.values())
+        except Exception as error:
+            raise DocumentError(
+                f"PyTorch cannot trace the step: {str(error).strip().splitlines()[0][:300]}",
+                remedy="Write a step that does not branch on elements, without calls of item() or compile().",
+            ) from error
+    return _Blocks(traced, tuple(tensors), frozenset(fed), tensors).build(name)
+
+
+def trace_module(
+    module: Any,
+    inputs: Sequence[Any],
+    *,
+    keywords: Sequence[str] = (),
+    loss: Loss | None,
+    targets: Sequence[Any] = (),
+    optimizer: Any,
+    name: str | None = None,
+) -> TracedStep:
+    """The program of one step of PyTorch's `optimizer` on a module and its loss.
+
+    Parameters and buffers keep their names; an optimizer's tensors are called after their parameter, as
+    ``fc.weight.exp_avg``. Counts of steps are tensors, too, in PyTorch's own form for that
+    (`differentiable`), which rounds a little differently. Raises what `trace` raises.
+    """
+    framework = torch()
+    parameters = dict(module.named_parameters())
+    buffers = dict(module.named_buffers())
+    names = {id(parameter): key for key, parameter in parameters.items()}
+    state = _optimizer_state(framework, optimizer, names)
+    names_in = tuple(keywords) or tuple(f"input{k}" for k in range(len(inputs)))
+    fed = dict(zip(names_in, inputs, strict=True)) | {f"target{k}": x for k, x in enumerate(targets)}
+
+    def step(tensors: Mapping[str, Any]) -> Any:
+        weights = {key: tensors[key] for key in (*parameters, *buffers)}
+        given = tuple(tensors[name] for name in names_in)
+        named = dict(zip(keywords, given, strict=True)) if keywords else {}
+        output = framework.func.functional_call(module, weights, () if keywords else given, named)
+        wanted = [tensors[f"target{k}"] for k in range(len(targets))]
+        value = output if loss is None else loss(output, *wanted)
+        trained = [key for key in parameters if parameters[key].requires_grad]
+        gradients = framework.autograd.grad(value, [tensors[key] for key in trained], allow_unused=True)
+        updated = {key: tensors[key].detach() for key in parameters}
+        for key, gradient in zip(trained, gradients, strict=True):
+            updated[key].grad = gradient
+        _twin(optimizer, names, updated, tensors, state).step()
+        return value
+
+    stored = {f"{key}.{word}": x for key, found in state.items() for word, x in found.items()}
+    tensors = {**parameters, **buffers, **stored, **fed}
+    return trace(step, tensors, fed=tuple(fed), name=name or type(module).__name__)
+
+
+def _is(x: Any) -> bool:
+    return hasattr(x, "untyped_storage")
+
+
+def _optimizer_state(framework: Any, optimizer: Any, names: Mapping[int, str]) -> dict[str, dict[str, Any]]:
+    """What the optimizer keeps of each parameter, at first: tensors of zeros, and numbers.
+
+    Found by a step of the same optimizer on a small parameter, whose shape tells which tensors have that of
+    the parameter.
+    """
+    small = framework.nn.Parameter(framework.zeros(2, 3))
+    small.grad = framework.zeros(2, 3)
+    state: dict[str, dict[str, Any]] = {}
+    for group in optimizer.param_groups:
+        settings = {key: value for key, value in group.items() if key != "params"}
+        twin = type(optimizer)([{"params": [small], **settings}], **_defaults(optimizer))
+        twin.step()
+        found = twin.state.get(small, {})
+        for parameter in group["params"]:
+            state[names[id(parameter)]] = {
+                word: framework.zeros_like(parameter if value.shape == small.shape else value).detach()
+                for word, value in found.items()
+                if _is(value)
+            }
+    return state
+
+
+def _defaults(optimizer: Any) -> dict[str, Any]:
+    """Arguments that make another one of its kind, one tensor at a time."""
+    own = {key: value for key, value in optimizer.defaults.items() if key != "decoupled_weight_decay"}
+    return own | ({"foreach": False} if "foreach" in own else {})
+
+
+def _twin(
+    optimizer: Any,
+    names: Mapping[int, str],
+    weights: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    state: Mapping[str, Mapping[str, Any]],
+) -> Any:
+    """The same optimizer over the weights and states that are traced."""
+    counts = any(value.ndim == 0 for found in state.values() for value in found.values())
+    own = {"foreach": False, "differentiable": True} if counts else {"foreach": False}
+    groups = [
+        {
+            **group,
+            **{key: value for key, value in own.items() if key in group},
+            "params": [weights[names[id(p)]] for p in group["params"]],
+        }
+        for group in optimizer.param_groups
+    ]
+    twin = type(optimizer)(groups, **_defaults(optimizer))
+    for key, found in state.items():
+        twin.state[weights[key]] = {word: tensors[f"{key}.{word}"] for word in found}
+    return twin
+
+
+class _Blocks:
+    """Finds the blocks of a traced function, call by call."""
+
+    def __init__(
+        self, traced: Any, names: tuple[str, ...], fed: frozenset[str], given: Mapping[str, Any]
+    ) -> None:
+        self.traced = traced
+        self.names = names
+        self.fed = fed
+        self.given = given
+        self.blocks: dict[str, Block] = {}
+        self.views: dict[Any, Any] = {}
+        self.operations: list[BlockOperation] = []
+        self.functions: dict[str, Callable[[Any], None]] = {}
+        self.values: dict[str, Array] = {}
+
+    def build(self, name: str) -> TracedStep:
+        places = iter(self.names)
+        kept: set[str] = set()
+        for node in self.traced.graph.nodes:
+            if node.op == "placeholder":
+                own = next(places)
+                self._given(node, own, self.given[own], fed=own in self.fed)
+            elif node.op == "get_attr":
+                self._given(node, str(node.target), getattr(self.traced, node.target), fed=False)
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                kept = {view.block for view in _blocks_of(self._viewed(node.args))}
+        touched = {block for operation in self.operations for block in operation.touched}
+        blocks = [
+            Block(block.name, block.type, block.fed, block.name in kept)
+            for block in self.blocks.values()
+            if block.name in touched
+        ]
+        values = {key: array for key, array in self.values.items() if key in touched and key not in self.fed}
+        return TracedStep(build_program(name, blocks, self.operations), self.functions, values)
+
+    def _given(self, node: Any, name: str, tensor: Any, *, fed: bool) -> None:
+        self.views[node] = self._fresh(name, node.meta.get("val", tensor), fed=fed)
+        self.values[self.views[node].block] = tensor.detach().cpu().numpy()
+
+    def _fresh(self, name: str, value: Any, *, fed: bool = False) -> _View:
+        """A new block for a tensor, unless it has no bytes."""
+        size = int(value.untyped_storage().nbytes())
+        if not size:
+            return _view("", value)
+        self.blocks[name] = Block(name, _block_type(value, size), fed)
+        return _view(name, value)
+
+    def _viewed(self, argument: Any) -> Any:
+        """Nodes replaced by the views that they are."""
+        if isinstance(argument, list | tuple):
+            return [self._viewed(x) for x in argument]
+        if isinstance(argument, torch().fx.Node):
+            return self.views[argument]
+        return argument
+
+    def _call(self, node: Any) -> None:
+        if getattr(node.target, "__name__", "") == "getitem":
+            self.views[node] = self.views[node.args[0]][node.args[1]]
+            return
+        arguments, named = self._viewed(node.args), {k: self._viewed(x) for k, x in node.kwargs.items()}
+        word = str(node.target)
+        if word == "aten._local_scalar_dense.default" or not hasattr(node.target, "_schema"):
+            self.views[node] = _NUMBER  # an element as a number, or what is computed of such numbers
+            return
+        if any(leaf is _NUMBER for leaf in _leaves([arguments, *named.values()])):
+            raise DocumentError(
+                f"PyTorch cannot trace the step: {node.name!r} takes an element of a tensor as a number.",
+                remedy="Leave out item(), tolist() and the like; keep the number as a tensor.",
+            )
+        written, alias = self._written(node, arguments, named)
+        values = node.meta.get("val")
+        many = list(values) if isinstance(values, list | tuple) else [values]
+        reads = [view.block for view in _blocks_of([arguments, *named.values()])]
+        if alias is not None and not written:
+            # A view: nothing happens, and the result is more of the same block.
+            found = [_view(alias.block, value) if _is(value) else None for value in many]
+            self.views[node] = found if isinstance(values, list | tuple) else found[0]
+            return
+        results: list[_View | None] = []
+        for k, value in enumerate(many):
+            single = not isinstance(values, list | tuple)
+            if written and k < len(written) and alias is not None:
+                results.append(_view(written[k].block, value) if _is(value) else None)
+            else:
+                label = node.name if single else f"{node.name}.{k}"
+                results.append(self._fresh(label, value) if _is(value) else None)
+        self.views[node] = results if isinstance(values, list | tuple) else results[0]
+        fresh = [view for view in _blocks_of(results) if view.block not in reads]
+        if word in _OVERWRITES and self._whole(written[0]):
+            reads = [view.block for view in _blocks_of(arguments[1:])]
+        writes = [*(view.block for view in written), *(view.block for view in fresh)]
+        if not writes:
+            return
+        self.operations.append(
+            BlockOperation(node.name, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), word)
+        )
+        outputs = [view if view in fresh else None for view in results]
+        self.functions[node.name] = partial(_run, node.target, arguments, named, outputs)
+
+    def _written(
+        self, node: Any, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[list[_View], _View | None]:
+        """The tensors that a call writes, and the one that its results share memory with."""
+        word = str(node.target)
+        schema = node.target._schema
+        by_name = {a.name: x for a, x in zip(schema.arguments, arguments, strict=False)} | dict(named)
+        written = [
+            view
+            for argument in schema.arguments
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for view in _blocks_of(by_name.get(argument.name))
+        ]
+        if word in _WRITES and arguments[5]:
+            return [arguments[k] for k in _WRITES[word] if arguments[k] is not None], None
+        shared = [a for a in schema.arguments if a.alias_info is not None]
+        returns = any(r.alias_info is not None for r in schema.returns) or word in _VIEWS
+        if not returns:
+            return written, None
+        first = by_name[shared[0].name] if shared else arguments[0]
+        return written, first if isinstance(first, _View) else None
+
+    def _whole(self, view: _View) -> bool:
+        """Whether a tensor is all of its block."""
+        size = int(np.prod(view.shape)) * view.dtype.itemsize
+        return view.start == 0 and size == self.blocks[view.block].type.nbytes
+
+
+def _run(
+    target: Any, arguments: Sequence[Any], named: Mapping[str, Any], outputs: Sequence[Any], blocks: Any
+) -> None:
+    """PyTorch's kernel on tensors in the arena; what it returns is copied to its place there."""
+
+    def tensors(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return [tensors(x) for x in argument]
+        return argument.tensor(blocks) if isinstance(argument, _View) else argument
+
+    with torch().no_grad():
+        returned = target(*tensors(arguments), **{key: tensors(x) for key, x in named.items()})
+        many = returned if isinstance(returned, list | tuple) else [returned]
+        for view, result in zip(outputs, many, strict=True):
+            if view is not None:
+                view.tensor(blocks).copy_(result)
+
+
+def _leaves(argument: Any) -> list[Any]:
+    if isinstance(argument, list | tuple):
+        return [leaf for part in argument for leaf in _leaves(part)]
+    return [argument]
+
+
+def _blocks_of(argument: Any) -> list[_View]:
+    """The tensors with bytes among arguments or results."""
+    return [leaf for leaf in _leaves(argument) if isinstance(leaf, _View) and leaf.block]
+
+
+def _view(block: str, value: Any) -> _View:
+    return _View(
+        block,
+        value.dtype,
+        tuple(int(size) for size in value.shape),
+        tuple(int(stride) for stride in value.stride()),
+        int(value.storage_offset()),
+    )
+
+
+def _block_type(value: Any, size: int) -> TensorType:
+    """Shape and element type where they are all of the storage, else bytes."""
+    try:
+        type_ = TensorType(tuple(int(n) for n in value.shape), element_type(value.dtype))
+    except UnsupportedError:
+        type_ = TensorType((size,), DType.UINT8)
+    return type_ if type_.nbytes == size else TensorType((size,), DType.UINT8)

@@ -1,0 +1,327 @@
+"""From an exported program to a graph: what is constant is computed, what is missing is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from solver.errors import ArenaplanError, LossError, UnknownOperatorError
+from solver.graph import Array, DType, Role, TensorType
+from solver.importers.pytorch.capture import Captured, operator_name, torch
+from solver.importers.pytorch.context import Context, UnsupportedError, element_type
+from solver.importers.pytorch.operators import HANDLERS
+from solver.importers.pytorch.recorder import Recorder, Value
+from solver.importers.pytorch.weights import Weight
+
+__all__ = ["Missing", "Translation", "translate"]
+
+#: Arguments that say where and how PyTorch stores a tensor; the result's type says what is left of them.
+_STORAGE = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"}
+
+#: Calls of a missing operator that a message names.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A call that could not be translated: PyTorch's operator, its node, the submodule, and why."""
+
+    operator: str
+    node: str
+    module: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What a program became; `missing` is empty where all of it did."""
+
+    recorder: Recorder
+    context: Context
+    outputs: tuple[Value, ...]
+    inputs: tuple[str, ...]
+    labels: tuple[str, ...]
+    weights: tuple[Weight, ...]
+    missing: tuple[Missing, ...]
+
+
+class _Unknown:
+    """Stands for the results of a call that is missing."""
+
+
+_UNKNOWN = _Unknown()
+
+
+def translate(captured: Captured, *, values: bool = True) -> Translation:
+    """Every call of the program in its order. Without `values` parameters have no first values.
+
+    Raises nothing for operators that are missing: they are listed. Cost: linear, beside what is computed of
+    constants.
+    """
+    return _Translator(captured, values=values).run()
+
+
+def refuse(missing: Sequence[Missing]) -> None:
+    """Raises UnknownOperatorError with all missing operators, and the nodes and modules that call them."""
+    if not missing:
+        return
+    by_operator: dict[str, list[Missing]] = {}
+    for each in missing:
+        by_operator.setdefault(f"{each.operator} ({each.reason})", []).append(each)
+    rows = []
+    for operator, calls in by_operator.items():
+        places = ", ".join(f"{call.node} in {call.module or 'the module'}" for call in calls[:_NAMED])
+        more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
+        rows.append(f"{operator}: {places}{more}")
+    count = len(by_operator)
+    raise UnknownOperatorError(
+        f"{count} operator{'s' if count > 1 else ''} of PyTorch cannot be translated: {'; '.join(rows)}.",
+        remedy="Write them with other operators, or plan the captured step as a program instead.",
+        path=("module",),
+    )
+
+
+class _Translator:
+    def __init__(self, captured: Captured, *, values: bool) -> None:
+        self.captured = captured
+        self.values = values
+        self.recorder = Recorder()
+        self.context = Context(self.recorder, updated=self._updated, row=self._row)
+        self.env: dict[Any, Any] = {}
+        self.missing: list[Missing] = []
+        #: Operands of parameters and buffers: all names in PyTorch, and its tensor.
+        self.stored: dict[str, tuple[tuple[str, ...], Any]] = {}
+        self.rows: list[Weight] = []
+        self.states: dict[str, Value] = {}
+        self.recorded: dict[int, Value] = {}
+
+    def run(self) -> Translation:
+        signature = self.captured.program.graph_signature
+        nodes = list(self.captured.program.graph_module.graph.nodes)
+        placeholders = {node.name: node for node in nodes if node.op == "placeholder"}
+        inputs, labels = self._inputs(signature, placeholders)
+        self._parameters(signature, placeholders)
+        self._buffers(signature, placeholders)
+        needed = _needed(nodes)
+        with torch().no_grad():
+            for node in nodes:
+                if node.op == "call_function" and node in needed:
+                    self.env[node] = self._call(node)
+        by_name = {node.name: node for node in nodes}
+        self._check_mutations(signature, by_name)
+        given = [by_name[name] for name in signature.user_outputs if isinstance(name, str)]
+        found = [self._operand(self.env[node], node.name) for node in given]
+        outputs = [value for value in found if isinstance(value, Value)]
+        weights = [
+            Weight(operand, names, self.context.layouts.get(operand))
+            for operand, (names, _) in self.stored.items()
+        ]
+        return Translation(
+            self.recorder,
+            self.context,
+            tuple(outputs),
+            inputs,
+            labels,
+            (*weights, *self.rows),
+            tuple(self.missing),
+        )
+
+    # --------------------------------------------------------------------------------- operands
+
+    def _inputs(
+        self, signature: Any, placeholders: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the inputs and of the labels, in the order of the call."""
+        given = [placeholders[name] for name in signature.user_inputs if isinstance(name, str)]
+        names, found = self.captured.inputs, []
+        first_label = len(given) - self.captured.labels
+        for k, node in enumerate(given):
+            name = names[k] if len(names) == len(given) else node.name
+            role = Role.INPUT if k < first_label else Role.LABEL
+            self.env[node] = self.recorder.declare(name, role, _checked_type(node.meta["val"], name))
+            found.append(self.env[node].name)
+        return tuple(found[:first_label]), tuple(found[first_label:])
+
+    def _parameters(self, signature: Any, placeholders: Mapping[str, Any]) -> None:
+        """Tied weights are one operand, under the first of their names."""
+        known: dict[tuple[str, ...], Value] = {}
+        for place, full in signature.inputs_to_parameters.items():
+            name = self.captured.own(full)
+            names = self.captured.names.get(name, (name,))
+            if names not in known:
+                tensor = self.captured.program.state_dict[full].detach()
+                known[names] = self.recorder.declare(
+                    names[0],
+                    Role.PARAMETER,
+                    _checked_type(tensor, name),
+                    trainable=not self.captured.frozen & set(names),
+                )
+                self.stored[known[names].name] = (names, tensor)
+            self.env[placeholders[place]] = known[names]
+
+    def _buffers(self, signature: Any, placeholders: Mapping[str, Any]) -> None:
+        """Constants, until an operation updates one."""
+        program = self.captured.program
+        tensors = dict(signature.inputs_to_buffers)
+        tensors |= getattr(signature, "inputs_to_lifted_tensor_constants", {})
+        self.buffers: dict[int, str] = {}
+        for place, full in tensors.items():
+            tensor = program.state_dict[full] if full in program.state_dict else program.constants[full]
+            self.env[placeholders[place]] = tensor.detach()
+            self.buffers[id(self.env[placeholders[place]])] = self.captured.own(full)
+
+    def _updated(self, value: Value) -> Value:
+        """A buffer as a state: it starts as the constant that it has been so far."""
+        name = self.buffers.get(id(value.constant))
+        if name is None:
+            raise UnsupportedError("running statistics that are not a buffer")
+        if name in self.states:
+            raise UnsupportedError(f"running statistics {name!r} that two calls update")
+        made = self.recorder.declare(name, Role.STATE, value.type)
+        self.states[name] = made
+        self.stored[made.name] = ((name,), value.constant)
+        return made
+
+    def _row(self, table: Value, number: int) -> Value:
+        names, tensor = self.stored[table.name]
+        values = array_of(tensor[number])
+        row = self.recorder.constant(f"{table.name}.row{number}", values if self.values else 0 * values)
+        self.rows.append(Weight(row.name, names, row=number))
+        return row
+
+    def _check_mutations(self, signature: Any, by_name: Mapping[str, Any]) -> None:
+        """What the module changes beside running statistics would not be changed here."""
+        for place, full in signature.buffers_to_mutate.items():
+            name = self.captured.own(full)
+            if name not in self.states and not name.endswith("num_batches_tracked"):
+                module = name.rpartition(".")[0]
+                self.missing.append(Missing("copy_", place, module, f"it changes the buffer {name!r}"))
+        for place, full in getattr(signature, "user_inputs_to_mutate", {}).items():
+            self.missing.append(Missing("copy_", place, "", f"it changes the input {full!r}"))
+
+    # ------------------------------------------------------------------------------------ calls
+
+    def _call(self, node: Any) -> Any:
+        if node.target.__module__ == "_operator" and node.target.__name__ == "getitem":
+            source, index = self.env[node.args[0]], node.args[1]
+            return source if source is _UNKNOWN else source[index]
+        arguments = self._resolved(node.args)
+        named = {key: self._resolved(x) for key, x in node.kwargs.items()}
+        parts = list(_leaves([arguments, *named.values()]))
+        if any(part is _UNKNOWN for part in parts):
+            return _UNKNOWN
+        framework = torch()
+        random = framework.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if not random and not any(isinstance(part, Value) for part in parts):
+            return node.target(*arguments, **named)
+        operator, module = operator_name(node.target), self._module(node)
+        handler = HANDLERS.get(operator)
+        if handler is None:
+            self.missing.append(Missing(operator, node.name, module, "it has no counterpart"))
+            return _UNKNOWN
+        self.recorder.scope = ".".join(part for part in (module, operator.partition(".")[0]) if part)
+        context = self.context
+        context.results = tuple(_type_of(x) for x in _several(node.meta.get("val")))
+        positional, keywords = _by_schema(node.target, arguments, named)
+        try:
+            return handler(
+                context,
+                *(self._operand(x, node.name) for x in positional),
+                **{key: self._operand(x, node.name) for key, x in keywords.items()},
+            )
+        except (UnsupportedError, ArenaplanError) as error:
+            reason = error.message if isinstance(error, ArenaplanError) else str(error)
+            self.missing.append(Missing(operator, node.name, module, reason))
+            return _UNKNOWN
+
+    def _resolved(self, argument: Any) -> Any:
+        """Nodes replaced by what they gave."""
+        if isinstance(argument, list | tuple):
+            return [self._resolved(x) for x in argument]
+        if isinstance(argument, torch().fx.Node):
+            return self.env[argument]
+        return argument
+
+    def _operand(self, argument: Any, name: str) -> Any:
+        """PyTorch's constant tensors as constants of the graph, each of them once."""
+        if isinstance(argument, list | tuple):
+            return [self._operand(x, name) for x in argument]
+        if not isinstance(argument, torch().Tensor):
+            return argument
+        if id(argument) not in self.recorded:
+            buffer = self.buffers.get(id(argument))
+            made = self.recorder.constant(buffer or f"{name}.constant", array_of(argument), argument)
+            self.recorded[id(argument)] = made
+            if buffer:
+                self.stored[made.name] = ((buffer,), argument)
+        return self.recorded[id(argument)]
+
+    def _module(self, node: Any) -> str:
+        """The path of the innermost submodule that calls."""
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path = str(stack[-1][0]) if stack else ""
+        own = self.captured.own(path)
+        return "" if self.captured.wrapped and own == "module" else own
+
+
+def _needed(nodes: Sequence[Any]) -> set[Any]:
+    """What the outputs depend on: assertions, and what they look at, are not among it."""
+    needed: set[Any] = set()
+    for node in reversed(nodes):
+        if node.op == "output" or node in needed:
+            needed.update(node.all_input_nodes)
+    return needed
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _leaves(argument: Any) -> Any:
+    if isinstance(argument, list | tuple):
+        for part in argument:
+            yield from _leaves(part)
+    else:
+        yield argument
+
+
+def _type_of(tensor: Any) -> TensorType | None:
+    """None for what is not a tensor, or of an element type that is not here."""
+    if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
+        return None
+    try:
+        return TensorType(tuple(int(size) for size in tensor.shape), element_type(tensor.dtype))
+    except UnsupportedError:
+        return None
+
+
+def _checked_type(tensor: Any, name: str) -> TensorType:
+    found = _type_of(tensor)
+    if found is None:
+        raise LossError(
+            f"{name!r} is of {getattr(tensor, 'dtype', type(tensor).__name__)}, which graphs do not have.",
+            remedy=f"Convert it to one of {', '.join(member.value for member in DType)}.",
+            path=(name,),
+        )
+    return found
+
+
+def array_of(tensor: Any) -> Array:
+    """The elements of a PyTorch tensor; its own memory where that is contiguous."""
+    array: Array = np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(tuple(tensor.shape))
+    return array
+
+
+def _by_schema(
+    target: Any, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by position as far as the operator's schema has positions, without those about storage."""
+    positional, keywords = list(arguments), dict(named)
+    for argument in target._schema.arguments[len(positional) :]:
+        if argument.kwarg_only or not set(keywords) - _STORAGE:
+            break
+        positional.append(keywords.pop(argument.name, argument.default_value))
+    return positional, {key: value for key, value in keywords.items() if key not in _STORAGE}

@@ -1,0 +1,294 @@
+"""Adds up what recomputation costs, and a bound on that: rows with multipliers, in whole numbers.
+
+No solver is asked: what each row says is worked out from the reference program. `solver.program.cost_bound`
+explains the rows, and why their sum is a bound.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from solver.graph.ops import lookup
+from solver.plan import Plan
+from solver.plan.violation import Violation
+from solver.program import (
+    ACCUMULATE,
+    CLIP,
+    CONVERT,
+    COPY,
+    SEED,
+    UPDATE,
+    Access,
+    CostBound,
+    DualRow,
+    EntryKind,
+    Phase,
+    Program,
+    RowKind,
+    Step,
+)
+
+__all__ = ["added_up", "check_cost_bound", "check_recomputation"]
+
+_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
+
+#: A variable: whether a value is held at a moment, or a step made again behind it.
+_Variable: TypeAlias = tuple[str, int, int]
+
+
+def check_cost_bound(reference: Program, bound: CostBound, cost: Sequence[int]) -> Iterator[Violation]:
+    """What keeps `bound` from being proved by its rows, `cost` being nanoseconds of the reference's steps.
+
+    Rule ``cost``. As linear as `added_up`.
+    """
+    try:
+        found = added_up(reference, bound, cost)
+    except ValueError as error:
+        yield Violation("cost", (), f"The bound on the cost of recomputation cannot be added up: {error}")
+        return
+    if found < bound.nanoseconds:
+        yield Violation(
+            "cost",
+            (),
+            f"Recomputation is claimed to cost {bound.nanoseconds:,} nanoseconds at least; the rows add up to"
+            f" {found:,}.",
+        )
+
+
+def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> Iterator[Violation]:
+    """Every figure of the record of recomputation that the steps of the plan do not bear out.
+
+    Rule ``record``. Without a record nothing is claimed. A bound beyond the one that `check_cost_bound` adds
+    up rests on the search that gave it. Linear.
+    """
+    facts = next((record.facts for record in plan.records if record.name == "recompute"), None)
+    if facts is None:
+        return
+    again = [s.reference for s, run in zip(plan.program.steps, plan.program.runs, strict=True) if run]
+    extra = sum(cost[t] for t in again if t is not None)
+    checked = plan.cost_bound.nanoseconds if plan.cost_bound is not None else 0
+    for name, found in (
+        ("repeated_steps", len(again)),
+        ("extra_nanoseconds", extra),
+        ("step_nanoseconds", sum(cost)),
+        ("checked_nanoseconds", checked),
+    ):
+        said = facts.get(name, found)
+        if said != found:
+            yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")
+    bound = facts.get("bound_nanoseconds", 0)
+    if not isinstance(bound, int) or not 0 <= bound <= extra:
+        yield Violation(
+            "record", (), f"Recomputation costs {extra:,} nanoseconds, and {bound} at least are claimed."
+        )
+
+
+def added_up(reference: Program, bound: CostBound, cost: Sequence[int]) -> int:
+    """Nanoseconds that the rows of `bound` prove, whatever it claims.
+
+    Raises ValueError, with a sentence, for rows that do not hold for every schedule. Linear in the bindings
+    of the reference, and in the rows times the readers of a value; in the values for each row of a budget.
+    """
+    _check_form(reference, bound)
+    facts = _Facts(reference, bound)
+    total = 0
+    weight: dict[_Variable, int] = {}
+    for row in bound.rows:
+        right, left = facts.row(row)
+        total += row.multiplier * right
+        for variable, coefficient in left:
+            weight[variable] = weight.get(variable, 0) + row.multiplier * coefficient
+    for (what, number, _), sum_ in weight.items():
+        own = cost[number] * bound.denominator if what == "made" else 0
+        total += min(0, own - sum_)
+    return max(0, -(-total // bound.denominator))
+
+
+def _check_form(reference: Program, bound: CostBound) -> None:
+    steps = len(reference.steps)
+    if sorted(bound.order) != list(range(steps)):
+        raise ValueError("its order does not have every step of the reference program once.")
+    if bound.denominator < 1:
+        raise ValueError(f"its denominator is {bound.denominator}.")
+    if any(a >= b for a, b in pairwise(bound.moments)) or not all(0 <= t < steps for t in bound.moments):
+        raise ValueError("its moments are not rising positions in its order.")
+    for row in bound.rows:
+        if row.multiplier < 0:
+            raise ValueError(f"a multiplier is {row.multiplier}, which is negative.")
+        if not 0 <= row.moment < len(bound.moments):
+            raise ValueError(f"a row is about moment {row.moment}, which there is not.")
+        if not -1 <= row.value < len(reference.values) or not -1 <= row.step < steps:
+            raise ValueError("a row names a value or a step that the reference program does not have.")
+
+
+class _Facts:
+    """The reference program in the order of the bound: positions take the place of steps."""
+
+    def __init__(self, reference: Program, bound: CostBound) -> None:
+        self.reference, self.bound = reference, bound
+        self.steps = [reference.steps[t] for t in bound.order]
+        self.at = {t: position for position, t in enumerate(bound.order)}
+        self.persistent = {e.value for e in reference.entry if e.kind is not EntryKind.FED}
+        self.given = {e.value for e in reference.entry if e.kind is EntryKind.FED}
+        self.exits = {exit_.value for exit_ in reference.exit}
+        count, end = len(reference.values), len(self.steps)
+        self.first = [-1 if v in self.given else end for v in range(count)]
+        self.last = [-1] * count
+        self.readers: list[list[int]] = [[] for _ in range(count)]
+        self.definers: list[list[int]] = [[] for _ in range(count)]
+        for position, step in enumerate(self.steps):
+            for binding in step.bindings:
+                v, access = binding.value, binding.access
+                if access is Access.SCRATCH or v in self.persistent:
+                    if access.defines:
+                        self.definers[v].append(position)
+                    continue
+                self.last[v] = position
+                if access.reads:
+                    self.readers[v].append(position)
+                if access.defines:
+                    self.first[v] = min(self.first[v], position)
+                    self.definers[v].append(position)
+        for v in self.exits:
+            self.last[v] = end
+        self.until = [self._until(position) for position in range(end)]
+        #: By value the step that makes it again, as a position; of all others it must be kept.
+        self.maker = {
+            b.value: position
+            for position, step in enumerate(self.steps)
+            if self.until[position] >= 0
+            for b in step.bindings
+            if b.access is Access.WRITE
+        }
+        read_again = {
+            b.value
+            for position, step in enumerate(self.steps)
+            if self.until[position] >= 0
+            for b in step.bindings
+            if b.access.reads and b.value not in self.persistent
+        }
+        #: Values that a schedule may choose to hold or not.
+        self.choosable = read_again | self.maker.keys()
+        self._rooms: dict[int, tuple[int, list[int]]] = {}
+
+    def row(self, row: DualRow) -> tuple[int, list[tuple[_Variable, int]]]:
+        """The right-hand side of a row, and its variables with their coefficients."""
+        i = row.moment
+        if row.kind is RowKind.BUDGET:
+            return self._budget(i, row.divisor, frozenset(row.without))
+        sources = self._sources(row.value, i)
+        if row.kind is RowKind.READER:
+            behind = bisect_right(self.readers[row.value], self.bound.moments[i])
+            if behind == len(self.readers[row.value]) or self.readers[row.value][behind] > self._end(i):
+                raise ValueError(f"no step reads {self._label(row.value)} behind moment {i}.")
+            return 1, sources
+        if row.kind is RowKind.REPETITION:
+            position = self.at.get(row.step, -1)
+            if position < 0 or not self._may_run(position, i):
+                raise ValueError(f"step {row.step} may not run again behind moment {i}.")
+            reads = {b.value for b in self.steps[position].bindings if b.access.reads}
+            if row.value not in reads:
+                raise ValueError(f"step {row.step} does not read {self._label(row.value)}.")
+            return 0, [*sources, (("made", row.step, i), -1)]
+        if i + 1 == len(self.bound.moments) or not self._free(row.value, i + 1):
+            raise ValueError(f"nothing is decided about {self._label(row.value)} behind moment {i}.")
+        return 0, [*sources, (("held", row.value, i + 1), -1)]
+
+    def _budget(
+        self, i: int, divisor: int, without: frozenset[int]
+    ) -> tuple[int, list[tuple[_Variable, int]]]:
+        if divisor < 1:
+            raise ValueError(f"a budget is divided by {divisor}.")
+        need, free = self._room(i)
+        if not without <= set(free):
+            raise ValueError(f"a row leaves out what cannot be held or dropped at moment {i}.")
+        rest = max(0, need - sum(map(self._size, without)))
+        most = -(-rest // divisor)
+        weights = [(v, -(-min(rest, self._size(v)) // divisor)) for v in free if v not in without]
+        held: list[tuple[_Variable, int]] = [(("held", v, i), -weight) for v, weight in weights]
+        return most - sum(weight for _, weight in weights), held
+
+    def _room(self, i: int) -> tuple[int, list[int]]:
+        """How many bytes of what may be held at a moment are too many, and which values these are."""
+        if i not in self._rooms:
+            step = self.steps[self.bound.moments[i]]
+            touched = {b.value for b in step.bindings if b.access is not Access.SCRATCH} - self.persistent
+            sure = [v for v in range(len(self.first)) if v in touched or self._waits(v, i)]
+            free = [v for v in sorted(self.choosable) if v not in touched and self._free(v, i)]
+            used = {b.value for s in self.steps for b in s.bindings}
+            need = sum(map(self._size, (v for v in self.persistent if v in used)))
+            need += sum(self._size(b.value) for b in step.bindings if b.access is Access.SCRATCH)
+            need += sum(map(self._size, (*sure, *free))) - self.bound.budget
+            self._rooms[i] = need, free
+        return self._rooms[i]
+
+    def _sources(self, v: int, i: int) -> list[tuple[_Variable, int]]:
+        """What may have put a value of before moment i there."""
+        if v < 0 or v in self.persistent or self.first[v] > self.bound.moments[i] or self._sure(v, i):
+            raise ValueError(f"{self._label(v)} needs no source behind moment {i}.")
+        found: list[tuple[_Variable, int]] = [(("held", v, i), 1)] if self._free(v, i) else []
+        maker = self.maker.get(v, -1)
+        if maker >= 0 and self._may_run(maker, i):
+            found.append((("made", self.bound.order[maker], i), 1))
+        return found
+
+    def _sure(self, v: int, i: int) -> bool:
+        step = self.steps[self.bound.moments[i]]
+        return self._waits(v, i) or any(
+            b.value == v and b.access is not Access.SCRATCH for b in step.bindings
+        )
+
+    def _waits(self, v: int, i: int) -> bool:
+        """Whether a value that nothing makes again is read behind a moment, or is an exit."""
+        return v not in self.maker and self.first[v] < self.bound.moments[i] < self.last[v]
+
+    def _free(self, v: int, i: int) -> bool:
+        return v in self.choosable and self.first[v] < self.bound.moments[i] and not self._sure(v, i)
+
+    def _may_run(self, position: int, i: int) -> bool:
+        return position <= self.bound.moments[i] < self.until[position]
+
+    def _end(self, i: int) -> int:
+        """The last position of the stretch behind moment i."""
+        return self.bound.moments[i + 1] if i + 1 < len(self.bound.moments) else len(self.steps) - 1
+
+    def _size(self, v: int) -> int:
+        value = self.reference.values[v]
+        alignment = self.reference.spaces[value.space].alignment
+        return -(-value.type.nbytes // alignment) * alignment
+
+    def _label(self, v: int) -> str:
+        return repr(self.reference.values[v].label) if v >= 0 else "no value"
+
+    def _until(self, position: int) -> int:
+        """The first position at which a repetition would find something else; -1: it must not run again."""
+        step = self.steps[position]
+        wrote = [b.value for b in step.bindings if b.access is Access.WRITE]
+        alone = all(
+            len(self.definers[v]) == 1 and v not in self.exits and v not in self.persistent for v in wrote
+        )
+        if not wrote or not alone or not self._repeats_bits(step):
+            return -1
+        read = (b.value for b in step.bindings if b.access is Access.READ)
+        changes: Iterable[int] = (p for v in read for p in self.definers[v] if p > position)
+        return min(changes, default=len(self.steps))
+
+    def _repeats_bits(self, step: Step) -> bool:
+        """Whether what a second run writes depends on nothing that the first one has changed."""
+        node = self.reference.operations[step.operation]
+        if step.phase is not Phase.FORWARD or step.due or node.operation.type in _OWN:
+            return False
+        updated = {b.slot for b in step.bindings if b.access is Access.UPDATE}
+        if not updated or node.operation.type == CONVERT:
+            return not updated
+        kind = lookup(node.operation.type)
+        return all(
+            b.value in self.persistent
+            if b.access is Access.UPDATE
+            else updated <= kind.ignores(node, True, b.slot)
+            for b in step.bindings
+            if b.access.defines
+        )

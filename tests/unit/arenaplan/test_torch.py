@@ -1,0 +1,285 @@
+"""What `arenaplan.torch` offers around the graph: batches, documents, weights, and its refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenaplan
+from arenaplan.optimizers import optimizer_spec
+from solver.documents import load_graph
+from solver.errors import (
+    AttributeRuleError,
+    BatchError,
+    DocumentError,
+    GraphError,
+    LossError,
+    PlanError,
+    TrainableError,
+)
+from solver.graph import Role
+from solver.importers.pytorch import Weight
+from solver.importers.pytorch.context import Gates
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Optimizer:
+    """What PyTorch's optimizers look like from outside."""
+
+    def __init__(self, *groups: dict[str, Any]) -> None:
+        self.param_groups = list(groups)
+
+
+class SGD(Optimizer):
+    pass
+
+
+class Lion(Optimizer):
+    pass
+
+
+class TestOptimizers:
+    def test_by_name(self) -> None:
+        assert optimizer_spec("adam").type == "Adam"
+        assert optimizer_spec("RMSprop").type == "RMSProp"
+
+    def test_a_document(self) -> None:
+        spec = optimizer_spec({"type": "SGD", "learning_rate": 0.5})
+        assert (spec.type, dict(spec.attributes)) == ("SGD", {"learning_rate": 0.5})
+
+    def test_one_of_pytorch(self) -> None:
+        spec = optimizer_spec(
+            SGD({"params": [], "lr": 0.5, "momentum": 0.9, "dampening": 0, "foreach": None})
+        )
+        assert (spec.type, dict(spec.attributes)) == ("SGD", {"learning_rate": 0.5, "momentum": 0.9})
+
+    @pytest.mark.parametrize("given", ["lion", {"type": "lion"}, Lion({"params": []}), 3, None])
+    def test_unknown(self, given: Any) -> None:
+        with pytest.raises(GraphError, match="no optimizer"):
+            optimizer_spec(given)
+
+    def test_settings_that_are_not_here(self) -> None:
+        with pytest.raises(AttributeRuleError, match=r"dampening=0\.1"):
+            optimizer_spec(SGD({"params": [], "lr": 0.5, "dampening": 0.1}))
+        with pytest.raises(AttributeRuleError, match="2 groups"):
+            optimizer_spec(SGD({"params": [], "lr": 0.5}, {"params": [], "lr": 0.1}))
+
+
+class TestWeights:
+    def test_gates(self) -> None:
+        weight = Weight("w", ("lstm.w",), Gates((0, 3, 1, 2)))
+        values = np.arange(8.0).reshape(8, 1)
+        assert weight.inward(values)[:, 0].tolist() == [0, 1, 6, 7, 2, 3, 4, 5]
+        np.testing.assert_array_equal(weight.outward(weight.inward(values)), values)
+
+    def test_variance(self) -> None:
+        weight = Weight("v", ("bn.running_var",), 4 / 3)
+        values = np.array([1.0, 3.0], np.float32)
+        assert weight.inward(values).dtype == np.float32
+        np.testing.assert_allclose(weight.outward(weight.inward(values)), values)
+
+    def test_row(self) -> None:
+        assert Weight("r", ("table",), row=1).inward(np.eye(3))[1] == 1
+
+
+def test_without_pytorch() -> None:
+    """The module loads, and its functions say what is missing."""
+    script = "import sys; sys.modules['torch'] = None\nimport arenaplan\narenaplan.torch.graph(None, ())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "ImportError: PyTorch is not installed here: pip install 'arenaplan[torch]'."
+
+
+# -------------------------------------------------------------------------------- with PyTorch
+
+
+@pytest.fixture
+def made() -> Any:
+    from tests.support.pytorch_models import example
+
+    return example("lenet")
+
+
+@pytest.mark.parity
+class TestGraph:
+    def test_names_and_roles(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy")
+        roles = {name: operand.role for name, operand in captured.graph.operands.items()}
+        assert set(made.module.state_dict()) <= set(roles)
+        assert (roles["x"], roles["target"], roles["conv1.weight"]) == (
+            Role.INPUT,
+            Role.LABEL,
+            Role.PARAMETER,
+        )
+        assert {operation.id for operation in captured.graph.operations} >= {"conv1.conv2d", "fc3.linear"}
+
+    def test_tied_weights_are_one_operand(self) -> None:
+        from tests.support.pytorch_models import example
+
+        gpt = example("gpt")
+        captured = arenaplan.torch.graph(gpt.module, gpt.inputs, loss=gpt.loss, targets=gpt.targets)
+        assert "head.weight" not in captured.graph.operands
+        assert {"head.weight", "words.weight"} <= set(captured.state_dict())
+
+    def test_another_batch(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", batch=32)
+        assert captured.graph.operands["x"].shape == (32, 1, 28, 28)
+        assert captured.graph.operands["target"].shape == (32,)
+
+    def test_inputs_by_name(self) -> None:
+        from tests.support.pytorch_models import example
+
+        one = example("frozen")
+        given = dict(zip(("wanted", "x", "words"), (one.inputs[2], *one.inputs[:2]), strict=True))
+        captured = arenaplan.torch.graph(one.module, given)
+        positional = arenaplan.torch.graph(one.module, one.inputs)
+        assert captured.imported.inputs == ("wanted", "x", "words")
+        assert next(captured.train([tuple(given.values())])) == next(positional.train([one.inputs]))
+        assert set(captured.state_dict()) == set(one.module.state_dict())
+
+    def test_outputs_can_be_read(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", outputs=True)
+        with captured.trainer() as trainer:
+            trainer.step(captured.batch(*made.inputs, *made.targets))
+            read = trainer.read(captured.graph.outputs[0])
+        np.testing.assert_allclose(read, made.module(*made.inputs).detach().numpy(), atol=1e-5)
+
+    def test_other_weights(self, made: Any) -> None:
+        from tests.support.pytorch_models import lenet
+
+        other = lenet().module
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", weights=False)
+        loaded = captured.load_weights(other.state_dict())
+        for name, tensor in loaded.state_dict().items():
+            np.testing.assert_array_equal(tensor, other.state_dict()[name])
+        assert captured.plan().arena_bytes == loaded.plan().arena_bytes
+
+    def test_weights_that_do_not_fit(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy")
+        state = made.module.state_dict()
+        with pytest.raises(DocumentError, match=r"lack 'conv1\.bias'"):
+            captured.load_weights({name: x for name, x in state.items() if name != "conv1.bias"})
+        with pytest.raises(DocumentError, match=r"'conv1\.bias' is float32\[3\]"):
+            captured.load_weights({**state, "conv1.bias": state["conv1.bias"][:3]})
+
+    def test_trainable(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", trainable=1)
+        assert captured.graph.trainable == ("fc3.weight", "fc3.bias")
+        with pytest.raises(TrainableError, match="'fc9'"):
+            arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy", trainable=["fc9"])
+
+    def test_no_loss(self, made: Any) -> None:
+        with pytest.raises(LossError, match=r"float32\[4, 10\], not a loss"):
+            arenaplan.torch.graph(made.module, made.inputs)
+        with pytest.raises(LossError, match="no loss 'entropy'"):
+            arenaplan.torch.graph(made.module, made.inputs, loss="entropy")
+
+    def test_what_pytorch_cannot_export(self) -> None:
+        import torch
+
+        class Branching(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                return x if x.sum().item() > 0 else -x
+
+        with pytest.raises(DocumentError, match="cannot export Branching"):
+            arenaplan.torch.graph(Branching(), torch.ones(3), loss="mse")
+
+    def test_a_batch_of_other_tensors(self, made: Any) -> None:
+        captured = arenaplan.torch.graph(made.module, made.inputs, loss="cross-entropy")
+        with pytest.raises(PlanError, match="takes x, target"):
+            captured.batch(*made.inputs)
+
+    def test_without_gradients(self) -> None:
+        """Parameters under no_grad alone are frozen; what would lose its derivative is refused."""
+        import torch
+
+        class Trunk(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self, *, late: bool) -> None:
+                super().__init__()
+                self.late = late
+                self.trunk, self.head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any) -> Any:
+                x = self.head(x) if self.late else x
+                with torch.no_grad():
+                    x = self.trunk(x)
+                return self.head(x).pow(2).mean()
+
+        x = torch.randn(2, 3)
+        captured = arenaplan.torch.graph(Trunk(late=False), x)
+        assert captured.graph.trainable == ("head.weight", "head.bias")
+        with pytest.raises(DocumentError, match=r"without gradients \(no_grad\)"):
+            arenaplan.torch.graph(Trunk(late=True), x)
+
+    def test_detached(self) -> None:
+        import torch
+
+        class Detached(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any, wanted: Any) -> Any:
+                return torch.nn.functional.mse_loss(self.layer(x), (x + wanted).detach())
+
+        given = (torch.randn(2, 3), torch.randn(2, 3))
+        module = Detached()
+        captured = arenaplan.torch.graph(module, given)
+        assert next(captured.train([given])) == pytest.approx(module(*given).item(), rel=1e-6)
+        linear = torch.nn.Linear(3, 3)
+        with pytest.raises(GraphError, match="depends on trained parameters"):
+            arenaplan.torch.graph(
+                linear, given[0], loss=lambda y, t: (y - y.detach() + t).sum(), targets=given[1]
+            )
+
+    def test_a_buffer_that_changes(self) -> None:
+        import torch
+
+        class Counting(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 2)
+                self.register_buffer("mean", torch.zeros(2))
+
+            def forward(self, x: Any) -> Any:
+                self.mean.mul_(0.9).add_(x.mean(0))
+                return self.layer(x) + self.mean
+
+        with pytest.raises(GraphError, match="changes the buffer 'mean'"):
+            arenaplan.torch.graph(Counting(), torch.ones(3, 2), loss="mse")
+
+
+@pytest.mark.parity
+class TestDocument:
+    @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet", "transformer", "gpt", "lstm"])
+    def test_for_any_batch(self, name: str) -> None:
+        from tests.support.pytorch_models import example
+
+        one = example(name)
+        options = {"loss": one.loss, "targets": one.targets, "weights": False}
+        document = arenaplan.torch.document(one.module, one.inputs, **options)
+        concrete = arenaplan.torch.graph(one.module, one.inputs, batch=9, **options)
+        assert arenaplan.plan(document, batch=9).arena_bytes == concrete.plan().arena_bytes
+        assert load_graph(document, batch=9).operations == concrete.graph.operations
+
+    def test_a_batch_that_cannot_be_symbolic(self) -> None:
+        import torch
+
+        class Token(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.token = torch.nn.Parameter(torch.zeros(1, 1, 4))
+
+            def forward(self, x: Any) -> Any:
+                return torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1)
+
+        with pytest.raises(BatchError, match="cannot be symbolic"):
+            arenaplan.torch.document(Token(), torch.ones(3, 2, 4), loss="mse")

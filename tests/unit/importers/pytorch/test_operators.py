@@ -1,0 +1,146 @@
+"""Operator by operator: a module of one call gives PyTorch's loss and PyTorch's gradient."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenaplan
+from solver.errors import UnknownOperatorError
+
+pytestmark = pytest.mark.parity
+
+#: Expressions of x [2, 6, 4, 4], a parameter w of that shape, and of what PyTorch offers.
+EXPRESSIONS = """
+assigned(x, w); torch.slice_scatter(x, w[:, :2], 1, 2, 4); torch.select_scatter(x, w[:, 0], 1, -1)
+x + w; x - w; x * w; x / (w.abs() + 1); 2 - w; 3 / (w.abs() + 1); w * 2 + 1; torch.add(x, w, alpha=3)
+w.pow(2); w.pow(3); w.abs().pow(1.5); w.abs().add(0.1).sqrt(); w.abs().add(0.1).rsqrt(); w.square(); 2.0**w
+w.exp(); w.abs().add(1).log(); w.abs().log1p(); w.abs().add(1).log2(); w.reciprocal(); w.neg(); torch.erf(w)
+F.relu(w); F.relu6(w * 9); F.hardtanh(w); F.gelu(w); F.gelu(w, approximate="tanh"); F.silu(w); F.elu(w)
+F.selu(w); F.leaky_relu(w, 0.2); F.softplus(w); F.softplus(w, 2); F.logsigmoid(w); F.mish(w)
+F.hardswish(w * 4); F.hardsigmoid(w * 4); F.glu(w, 1); F.softmax(w, 1); F.log_softmax(w, -1); torch.tanh(w)
+torch.sigmoid(w); F.prelu(w, torch.full((6,), 0.1)); F.celu(w); F.tanhshrink(w); F.softsign(w)
+torch.addcmul(x, w, w, value=2); torch.lerp(x, w, 0.3); torch.maximum(x, w); torch.minimum(w, x)
+w.clamp(-0.5, 0.5); w.clamp(min=0.1); torch.where(x > 0, w, x); torch.where(w > x, w, -w)
+w.masked_fill(x < 0, 0.5); w * (x != 0); w * (x >= 0.5); w.masked_fill((x < 0) & ~(x < -1), 1.0)
+w * torch.logical_or(x > 1, x < -1); w.view(2, -1); w.reshape(12, 16); w.flatten(1); w.permute(0, 2, 3, 1)
+w.transpose(1, -1); w.mT; w.unsqueeze(1); w[:, :1].squeeze(1); w[:, :1].expand(-1, 5, -1, -1); w[:, 1:5:2]
+w[..., -1]; w[0]; w[:, :, None]; torch.cat([x, w], 1); torch.stack([w, x], 2)
+torch.cat(w.split([1, 2, 3], 1)[::-1], 1); sum(w.chunk(3, 1)); sum(w.unbind(2)); w.repeat(2, 1, 1, 3)
+w.repeat_interleave(2, 1); w.roll(1, 2); w.roll((1, -1), (2, 3)); w.flip(1); F.pad(w, (1, 2))
+F.pad(w, (1, 0, 2, 1), value=3.0); F.pad(w, (1, 1, 1, 1), mode="reflect"); F.pad(w, (-1, 1))
+F.pad(w, (1, 1, 1, 1), mode="replicate"); F.pad(w, (1, 1, 1, 1), mode="circular"); w.movedim(1, 3)
+F.pixel_shuffle(w[:, :4], 2); F.pixel_unshuffle(w, 2); w.mean(); w.mean(1); w.sum((2, 3)); w.sum()
+w.amax(1); w.amin((1, 2)); w.max(); w.max(2).values; w.var(1); w.std((1, 2))
+torch.var_mean(w, 1, correction=0)[0]; w.norm(); w.norm(dim=1); w.logsumexp(1); w.mean((1, 2), True)
+F.max_pool2d(w, 2); F.max_pool2d(w, 3, 1, 1); F.avg_pool2d(w, 2); F.avg_pool2d(w, 3, 1, 1)
+F.avg_pool2d(w, 3, 1, 1, count_include_pad=False); F.adaptive_avg_pool2d(w, 1); F.adaptive_avg_pool2d(w, 2)
+F.adaptive_max_pool2d(w, 2); F.max_pool1d(w[0], 2); F.avg_pool1d(w[:, :, 0], 2)
+F.adaptive_avg_pool1d(w[0], 1); F.interpolate(w, scale_factor=2); F.interpolate(w, (7, 3), mode="bilinear")
+F.interpolate(w[0], 9, mode="linear"); F.interpolate(w, scale_factor=2, mode="bilinear", align_corners=True)
+F.interpolate(w, (8, 8), mode="bicubic"); F.interpolate(w, scale_factor=1.5, mode="bilinear")
+F.interpolate(w, 2); F.layer_norm(w, (4,)); F.layer_norm(w, (4, 4)); F.group_norm(w, 3); F.instance_norm(w)
+F.rms_norm(w, (4,)); F.batch_norm(w, None, None, training=True); F.normalize(w, dim=1)
+F.cosine_similarity(x, w); F.local_response_norm(w, 3); x @ w; torch.matmul(w, x.mT)
+torch.einsum("bchw,bcxw->bhx", x, w); torch.bmm(w[0], x[0]); w[0, 0] @ x[0, 0, 0]; F.linear(x, w[0, 0])
+F.linear(w, x[0, 0], x[0, 0, 0]); torch.addmm(x[0, 0], w[0, 0], w[0, 1], alpha=2, beta=3)
+torch.baddbmm(x[0], w[0], w[1], beta=2, alpha=3); torch.dot(w[0, 0, 0], x[0, 0, 0])
+torch.outer(w[0, 0, 0], x[0, 0, 1]); F.conv2d(x, w[:, :, :3, :3])
+F.conv2d(w, x[:, :, :2, :2], padding="same"); F.conv2d(x, w[:, :3, :3, :3], groups=2)
+F.conv2d(x, w[:, :, :2, :2], dilation=2); F.conv1d(x[0], w[0, :, :, :2])
+F.conv1d(x[:, 0], w[0, :, :, :3], padding=1); F.conv_transpose2d(x[:, :2], w[:, :, :2, :2], stride=2)
+F.conv_transpose1d(x[:, 0], w[0, :4], stride=2, padding=1)
+F.conv_transpose2d(x, w.reshape(6, 2, 4, 4), stride=3, padding=1, output_padding=1)
+F.conv3d(x[None], w[:, :, None, :2, :2].transpose(0, 1)[:2]); F.scaled_dot_product_attention(x, w, w)
+F.scaled_dot_product_attention(w, x, w, is_causal=True)
+F.scaled_dot_product_attention(w, w, x, attn_mask=torch.ones(4, 4).tril().bool(), scale=0.3)
+F.scaled_dot_product_attention(w, x[:, :2], w[:, :2], attn_mask=torch.ones(4, 4), enable_gqa=True)
+w[:, [0, 2, 2]]; w.index_select(1, torch.tensor([1, 1, 3])); w[:, torch.tensor([[0, 1], [2, 5]])]
+w * torch.arange(4); w * torch.ones_like(w); w + torch.tril(torch.ones(4, 4)); w * torch.zeros(4).add(2)
+w + w.new_full((4,), 3.0); w.double().float() * 2; w.clone().contiguous()
+w.to(torch.float64).to(torch.float32); F.dropout(w, 0.0); F.dropout(w, 0.5, training=False)
+(w * w + x * x).sqrt(); F.mse_loss(w, x); F.l1_loss(w, x); F.smooth_l1_loss(w, x, beta=0.5)
+F.huber_loss(w, x, delta=0.7); F.mse_loss(w, x, reduction="sum"); F.mse_loss(w, x, reduction="none")
+F.smooth_l1_loss(w, x); F.binary_cross_entropy_with_logits(w, (x > 0).float())
+F.binary_cross_entropy(w.sigmoid(), (x > 0).float()); F.cross_entropy(w, (x > 0)[:, 0].long())
+F.cross_entropy(w, x.softmax(1)); F.cross_entropy(w[:, :, 0, 0], x[:, 0, 0, 0].abs().long())
+F.nll_loss(F.log_softmax(w, 1), (x > 0)[:, 0].long())
+F.cross_entropy(w, (x > 0)[:, 0].long(), reduction="none")
+F.cross_entropy(w, (x > 0)[:, 0].long(), label_smoothing=0.1, reduction="sum")
+F.nll_loss(w[:, :, 0, 0].log_softmax(1), x[:, 0, 0, 0].abs().long())
+"""
+
+CASES = [case.strip() for case in EXPRESSIONS.strip().replace("\n", ";").split(";")]
+
+
+def assigned(x: Any, w: Any) -> Any:
+    """Assignments to parts of a copy, and to a constant that has the size of an input."""
+    y, mask = w.clone(), x.new_zeros(x.shape)
+    y[:, 1:3] = x[:, 1:3] * 2
+    y[:, :, -1] = 0.5
+    mask[:, 2:] = 1
+    return y * mask
+
+
+def module_of(function: Callable[[Any, Any], Any]) -> Any:
+    """A module with a parameter w that returns the mean square of the function, away from zero."""
+    import torch
+
+    class One(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(2, 6, 4, 4))
+
+        def forward(self, x: Any) -> Any:
+            return (function(x, self.w) * 0.5 + 1).pow(2).mean() + self.w.sum() * 0.01
+
+    return One()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradient(case: str) -> None:
+    import torch
+    import torch.nn.functional as F
+
+    torch.manual_seed(len(case))
+    module, x = (
+        module_of(eval(f"lambda x, w: {case}", {"F": F, "torch": torch, "assigned": assigned})),
+        torch.randn(2, 6, 4, 4),
+    )
+    captured = arenaplan.torch.graph(module, x, optimizer={"type": "SGD", "learning_rate": 1.0})
+    with captured.trainer() as trainer:
+        ours = trainer.step(captured.batch(x))
+        after = captured.state_dict(trainer)["w"]
+    loss = module(x)
+    loss.backward()
+    assert ours == pytest.approx(loss.item(), rel=2e-6)
+    moved = module.w.detach().numpy() - after.numpy()
+    np.testing.assert_allclose(moved, module.w.grad.numpy(), rtol=1e-3, atol=2e-6)
+
+
+def test_missing_operators_are_named_together() -> None:
+    import torch
+
+    class Inner(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return torch.cumsum(x, 1) + torch.linalg.det(x)[:, None, None]
+
+    class Outer(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.layer = torch.nn.Linear(3, 3), Inner()
+
+        def forward(self, x: Any) -> Any:
+            return torch.cumsum(self.layer(self.first(x)), 0).mean()
+
+    with pytest.raises(UnknownOperatorError) as error:
+        arenaplan.torch.graph(Outer(), torch.randn(2, 3, 3))
+    text = error.value.message
+    assert "cumsum.default" in text
+    assert "det" in text
+    assert re.search(r"cumsum\S* in layer", text)
+    assert error.value.path == ("module",)

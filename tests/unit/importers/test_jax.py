@@ -1,0 +1,144 @@
+"""Steps of JAX as programs: what they read and write is right if they train in a poisoned arena."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenaplan
+from solver.errors import DocumentError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_without_jax() -> None:
+    """The module loads, and its function says what is missing."""
+    script = "import sys; sys.modules['jax'] = None\nimport arenaplan\narenaplan.jax.program(print, ())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "ImportError: JAX is not installed here: pip install 'arenaplan[jax]'."
+
+
+@pytest.fixture
+def jax() -> Any:
+    return pytest.importorskip("jax", reason="JAX is not installed: the extra [jax]")
+
+
+def step_of(jax: Any, model: str) -> tuple[Any, Any, Any]:
+    """(step, parameters, batch): a step of momentum, with compiled calls, loops and branches in it."""
+    numpy, lax = jax.numpy, jax.lax
+    keys = jax.random.split(jax.random.key(0), 4)
+    x, y = jax.random.normal(keys[0], (6, 8, 8, 2)), jax.random.normal(keys[1], (6, 4))
+    weights = {
+        "kernel": jax.random.normal(keys[2], (3, 3, 2, 4)) * 0.3,
+        "w": jax.random.normal(keys[3], (4, 4)),
+    }
+
+    def forward(p: Any, x: Any) -> Any:
+        h = lax.conv_general_dilated(
+            x, p["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        h = jax.nn.gelu(jax.nn.relu(h)).reshape(6, -1, 4)
+        if model == "scan":
+            carry, _ = lax.scan(
+                lambda c, t: (numpy.tanh(c + t @ p["w"]), c), h[:, 0], numpy.swapaxes(h, 0, 1)
+            )
+            return carry
+        if model == "branch":
+            return lax.cond(h.sum() > 0, lambda a: a.mean(1) @ p["w"], lambda a: a.max(1), h)
+        return jax.nn.softmax(h.mean(1) @ p["w"])
+
+    def step(state: Any, batch: Any) -> Any:
+        p, momentum = state
+        loss, g = jax.value_and_grad(lambda p: numpy.mean((forward(p, batch[0]) - batch[1]) ** 2))(p)
+        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, g)
+        return (jax.tree.map(lambda w, m: w - 0.1 * m, p, momentum), momentum), loss
+
+    return step, (weights, jax.tree.map(numpy.zeros_like, weights)), (x, y)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("model", ["plain", "scan", "branch"])
+def test_trains_as_jax_does(jax: Any, model: str, in_place: bool) -> None:
+    step, state, batch = step_of(jax, model)
+    traced = arenaplan.jax.program(jax.jit(step), (state, batch), in_place=in_place)
+    plan = arenaplan.plan(traced)
+    assert plan.arena_bytes == plan.lower_bound
+    runner = arenaplan.jax.runner(traced)
+    (kept,) = (block.name for block in traced.program.blocks.values() if block.kept)
+    for _ in range(3):
+        for k, array in enumerate(batch):
+            runner.block(f"batch[{k}]")[...] = array
+        runner.run()
+        with jax.disable_jit():
+            state, loss = step(state, batch)
+        assert float(runner.block(kept)) == pytest.approx(float(loss), rel=1e-6)
+    for path, array in jax.tree_util.tree_flatten_with_path(state)[0]:
+        name = f"state{jax.tree_util.keystr(path)}"
+        np.testing.assert_allclose(runner.block(name), array, rtol=2e-5, atol=1e-6, err_msg=name)
+
+
+def test_in_place_takes_no_more(jax: Any) -> None:
+    step, state, batch = step_of(jax, "plain")
+    sizes = [
+        arenaplan.plan(arenaplan.jax.program(step, (state, batch), in_place=flag)).arena_bytes
+        for flag in (False, True)
+    ]
+    assert sizes[1] <= sizes[0]
+
+
+def test_bodies_have_a_workspace(jax: Any) -> None:
+    step, state, batch = step_of(jax, "scan")
+    traced = arenaplan.jax.program(step, (state, batch))
+    spaces = [name for name in traced.program.blocks if name.endswith(".workspace")]
+    assert [name[:4] for name in spaces] == ["scan", "scan"]
+
+
+class TestStates:
+    def run(self, step: Any, state: Any, steps: int) -> dict[str, Any]:
+        traced = arenaplan.jax.program(step, (state,))
+        runner = arenaplan.jax.runner(traced)
+        for _ in range(steps):
+            runner.run()
+        return {name: np.array(runner.block(name)) for name in traced.values}
+
+    def test_one_that_is_read_after_its_renewal_is_copied(self, jax: Any) -> None:
+        """The old w is read by the last operation, so the new one waits at another place."""
+        found = self.run(lambda w: (w * 2, (w + 1).sum()), jax.numpy.ones(3), 2)
+        np.testing.assert_array_equal(found["w"], [4, 4, 4])
+
+    def test_one_that_is_made_of_another(self, jax: Any) -> None:
+        found = self.run(
+            lambda s: ((s[1] + 0, s[0] + s[1]), s[0].sum()), (jax.numpy.zeros(2), jax.numpy.ones(2)), 5
+        )
+        np.testing.assert_array_equal([found["s[0]"][0], found["s[1]"][0]], [5, 8])
+
+    def test_one_that_stays(self, jax: Any) -> None:
+        found = self.run(lambda s: ((s[0], s[1] + s[0]), s[1].sum()), (jax.numpy.ones(2),) * 2, 3)
+        np.testing.assert_array_equal(found["s[1]"], [4, 4])
+
+    def test_two_that_change_places(self, jax: Any) -> None:
+        with pytest.raises(DocumentError, match="is 's\\[1\\]' itself"):
+            arenaplan.jax.program(
+                lambda s: ((s[1], s[0]), s[0].sum()), ((jax.numpy.ones(2), jax.numpy.zeros(2)),)
+            )
+
+    def test_another_shape(self, jax: Any) -> None:
+        with pytest.raises(DocumentError, match="another type than the old one"):
+            arenaplan.jax.program(lambda w: (w[:2] + 1, w.sum()), (jax.numpy.ones(3),))
+
+    def test_one_that_does_not_come_back(self, jax: Any) -> None:
+        with pytest.raises(DocumentError, match="returns 1 arrays for the 2"):
+            arenaplan.jax.program(lambda s: (s[0] + 1, s[1].sum()), ((jax.numpy.ones(2), jax.numpy.ones(2)),))
+
+
+def test_a_step_that_branches(jax: Any) -> None:
+    with pytest.raises(DocumentError, match="cannot trace the step"):
+        arenaplan.jax.program(lambda w: (w if w.sum() > 0 else -w, w), (jax.numpy.ones(3),))
