@@ -507,7 +507,7 @@ NETWORKS: tuple[Network, ...] = (
             ),
             ("convnext", "convnext_atto", {}),
             ("mixer", "mixer_s32_224", {"img_size": 64}),
-            ("ghostnet", "ghostnet_050", {}),
+            ("ghostnet", "ghostnet_050", {"drop_rate": 0.0}),
             ("poolformer", "poolformer_s12", {}),
             ("efficientnet_lite0", "efficientnet_lite0", {}),
             ("mobilevit", "mobilevit_xxs", {}),
