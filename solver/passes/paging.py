@@ -37,6 +37,9 @@ __all__ = ["LOOKAHEADS", "Paging"]
 #: Levels that a transfer may take beside steps: none, so that steps wait for all of them, up to four.
 LOOKAHEADS = (0, 1, 2, 4)
 
+#: The share of the usual work where recomputation is tried with several budgets, each with a search here.
+_SHARE = 0.25
+
 #: Where values are defined in place, capacities are tried that are smaller by this part at least.
 _STEP = 50
 
@@ -55,6 +58,7 @@ class Paging(Pass):
     searches: ClassVar[bool] = True
 
     tiers: tuple[Tier, ...] = ()
+    recompute: bool = False
     in_place: bool = False
     costs: Costs | None = None
 
@@ -91,26 +95,44 @@ class Paging(Pass):
             budget = max(most, min(budget - (reached - most), budget - budget // _STEP))
 
     def _best(self, program: Program, budget: int, deadline: Deadline) -> _Paged | None:
-        """The fastest of some lookaheads, the smallest of equals; None where none keeps the budget."""
-        from solver.schedules.paging.cover import least_moved
+        """The fastest of some lookaheads, the smallest of equals; None where none keeps the budget.
 
-        best: _Paged | None = None
+        Which one that is, greedy covers tell. Only that one is searched for a better cover.
+        """
+        from solver.schedules.paging.cover import WORK, greedy, least_moved
+
         compute = sum(level_costs(program, self.costs))
-        for ahead in LOOKAHEADS:
-            problem = paging_problem(program, ahead)
+        problems = [(ahead, paging_problem(program, ahead)) for ahead in LOOKAHEADS]
+        tried: list[tuple[int, int, PagingProblem, frozenset[int]]] = []
+        for ahead, problem in problems:
             if problem.smallest > budget:
                 continue
-            cover = least_moved(problem, budget, deadline)
-            homes = self._homes(problem, cover.taken)
-            made = with_transfers(program, problem, cover.taken, homes, self.tiers, self.costs)
-            took = elapsed(made, self.tiers, self.costs)
-            complete = cover.complete and (best is None or best.complete)
-            if best is None or took < best.nanoseconds:
-                baseline = problem.cost(frozenset(range(len(problem.gaps))))
-                best = _Paged(made, ahead, took, cover.bound, sum(baseline), complete)
-            if took <= compute or not cover.complete:
+            taken = greedy(problem, budget)
+            took = self._elapsed(program, problem, taken)
+            tried.append((took, ahead, problem, taken))
+            if took <= compute or deadline.expired:
                 break
-        return best
+        if not tried:
+            return None
+        _, ahead, problem, taken = min(tried, key=lambda each: each[:2])
+        cover = least_moved(problem, budget, deadline, work=WORK * _SHARE if self.recompute else WORK)
+        if self._elapsed(program, problem, cover.taken) <= self._elapsed(program, problem, taken):
+            taken = cover.taken
+        homes = self._homes(problem, taken)
+        made = with_transfers(program, problem, taken, homes, self.tiers, self.costs)
+        baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
+        complete = cover.complete and not deadline.expired
+        took = elapsed(made, self.tiers, self.costs)
+        return _Paged(made, ahead, took, cover.bound, baseline, complete)
+
+    def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
+        """Nanoseconds of an iteration with these gaps paged; endless where there is no room for that."""
+        try:
+            homes = self._homes(problem, taken)
+        except CapacityError:
+            return 2**62
+        made = with_transfers(program, problem, taken, homes, self.tiers, self.costs)
+        return elapsed(made, self.tiers, self.costs)
 
     def _homes(self, problem: PagingProblem, taken: Collection[int]) -> dict[int, int]:
         """The tier that each value leaves for: the first with room, those that move most bytes first.

@@ -17,7 +17,7 @@ from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
-from solver.program import CostBound, Costs, Program, loads
+from solver.program import CostBound, Costs, Program, Tier, loads
 from solver.schedules import (
     PeakBound,
     Schedule,
@@ -38,6 +38,9 @@ _STEP = 50
 #: Full steps at which a bound is tried where the search's own ones leave a gap.
 _MOMENTS = 12
 
+#: The share of the usual work where several budgets are tried, as paging can do the rest.
+_SHARE = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class Recompute(Pass):
@@ -55,6 +58,7 @@ class Recompute(Pass):
     capacity: int | None = None
     in_place: bool = False
     costs: Costs | None = None
+    tiers: tuple[Tier, ...] = ()
 
     def __post_init__(self) -> None:
         if self.recompute and self.capacity is None:
@@ -86,7 +90,7 @@ class Recompute(Pass):
         # What aliases save, recomputation need not: at first as much as they save in the program as it is.
         budget = self.capacity + max(loads(program)[0]) - given
         while True:
-            found = cheapest(problem, budget, deadline)
+            found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0)
             changed = rerun(program, found.sequence)
             peak = self._peak(changed)
             if peak <= self.capacity:

@@ -4,7 +4,8 @@
     problem      the arrays of a program: what steps read and write, what may run again
     bounds       how small the peak can be in any order, without recomputation and with any
     tables       numbers of gaps, from which sequences follow; the problem for compiled code
-    kernel       compiled: simulation, greedy repair, annealing; simulate: its door
+    kernel       compiled: simulation, greedy repair; simulate: its door
+    sequences    a walk through whole sequences; sequence_kernel: its compiled part
     moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
     recompute    what is tried in which order
     rerun        from a sequence to a program

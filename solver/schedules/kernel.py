@@ -1,4 +1,4 @@
-"""The compiled part of the search: from the numbers of gaps to a sequence with its loads; repair; annealing.
+"""The compiled part of the search: from the numbers of gaps to a sequence with its loads; greedy repair.
 
 Everything is in whole numbers, so that compiled and plain code agree to the bit on every machine. Where
 nothing compiles the same functions run as plain Python, a hundred times slower.
@@ -6,39 +6,11 @@ nothing compiles the same functions run as plain Python, a hundred times slower.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.model.instance import Integers
+from solver.schedules.compiled import compiled, inlined
 from solver.schedules.tables import Tables, Work
 
-__all__ = ["COMPILED", "EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "anneal", "repair", "simulate"]
-
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def compiled(function: Function) -> Function:
-    """Compiled; the function itself where nothing compiles here, or what is compiled cannot be kept."""
-    try:
-        from solver.layout.compiled.jit import compiled as decorated
-
-        return decorated(function)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return function
-
-
-def inlined(function: Function) -> Function:
-    """A part of compiled functions; the function itself where nothing compiles here."""
-    try:
-        from solver.layout.compiled.jit import inlined as decorated
-
-        return decorated(function)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return function
-
+__all__ = ["COMPILED", "EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "repair", "simulate"]
 
 # Positions in the result of a simulation. A peak of -1: the numbers give no legal sequence.
 PEAK, EXTRA, EVENTS, OVER, INSTANCES = range(5)
@@ -250,82 +222,6 @@ def repair(
         if chosen < 0:
             return done
         genes[chosen] = number
-
-
-@compiled
-def _random(state: Integers, below: int) -> int:
-    """The next number of a linear congruential generator, 0 <= number < below; for 31 bits at most."""
-    state[0] = (state[0] * 1103515245 + 12345) & 0x7FFFFFFF
-    state[0] = (state[0] * 1103515245 + 12345) & 0x7FFFFFFF
-    return ((state[0] >> 8) * below) >> 23
-
-
-@compiled
-def anneal(
-    genes: Integers,
-    budget: int,
-    begin: int,
-    end: int,
-    most: int,
-    hot: int,
-    weight: int,
-    gaps: Integers,
-    logarithms: Integers,
-    state: Integers,
-    best: Integers,
-    least: int,
-    undo: Integers,
-    tables: Tables,
-    work: Work,
-) -> int:
-    """Change one to three gaps at a time, to the worse with a chance that falls.
-
-    These are the turns from `begin` to `end`, of `most`. Bytes over the budget cost: `weight` nanoseconds for
-    a budget's worth summed over events, and ten times that for a budget's worth at the peak. `best` gets the
-    cheapest numbers within the budget where they cost less than `least`, or where that is -1; returns what
-    the best cost. `hot` is the first temperature in nanoseconds, `logarithms` has
-    ``-1024 ln((i + 0.5) / n)`` for its n places, `state` is the generator's, `undo` room for six numbers.
-    """
-    result = work.result
-    peak = simulate(genes, budget, tables, work)
-    if peak < 0:
-        return least
-    now = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
-    if peak <= budget and (least < 0 or result[EXTRA] < least):
-        least = result[EXTRA]
-        _copy(genes, best)
-    for turn in range(begin, end):
-        left = most - turn
-        heat = hot * left // most * left // most
-        width = 1 + (_random(state, 2) == 0) + (_random(state, 7) == 0)
-        c = _random(state, len(gaps))
-        for j in range(width):
-            place = gaps[c]
-            undo[2 * j], undo[2 * j + 1] = place, genes[place]
-            dice = _random(state, 10)
-            if dice < 6:
-                genes[place] = (genes[place] + 1 + _random(state, 2)) % 3
-            else:
-                genes[place] = _HOLD if dice < 8 else _AGAIN
-            if _random(state, 10) < 6:
-                c = min(max(c + _random(state, 13) - 6, 0), len(gaps) - 1)
-            else:
-                c = _random(state, len(gaps))
-        peak = simulate(genes, budget, tables, work)
-        keep = False
-        if peak >= 0:
-            then = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
-            chance = heat * logarithms[_random(state, len(logarithms))] // 1024
-            keep = then - now <= chance
-            if keep:
-                now = then
-            if peak <= budget and (least < 0 or result[EXTRA] < least):
-                least = result[EXTRA]
-                _copy(genes, best)
-        if not keep:
-            for j in range(width - 1, -1, -1):
-                genes[undo[2 * j]] = undo[2 * j + 1]
-    return least
 
 
 #: Whether the functions above run compiled.

@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from itertools import accumulate
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from solver.schedules.tables import AGAIN
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Moments", "Relaxed", "fullest"]
+__all__ = ["Moments", "Relaxed", "fullest", "tightest"]
 
 #: Seconds between two looks at the deadline while CP-SAT runs.
 _TICK = 0.02
@@ -64,11 +65,36 @@ def fullest(load: Sequence[int], budget: int, most: int) -> tuple[int, ...]:
     return tuple(max(part, key=lambda t: load[t]) for part in parts)
 
 
+def tightest(problem: ScheduleProblem, budget: int, most: int) -> tuple[int, ...]:
+    """Of each of `most` stretches of the steps over the budget, that where least room is left to hold things.
+
+    What a step touches, its scratch and what cannot be made again leave no choice. Linear in the touches.
+    """
+    count = len(problem.steps)
+    first, last = _spans(problem)
+    sure, held = [0] * (count + 1), [0] * (count + 1)
+    for v, maker in enumerate(problem.maker):
+        begin, end = max(first[v], 0), min(last[v], count - 1) + 1
+        for change in (held,) if maker >= 0 else (held, sure):
+            change[begin] += problem.size[v]
+            change[end] -= problem.size[v]
+    sure, held = list(accumulate(sure)), list(accumulate(held))
+    for t in range(count):
+        touched = {*problem.reads[t], *problem.writes[t]}
+        sure[t] += problem.scratch[t] + sum(problem.size[v] for v in touched if problem.maker[v] >= 0)
+        held[t] += problem.scratch[t]
+    over = [t for t in range(count) if problem.fixed + held[t] > budget]
+    stretches = min(most, len(over))
+    parts = [over[i * len(over) // stretches : (i + 1) * len(over) // stretches] for i in range(stretches)]
+    return tuple(max(part, key=lambda t: sure[t]) for part in parts)
+
+
 class Moments:
     """The model of one problem, budget and set of moments.
 
     `less` takes bytes off the budget of some moments: a help for a search whose plans go over it there. Such
-    a model is not a relaxation: what it says of costs is not a bound.
+    a model is not a relaxation: what it says of costs is not a bound. With `most` only schedules count whose
+    repetitions cost no more nanoseconds: where there is none, `infeasible` proves just that.
     """
 
     def __init__(
@@ -77,6 +103,8 @@ class Moments:
         budget: int,
         moments: Iterable[int],
         less: Mapping[int, int] | None = None,
+        *,
+        most: int | None = None,
     ) -> None:
         from ortools.sat.python import cp_model
 
@@ -94,8 +122,10 @@ class Moments:
             self._keep_budget(i, t, budget - (less or {}).get(t, 0), unit)
         for i in range(len(self.moments)):
             self._supply(i)
-        cost = problem.cost
-        self._model.minimize(sum(cost[p] * made for (p, _), made in self._made.items()))
+        cost = sum(problem.cost[p] * made for (p, _), made in self._made.items())
+        self._model.minimize(cost)
+        if most is not None:
+            self._model.add(cost <= most)
 
     def _keep_budget(self, i: int, t: int, room: int, unit: int) -> None:
         """Variables of moment i, and the row of its bytes."""

@@ -34,10 +34,11 @@ def load_schedules() -> bool:
     """
     from solver.schedules.kernel import COMPILED
     from solver.schedules.order import load_walks
+    from solver.schedules.sequences import Sequences
     from solver.schedules.simulate import Simulator
 
     simulator = Simulator(_SMALLEST)
     simulator.repair(simulator.start(), 0, 1, Deadline())
-    simulator.anneal(simulator.start(), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
+    Sequences(_SMALLEST).walk((0, 1), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
     load_walks(_SMALLEST)
     return COMPILED

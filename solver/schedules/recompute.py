@@ -1,8 +1,8 @@
 """What to run again so that a sequence of steps keeps a budget of bytes at the least cost.
 
-    fits as it is? ──► greedy repair ──► moments ──► ... with those that were missed ──► segments, annealing
-                                            │
-                      stop as soon as the best plan costs what the bound says
+    fits as it is? ──► moments ──► ... with those that were missed ──► greedy repair ──► segments, walks
+                          │
+      stop as soon as the best plan costs what the bound says
 
 Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
 that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
@@ -14,10 +14,11 @@ import numpy as np
 
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.moments import Moments
+from solver.schedules.moments import Moments, tightest
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.schedule import Schedule, ScheduleProof
 from solver.schedules.segments import in_segments
+from solver.schedules.sequences import Sequences
 from solver.schedules.simulate import Simulator
 
 __all__ = ["cheapest"]
@@ -26,17 +27,23 @@ __all__ = ["cheapest"]
 #: seconds, and some tenths of one.
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Simulations of each annealing at most, and steps simulated: about a second.
-_ANNEAL, _ANNEAL_STEPS = 50_000, 30_000_000
+#: Turns of each walk for a step of the program, at most so many, and steps measured: about a second. Fewer
+#: turns than the last lead nowhere.
+_TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 500
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
-_ROUNDS, _CP_SAT, _CP_SAT_ROUND = 32, 12.0, 4.0
+#: Writing a model down takes some, too, for each step and value at each moment.
+_ROUNDS, _CP_SAT, _CP_SAT_ROUND, _CP_SAT_WRITTEN = 32, 12.0, 4.0, 4e-6
 
-#: Share of the step's cost at which annealing begins; shares that a budget's worth of bytes too many costs.
-_HOT, _WEIGHTS = 1000, (20, 1)
+#: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
+_TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
 
-#: Numbers of segments that are tried, how many of these plans are repaired, and how many annealed.
-_MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_ANNEALED = 30, 8, 2
+#: Walks, one after the other: the share of the step's cost at which one begins, and the share of it that a
+#: budget's worth of bytes too many costs. Cheap bytes lead through what does not fit, dear ones stay near.
+_WALKS = ((300, 1), (60, 20))
+
+#: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
+_MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
 
 
 def cheapest(
@@ -70,11 +77,13 @@ class _Search:
     ) -> None:
         self.problem, self.budget, self.deadline = problem, budget, deadline
         self.before, self.share = before, share
-        self.simulator = Simulator(problem)
+        self.simulator, self.sequences = Simulator(problem), Sequences(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
-        #: The best numbers so far with peak and extra cost: the cheapest that fit, else the least peak.
+        #: The best so far: the cheapest that fits, else the one with the least peak. It is what the numbers
+        #: say, unless there is a better sequence that none say.
         self.best, self.peak, self.extra = self.start, self.simulator.run(self.start).peak, 0
+        self.sequence: tuple[int, ...] | None = None
         self.given_peak = self.peak
         self.bound = 0
         self.impossible = self.cut = False
@@ -89,18 +98,28 @@ class _Search:
         if self.peak <= self.budget:
             return self._schedule(ScheduleProof.ORDER)
         if self.before is not None:
+            self._offer_sequence(self.before.sequence)
             numbers = np.array(self.before.numbers, np.int64)
             self._offer(numbers)
             self._offer(self._repair(numbers, _REPAIR_AGAIN))
-        if self.before is None or self.peak > self.budget:
-            self._offer(self._repair(self.start, _REPAIR))
         self._moments()
+        if self.peak > self.budget and not self.impossible:
+            self._offer(self._repair(self.start, _REPAIR))
         if not self.done():
-            self._anneal()
+            # Near floors those moments prove most at which little else can be held.
+            moments = tightest(self.problem, self.budget, _TIGHTEST)
+            relaxed = Moments(self.problem, self.budget, moments).solve(
+                self.share * _CP_SAT_TIGHTEST, self.deadline
+            )
+            self.bound = max(self.bound, relaxed.bound)
+            self.impossible |= relaxed.infeasible
+            self.cut |= relaxed.cut
+        if not self.done():
+            self._walk()
         return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
 
     def _schedule(self, proof: ScheduleProof | None) -> Schedule:
-        sequence = self.simulator.sequence(self.best)
+        sequence = self._sequence()
         late = self.deadline.expired and not self.done()
         cut = self.cut or late
         found = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
@@ -115,17 +134,26 @@ class _Search:
             moments=moments,
         )
 
+    def _sequence(self) -> tuple[int, ...]:
+        return self.simulator.sequence(self.best) if self.sequence is None else self.sequence
+
+    def _better(self, peak: int, extra: int) -> bool:
+        if peak < 0:
+            return False
+        if self.peak <= self.budget:
+            return peak <= self.budget and extra < self.extra
+        return peak <= self.budget or (peak, extra) < (self.peak, self.extra)
+
     def _offer(self, genes: Integers) -> None:
         found = self.simulator.run(genes)
-        if found.peak < 0:
-            return
-        fits = found.peak <= self.budget
-        if self.peak <= self.budget:
-            better = fits and found.extra < self.extra
-        else:
-            better = fits or (found.peak, found.extra) < (self.peak, self.extra)
-        if better:
-            self.best, self.peak, self.extra = genes.copy(), found.peak, found.extra
+        if self._better(found.peak, found.extra):
+            self.best, self.sequence = genes.copy(), None
+            self.peak, self.extra = found.peak, found.extra
+
+    def _offer_sequence(self, sequence: tuple[int, ...]) -> None:
+        peak, extra = self.sequences.measure(sequence)
+        if self._better(peak, extra):
+            self.sequence, self.peak, self.extra = sequence, peak, extra
 
     def _repair(self, genes: Integers, work: int) -> Integers:
         most = max(1, int(self.share * work) // max(1, len(self.problem.steps)))
@@ -140,11 +168,13 @@ class _Search:
         moments = self.moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
         left = self.share * _CP_SAT
+        written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
         for _ in range(_ROUNDS):
             if self.deadline.expired:
                 return
             model = Moments(self.problem, self.budget, moments)
-            relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
+            left -= written * len(moments)
+            relaxed = model.solve(max(0.1, min(left, _CP_SAT_ROUND)), self.deadline)
             left -= relaxed.work
             self.cut |= relaxed.cut
             if relaxed.infeasible:
@@ -190,23 +220,27 @@ class _Search:
         repaired.sort(key=lambda each: each[:3])
         return [genes for *_, genes in repaired]
 
-    def _anneal(self) -> None:
-        """From the best plan and from plans in segments, with bytes over the budget cheap, and dear."""
-        most = min(_ANNEAL, max(1, _ANNEAL_STEPS // max(1, len(self.problem.steps))))
-        most = max(1, int(self.share * most))
-        starts = self._segments()[:_SEGMENTS_ANNEALED]
-        for seed, start in enumerate((None, *starts, None)):
-            for weight in _WEIGHTS:
-                if self.done() or self.deadline.expired:
-                    return
-                found = self.simulator.anneal(
-                    self.best if start is None else start,
-                    self.budget,
-                    most,
-                    seed=seed,
-                    hot=self.total // _HOT,
-                    weight=self.total // weight,
-                    deadline=self.deadline,
-                )
-                if found is not None:
-                    self._offer(found)
+    def _walk(self) -> None:
+        """From the best plan, from plans in segments, and from the best again."""
+        steps = len(self.problem.steps)
+        most = int(self.share * min(_TURNS, _TURNS_A_STEP * steps, _WALK_STEPS // max(1, steps)))
+        if most < _FEWEST_TURNS:
+            return
+        starts = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
+        turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _WALKS]
+        turns += [(start, _WALKS[0]) for start in starts]
+        turns += [(None, walk) for walk in _WALKS]
+        for seed, (start, (hot, weight)) in enumerate(turns):
+            if self.done() or self.deadline.expired:
+                return
+            found = self.sequences.walk(
+                self._sequence() if start is None else start,
+                self.budget,
+                most,
+                seed=seed,
+                hot=self.total // hot,
+                weight=self.total // weight,
+                deadline=self.deadline,
+            )
+            if found is not None:
+                self._offer_sequence(found)

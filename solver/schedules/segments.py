@@ -4,8 +4,8 @@
                ......... ......... .........    the rest of a segment is made again when it gets there
 
 Chen et al., *Training deep nets with sublinear memory cost*, 2016, with boundaries by bytes. On its own such
-a plan is far from the least cost; repaired and annealed it reaches budgets that a descent from the given
-order does not.
+a plan is far from the least cost; repaired, and walked from, it leads to budgets that a descent from the
+given order does not reach.
 """
 
 from __future__ import annotations

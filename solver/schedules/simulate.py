@@ -1,8 +1,7 @@
-"""One door to the compiled part: sequences, repair and annealing for one problem, in memory that is kept."""
+"""One door to the compiled part: sequences and greedy repair for one problem, in memory that is kept."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +10,12 @@ from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules import kernel
 from solver.schedules.problem import ScheduleProblem
-from solver.schedules.tables import movable_gaps, nothing_again, tables, work_for
+from solver.schedules.tables import nothing_again, tables, work_for
 
 __all__ = ["Run", "Simulator", "replay"]
 
 #: Steps simulated between two looks at the deadline: some ten milliseconds.
 _SLICE = 500_000
-
-#: Places in the table of logarithms that annealing throws its dice with.
-_DICE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +37,8 @@ class Simulator:
         self.problem = problem
         self.simulations = 0
         self._tables, self._work = tables(problem), work_for(problem)
-        self._gaps = movable_gaps(problem)
         self._slice = max(1, _SLICE // max(1, len(problem.steps)))
         self._tried: Integers = np.zeros(max(1, len(self._work.first)), np.int64)
-        self._logarithms: Integers = np.array(
-            [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
-        )
-        self._undo: Integers = np.zeros(6, np.int64)
 
     def start(self) -> Integers:
         """The numbers of the given order, in which nothing runs again."""
@@ -99,40 +90,6 @@ class Simulator:
             if done < part or 0 <= least <= budget:
                 break
         return best
-
-    def anneal(
-        self, genes: Integers, budget: int, most: int, *, seed: int, hot: int, weight: int, deadline: Deadline
-    ) -> Integers | None:
-        """The cheapest numbers within the budget that a random walk of `most` simulations came by, if any."""
-        if not len(self._gaps):
-            return None
-        genes, best, least = genes.copy(), genes.copy(), -1
-        state: Integers = np.array([seed + 1], np.int64)
-        for begin in range(0, most, self._slice):
-            if deadline.expired:
-                break
-            end = min(begin + self._slice, most)
-            least = int(
-                kernel.anneal(
-                    genes,
-                    budget,
-                    begin,
-                    end,
-                    most,
-                    hot,
-                    weight,
-                    self._gaps,
-                    self._logarithms,
-                    state,
-                    best,
-                    least,
-                    self._undo,
-                    self._tables,
-                    self._work,
-                )
-            )
-            self.simulations += end - begin
-        return best if least >= 0 else None
 
 
 def replay(problem: ScheduleProblem, sequence: tuple[int, ...]) -> tuple[int, ...]:

@@ -29,7 +29,6 @@ __all__ = [
     "Tables",
     "Work",
     "end_to_end",
-    "movable_gaps",
     "nothing_again",
     "tables",
     "work_for",
@@ -146,15 +145,3 @@ def nothing_again(problem: ScheduleProblem) -> Integers:
     ends = np.cumsum([len(row) for row in problem.touches])
     found[ends - 1] = BRIEF
     return found
-
-
-def movable_gaps(problem: ScheduleProblem) -> Integers:
-    """The gaps whose numbers matter, in order of time: of values that can be made again, some step long."""
-    found, at = [], 0
-    for v, row in enumerate(problem.touches):
-        for k, t in enumerate(row):
-            tail = k + 1 == len(row)
-            if problem.maker[v] >= 0 and (tail or row[k + 1] > t + 1):
-                found.append((t, at + k))
-        at += len(row)
-    return np.array([gap for _, gap in sorted(found)], np.int64)

@@ -9,7 +9,7 @@ from statistics import fmean
 from rich.console import Console
 from rich.table import Table
 
-from examples.builder import Model
+from arenaplan.builder import Model
 from examples.gallery import GALLERY, WINDOW, Example
 from solver.executor import synthetic_batch
 from solver.plan import Plan

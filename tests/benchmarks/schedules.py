@@ -1,7 +1,8 @@
 """Recomputation: what a budget costs in modelled time and products, how near to its bound, in which CPU time.
 
-Schedules are the same on every machine, so only the seconds are measured: processor time of this process, of
-one search each, behind a first one that has loaded compiled code and CP-SAT.
+Then Chen et al.'s heuristics on the same problems, and what is proved to be impossible. Schedules are the
+same on every machine, so only the seconds are measured: processor time of this process, of one search each,
+behind a first one that has loaded compiled code and CP-SAT.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from examples.gallery import GALLERY
 from examples.resnet50 import resnet50
 from solver.documents import load_graph
 from solver.graph import TrainableGraph
+from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import loads
 from solver.schedules import (
@@ -26,9 +28,11 @@ from solver.schedules import (
     roofline,
     schedule_problem,
 )
+from solver.schedules.moments import Moments
 from solver.schedules.ready import load_schedules
 from solver.schedules.recompute import cheapest
 from solver.training import derive
+from tests.benchmarks import chen
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -46,8 +50,16 @@ BUDGETS: dict[str, tuple[float, ...]] = {
 }
 
 
+#: Networks that Chen et al.'s heuristics are tried on.
+CHEN = ("mnist", "mobilenet_v2", "resnet50", "transformer", "mobilenet_v2_bn")
+
+#: What no schedule of the given order does: a network, a share of its peak, of its step, and the steps that
+#: become moments, by the end of their labels.
+IMPOSSIBLE = (("lstm_classifier", 0.25, 0.6, "calc_gradient"), ("transformer", 0.6, 0.354, "calc_derivative"))
+
+
 def run(console: Console) -> None:
-    """Print both tables. Takes some minutes, most of them near floors."""
+    """Print all tables. Takes some minutes, most of them near floors."""
     load_schedules()
     bounds = Table("network", "steps", "peak", "fixed", "order bound", "floor", "step that needs it",
                    title="Bounds on the peak, over all orders; share of the peak as given")  # fmt: skip
@@ -64,6 +76,43 @@ def run(console: Console) -> None:
             found.add_row(name, f"{budget / peak:.1%}", f"{budget:,}", *_row(problem, budget, flops))
     console.print(bounds)
     console.print(found)
+    console.print(_against_chen())
+    console.print(_impossible())
+
+
+def _against_chen() -> Table:
+    table = Table("network", "heuristic", "of peak", "peak", "its extra time", "ours at that peak", "bound",
+                  title="Chen et al., 2016, on the same problems")  # fmt: skip
+    for name in CHEN:
+        program = Order().run(derive(_graph(name)))
+        problem = schedule_problem(program, roofline(program))
+        peak, total = max(loads(program)[0]), sum(problem.cost)
+        front = chen.greedy(problem)
+        rows = [("sqrt(n)", chen.square_root(problem))]
+        rows += [("greedy", each) for each in (front[0], front[len(front) // 2])]
+        for heuristic, its in rows:
+            ours = cheapest(problem, its.peak)
+            table.add_row(
+                name, heuristic, f"{its.peak / peak:.1%}", f"{its.peak:,}", f"+{its.extra / total:.2%}",
+                f"+{ours.extra / total:.2%}" if ours.fits else "not found", f"{ours.bound / total:.2%}",
+            )  # fmt: skip
+    return table
+
+
+def _impossible() -> Table:
+    table = Table("network", "of peak", "extra time", "moments", "proved that none costs less", "CPU s",
+                  title="What no schedule of the given order does, however often it recomputes")  # fmt: skip
+    for name, share, cost, end in IMPOSSIBLE:
+        program = Order().run(derive(_graph(name)))
+        problem = schedule_problem(program, roofline(program))
+        moments = [t for t, label in enumerate(problem.steps) if label.endswith(end)]
+        budget, most = int(max(loads(program)[0]) * share), int(cost * sum(problem.cost))
+        began = time.process_time()
+        relaxed = Moments(problem, budget, moments, most=most).solve(300.0, Deadline())
+        seconds = f"{time.process_time() - began:.1f}"
+        answer = "yes" if relaxed.infeasible else "no"
+        table.add_row(name, f"{share:.0%}", f"{cost:.1%}", str(len(moments)), answer, seconds)
+    return table
 
 
 def _graph(name: str) -> TrainableGraph:

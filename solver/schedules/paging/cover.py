@@ -19,7 +19,7 @@ from solver.layout import Deadline
 from solver.schedules.paging.gaps import PagingProblem
 from solver.schedules.paging.model import SLACK, exact
 
-__all__ = ["Cover", "greedy", "least_moved", "level_bound", "needed_only"]
+__all__ = ["WORK", "Cover", "greedy", "least_moved", "level_bound", "needed_only"]
 
 #: CP-SAT's deterministic time for one lookahead: some seconds, in which most programs are settled.
 WORK = 6.0
@@ -125,13 +125,16 @@ def needed_only(problem: PagingProblem, capacity: int, taken: Collection[int]) -
     return frozenset(left)
 
 
-def least_moved(problem: PagingProblem, capacity: int, deadline: Deadline) -> Cover:
-    """The gaps to page so that few bytes are moved. `capacity` is `problem.smallest` or more."""
+def least_moved(problem: PagingProblem, capacity: int, deadline: Deadline, *, work: float = WORK) -> Cover:
+    """The gaps to page so that few bytes are moved. `capacity` is `problem.smallest` or more.
+
+    `work` is CP-SAT's deterministic time, about seconds.
+    """
     over = max(problem.loads(), default=0) - capacity
     if over <= 0:
         return Cover(frozenset(), 0, 0, 0)
     start = greedy(problem, capacity)
-    found = exact(problem, capacity, start, WORK, deadline)
+    found = exact(problem, capacity, start, work, deadline)
     # Of large programs the model has some levels only: what is over on the others is freed greedily.
     taken = greedy(problem, capacity, found.taken)
     if sum(problem.cost(taken)) > sum(problem.cost(start)) * (1 + SLACK):

@@ -71,13 +71,17 @@ def test_passes_are_chosen_by_options_of_the_same_name() -> None:
         Order("end"),
         SearchOrder(in_place=True, update="end"),
         Recompute(in_place=True),
-        Levels(4, "end"),
+        Levels(4, "end", in_place=True),
         Paging(in_place=True),
         Aliases(in_place=True),
     )
     assert chosen(PlanOptions()) == (Order(), SearchOrder(), Recompute(), Levels(), Paging(), Aliases())
     again = PlanOptions(recompute=True, capacity=4096)
-    assert chosen(again)[2] == Recompute(recompute=True, capacity=4096)
+    assert chosen(again)[2:5] == (
+        Recompute(recompute=True, capacity=4096),
+        Levels(recompute=True, capacity=4096),
+        Paging(recompute=True),
+    )
 
 
 @pytest.mark.parametrize(

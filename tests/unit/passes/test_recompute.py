@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,26 @@ def test_plans_keep_the_capacity_and_compute_the_same_bits(
     report = validate(graph, made, steps=3)
     assert report.identical
     assert not report.violations
+
+
+@pytest.mark.parametrize(("parallelism", "share"), [(2, 0.5), (2, 0.8), (4, 0.8)])
+@pytest.mark.parametrize(
+    "options", [{}, {"in_place": True}, {"update": "end"}], ids=["plain", "place", "end"]
+)
+def test_steps_at_the_same_time_keep_what_one_at_a_time_keeps(
+    options: dict[str, object], parallelism: int, share: float
+) -> None:
+    """Where a level is too full, fewer steps run on it."""
+    graph = tower()
+    program = ordered(graph)
+    low = floor(schedule_problem(program, roofline(program), in_place=True)).bytes
+    capacity = low + round(share * (plan(graph, PlanOptions(**options)).arena_bytes - low))  # type: ignore[arg-type]  # options by name
+    chosen = PlanOptions(capacity=capacity, recompute=True, **options)  # type: ignore[arg-type]  # ditto
+    assert plan(graph, chosen).arena_bytes <= capacity
+    made = plan(graph, replace(chosen, parallelism=parallelism))
+    assert made.arena_bytes <= capacity
+    assert made.duration <= len(made.steps)
+    assert validate(graph, made, steps=2).identical
 
 
 @pytest.mark.parametrize(

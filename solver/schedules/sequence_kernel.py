@@ -1,0 +1,308 @@
+"""The compiled part of the walk through sequences: what one comes to, and its neighbours.
+
+First runs stand in the given order, so a first run is the step whose number is the count of those before it.
+A further run of a step is legal anywhere behind its first one, and leaving it out is legal, too: its readers
+take the instance before. So every set of places for repetitions is a schedule, and only its bytes decide.
+
+Everything is in whole numbers, or rounded as IEEE 754 says, so that compiled and plain code agree to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from solver.layout.model.instance import Integers
+from solver.schedules.compiled import compiled, inlined
+from solver.schedules.tables import Tables
+
+__all__ = ["EXTRA", "LENGTH", "MOST_AT_ONCE", "OVER", "PEAK", "Places", "measure", "walk"]
+
+#: The multiplier of a Lehmer generator modulo 2**31 - 1: Park and Miller, CACM 1988.
+_FACTOR, _MODULUS = 48_271, 2_147_483_647
+
+#: Steps that one change inserts at most.
+MOST_AT_ONCE = 60
+
+#: Changes of a neighbour at most.
+_CHANGES = 3
+
+#: Positions in the result of a measurement. A peak of -1: a step runs again behind what it must not.
+PEAK, EXTRA, OVER, INSTANCES, LENGTH = range(5)
+
+
+class Places(NamedTuple):
+    """Working memory: by event its load, and whether it is a first run; of instance i the value, and the
+    events of its definition and of its last reader; by value its current instance, and whether somebody
+    behind wants it; by step a mark; a sequence that is tried; steps to insert, the last one first.
+    """
+
+    load: Integers
+    change: Integers
+    fresh: Integers
+    value: Integers
+    first: Integers
+    last: Integers
+    current: Integers
+    wanted: Integers
+    marked: Integers
+    tried: Integers
+    chain: Integers
+    result: Integers
+
+
+@inlined
+def _random(state: Integers, below: int) -> int:
+    """The next number of the generator, 0 <= number < below."""
+    state[0] = state[0] * _FACTOR % _MODULUS
+    return state[0] % below
+
+
+@compiled
+def measure(sequence: Integers, count: int, budget: int, tables: Tables, places: Places) -> int:
+    """The peak in bytes of the first `count` events; `places.result` and `places.load` have the rest.
+
+    A repetition of which nothing is read still counts. Linear in what the events read and write.
+    """
+    value, first, last, current = places.value, places.first, places.last, places.current
+    change, load, result = places.change, places.load, places.result
+    instances, extra, done = 0, 0, 0
+    result[PEAK] = -1
+    for v in range(len(tables.size)):
+        current[v] = -1
+        if tables.given[v]:
+            current[v] = instances
+            value[instances], first[instances], last[instances] = v, 0, 0
+            instances += 1
+    for k in range(count):
+        step = sequence[k]
+        change[k] = 0
+        if step == done:
+            done += 1
+            load[k] = tables.scratch[step]
+        else:
+            if done > tables.until[step]:
+                return -1
+            extra += tables.cost[step]
+            load[k] = tables.scratch_again[step]
+        for j in range(tables.read_start[step], tables.read_start[step + 1]):
+            last[current[tables.reads[j]]] = k
+        for j in range(tables.write_start[step], tables.write_start[step + 1]):
+            v = tables.writes[j]
+            current[v] = instances
+            value[instances], first[instances], last[instances] = v, k, k
+            instances += 1
+    change[count] = 0
+    for v in range(len(tables.size)):
+        if tables.kept[v] and current[v] >= 0:
+            last[current[v]] = count - 1
+    for i in range(instances):
+        size = tables.size[value[i]]
+        change[first[i]] += size
+        change[last[i] + 1] -= size
+    live, peak, over = tables.fixed, 0, 0
+    for k in range(count):
+        live += change[k]
+        load[k] += live
+        peak = max(peak, load[k])
+        over += max(0, load[k] - budget)
+    result[PEAK], result[EXTRA], result[OVER] = peak, extra, over
+    result[INSTANCES], result[LENGTH] = instances, count
+    return peak
+
+
+@inlined
+def _without_unread(sequence: Integers, count: int, tables: Tables, places: Places) -> int:
+    """Take the repetitions out that nobody reads anything of; how many events are left."""
+    wanted, fresh = places.wanted, places.fresh
+    done = 0
+    for k in range(count):
+        fresh[k] = sequence[k] == done
+        done += fresh[k]
+    for v in range(len(tables.size)):
+        wanted[v] = tables.kept[v]
+    begin = count
+    for k in range(count - 1, -1, -1):
+        step, useful = sequence[k], fresh[k]
+        for j in range(tables.write_start[step], tables.write_start[step + 1]):
+            useful |= wanted[tables.writes[j]]
+        if useful:
+            for j in range(tables.write_start[step], tables.write_start[step + 1]):
+                wanted[tables.writes[j]] = 0
+            for j in range(tables.read_start[step], tables.read_start[step + 1]):
+                wanted[tables.reads[j]] = 1
+            begin -= 1
+            sequence[begin] = step
+    for k in range(begin, count):
+        sequence[k - begin] = sequence[k]
+    return count - begin
+
+
+@inlined
+def _some_idle(at: int, state: Integers, tables: Tables, places: Places) -> int:
+    """One of the instances that wait at an event and can be made again; -1 where there is none."""
+    found, idle = -1, 0
+    for i in range(places.result[INSTANCES]):
+        if places.first[i] < at < places.last[i] and tables.maker[places.value[i]] >= 0:
+            idle += 1
+            if _random(state, idle) == 0:
+                found = i
+    return found
+
+
+@inlined
+def _chain(step: int, to: int, held: int, state: Integers, tables: Tables, places: Places) -> int:
+    """What has to run in front of event `to` so that `step` can, and `step`; its length, -1 if too long.
+
+    Of what is not there by then, `held` of sixteen are kept until then instead.
+    """
+    for i in range(places.result[INSTANCES]):  # ordered by their definition
+        if places.first[i] < to:
+            places.current[places.value[i]] = i
+    for other in range(len(tables.cost)):
+        places.marked[other] = 0
+    places.marked[step] = 1
+    length = 0
+    while step >= 0:
+        if places.marked[step]:
+            if length == MOST_AT_ONCE:
+                return -1
+            places.chain[length] = step
+            length += 1
+            for j in range(tables.read_start[step], tables.read_start[step + 1]):
+                v = tables.reads[j]
+                gone = tables.maker[v] >= 0 and places.last[places.current[v]] < to
+                if gone and _random(state, 16) >= held:
+                    places.marked[tables.maker[v]] = 1
+        step -= 1
+    return length
+
+
+@inlined
+def _with_drop(
+    sequence: Integers, count: int, budget: int, state: Integers, tables: Tables, places: Places
+) -> int:
+    """Something that waits at one event, mostly a full one, is made again for its next reader instead.
+
+    Returns how many events there are then.
+    """
+    peak = measure(sequence, count, budget, tables, places)
+    if peak < 0:
+        return count
+    at = _random(state, count)
+    if places.result[OVER] > 0 and _random(state, 8) > 0:
+        least = budget + 1 if _random(state, 2) else peak
+        while places.load[at] < least:
+            at = at + 1 if at + 1 < count else 0
+    dropped = _some_idle(at, state, tables, places)
+    if dropped < 0:
+        return count
+    v, to = places.value[dropped], -1
+    for k in range(at, places.last[dropped] + 1):
+        for j in range(tables.read_start[sequence[k]], tables.read_start[sequence[k] + 1]):
+            if tables.reads[j] == v:
+                to = k
+        if to >= 0:
+            break
+    if to <= at:  # that event itself reads it
+        return count
+    if _random(state, 6) == 0:  # earlier than wanted, perhaps while what it reads is there
+        to = at + 1 + _random(state, to - at)
+    more = _chain(tables.maker[v], to, 6 * _random(state, 3), state, tables, places)
+    if more < 0 or count + more >= len(sequence):
+        return count
+    for k in range(count - 1, to - 1, -1):
+        sequence[k + more] = sequence[k]
+    for i in range(more):
+        sequence[to + i] = places.chain[more - 1 - i]
+    return count + more
+
+
+@inlined
+def _with_move(sequence: Integers, count: int, state: Integers, leave: int, tables: Tables) -> int:
+    """One repetition leaves; unless `leave`, it comes back somewhere else, mostly near."""
+    if count == len(tables.cost):
+        return count
+    which, at, done = _random(state, count - len(tables.cost)), -1, 0
+    while which >= 0:
+        at += 1
+        if sequence[at] == done:
+            done += 1
+        else:
+            which -= 1
+    step = sequence[at]
+    for k in range(at, count - 1):
+        sequence[k] = sequence[k + 1]
+    if leave:
+        return count - 1
+    begin = 0
+    while sequence[begin] != step:
+        begin += 1
+    begin += 1
+    if _random(state, 3) == 0:
+        to = begin + _random(state, count - begin)
+    else:
+        to = min(max(at - 10 + _random(state, 21), begin), count - 1)
+    for k in range(count - 1, to, -1):
+        sequence[k] = sequence[k - 1]
+    sequence[to] = step
+    return count
+
+
+@compiled
+def walk(
+    sequence: Integers,
+    count: int,
+    budget: int,
+    begin: int,
+    end: int,
+    most: int,
+    hot: int,
+    weight: int,
+    logarithms: Integers,
+    state: Integers,
+    best: Integers,
+    found: Integers,
+    tables: Tables,
+    places: Places,
+) -> int:
+    """The turns from `begin` to `end`, of `most`: neighbours are taken, worse ones with a chance that falls.
+
+    Bytes over the budget cost `weight` nanoseconds for a budget's worth summed over events, and ten times
+    that for a budget's worth at the peak. `best` gets the cheapest sequence within the budget where that
+    costs less than `found[0]`, or where this is -1; then `found` gets its cost and its length. `hot` is the
+    first temperature in nanoseconds, `logarithms` has ``-1024 ln((i + 0.5) / n)`` for its n places, `state`
+    is the generator's. Returns the length of the sequence that the walk is at. Simulated annealing:
+    Kirkpatrick et al., 1983.
+    """
+    result, tried = places.result, places.tried
+    peak = measure(sequence, count, budget, tables, places)
+    if peak < 0:
+        return count
+    now = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
+    for turn in range(begin, end):
+        left = most - turn
+        heat = hot * left // most * left // most
+        for k in range(count):
+            tried[k] = sequence[k]
+        length = count
+        for _ in range(1 + _random(state, _CHANGES)):
+            kind = _random(state, 10)
+            if kind < 4:
+                length = _with_drop(tried, length, budget, state, tables, places)
+            else:
+                length = _with_move(tried, length, state, kind < 7, tables)
+        length = _without_unread(tried, length, tables, places)
+        peak = measure(tried, length, budget, tables, places)
+        if peak < 0:
+            continue
+        then = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
+        if then - now > heat * logarithms[_random(state, len(logarithms))] // 1024:
+            continue
+        now, count = then, length
+        for k in range(count):
+            sequence[k] = tried[k]
+        if peak <= budget and (found[0] < 0 or result[EXTRA] < found[0]):
+            found[0], found[1] = result[EXTRA], count
+            for k in range(count):
+                best[k] = tried[k]
+    return count

@@ -1,0 +1,115 @@
+"""A walk through whole sequences of steps: what numbers of gaps cannot say, and what costs least near floors.
+
+    sequence     0 1 2 3 1 4 0 1 5           steps 0 and 1 run again, step 1 twice
+    neighbours   one more run in front of a reader, so that a value need not wait
+                 one run less, so that its readers take the instance before
+                 one run elsewhere: early, while what it reads is there
+
+Numbers of gaps make everything just before its reader. A sequence may make a value again as often as it
+likes, whenever it likes, with its whole past or a part of it; so segments within segments are found as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from solver.layout import Deadline
+from solver.layout.model.instance import Integers
+from solver.schedules import sequence_kernel as kernel
+from solver.schedules.problem import ScheduleProblem
+from solver.schedules.tables import tables
+
+__all__ = ["Sequences"]
+
+#: Events that a sequence may have for each step of the program.
+_MOST_RUNS = 12
+
+#: Steps measured between two looks at the deadline: some ten milliseconds.
+_SLICE = 500_000
+
+#: Places in the table of logarithms that the walk throws its dice with.
+_DICE = 1024
+
+
+class Sequences:
+    """Walks for one problem, in memory that is kept. Not for several threads."""
+
+    def __init__(self, problem: ScheduleProblem) -> None:
+        steps, values = len(problem.steps), len(problem.values)
+        self._tables = tables(problem)
+        self._most = _MOST_RUNS * steps + 1
+        instances = self._most * max(1, max(map(len, problem.writes), default=1)) + values
+
+        def room(count: int) -> Integers:
+            return np.zeros(max(count, 1), np.int64)
+
+        self._places = kernel.Places(
+            load=room(self._most + 1),
+            change=room(self._most + 1),
+            fresh=room(self._most),
+            value=room(instances),
+            first=room(instances),
+            last=room(instances),
+            current=room(values),
+            wanted=room(values),
+            marked=room(steps),
+            tried=room(self._most),
+            chain=room(kernel.MOST_AT_ONCE),
+            result=room(5),
+        )
+        self._logarithms: Integers = np.array(
+            [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
+        )
+
+    def measure(self, sequence: Sequence[int]) -> tuple[int, int]:
+        """The peak in bytes, -1 where a step runs again too late; and what the repetitions cost."""
+        row: Integers = np.array(sequence, np.int64)
+        peak = int(kernel.measure(row, len(row), 2**62, self._tables, self._places))
+        return peak, int(self._places.result[kernel.EXTRA])
+
+    def walk(
+        self,
+        start: Sequence[int],
+        budget: int,
+        most: int,
+        *,
+        seed: int,
+        hot: int,
+        weight: int,
+        deadline: Deadline,
+    ) -> tuple[int, ...] | None:
+        """The cheapest sequence within the budget that `most` turns from `start` on came by, if any.
+
+        `start` may take more than the budget, and is not an answer itself. `weight` is what bytes over the
+        budget cost on the way, `hot` the first temperature, both in nanoseconds.
+        """
+        if len(start) >= self._most:
+            return None
+        row: Integers = np.zeros(self._most, np.int64)
+        row[: len(start)] = start
+        best, found = row.copy(), np.array([-1, 0], np.int64)
+        state: Integers = np.array([seed + 1], np.int64)
+        count, part = len(start), max(1, _SLICE // max(1, len(start)))
+        for begin in range(0, most, part):
+            if deadline.expired:
+                break
+            count = kernel.walk(
+                row,
+                count,
+                budget,
+                begin,
+                min(begin + part, most),
+                most,
+                hot,
+                weight,
+                self._logarithms,
+                state,
+                best,
+                found,
+                self._tables,
+                self._places,
+            )
+        return tuple(best[: int(found[1])].tolist()) if found[0] >= 0 else None

@@ -1,0 +1,48 @@
+"""Networks of the gallery with recomputation, paging, both, values in place and steps at the same time.
+
+By default one network; `./run fuzz` takes all.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from examples.gallery import GALLERY
+from solver.executor import validate
+from solver.passes import Order
+from solver.pipeline import plan
+from solver.plan import PlanOptions
+from solver.program import Tier, loads
+from solver.schedules import floor, roofline, schedule_problem
+from solver.training import derive
+
+pytestmark = pytest.mark.fuzz
+
+NAMES = list(GALLERY) if os.environ.get("ARENAPLAN_FUZZ") else ["lenet5"]
+
+#: Behind the first tier: room for everything, at the speed of DRAM.
+SLOW = Tier("slow", 2**34, 4 * 10**9, 4 * 10**9, 1_000)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.6, 0.35])
+@pytest.mark.parametrize("more", [{}, {"in_place": True}, {"parallelism": 2}], ids=["", "in place", "levels"])
+@pytest.mark.parametrize("kind", ["recompute", "paging", "both"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_keeps_its_memory_and_computes_the_same_bits(
+    name: str, kind: str, more: dict[str, Any], share: float
+) -> None:
+    """Budgets lie between the floor of recomputation and the peak, by their share."""
+    graph = GALLERY[name].model().graph
+    program = Order().run(derive(graph))
+    low, peak = floor(schedule_problem(program, roofline(program))).bytes, max(loads(program)[0])
+    most = low + int(share * (peak - low))
+    if kind == "recompute":
+        options = PlanOptions(capacity=most, recompute=True, **more)
+    else:
+        options = PlanOptions(tiers=(Tier("fast", most), SLOW), recompute=kind == "both", **more)
+    made = plan(graph, options)
+    assert made.sizes[0] <= most
+    assert validate(graph, made, steps=1).identical
