@@ -30,6 +30,7 @@ app = typer.Typer(
     help="Plan the memory of neural-network training, prove the plan, train inside it.",
     epilog=_examples(
         "arenaplan plan graph.json -o plan.json    plan the memory of a training graph",
+        "arenaplan plan model.onnx --loss cross-entropy -o plan.json    the same of an ONNX model",
         "arenaplan show plan.json                  what is live at the peak, and where",
         "arenaplan tradeoff graph.json             what less memory costs in time",
         "arenaplan explain graph.json --capacity 16MB   whether that fits, and what would make it fit",
@@ -67,6 +68,10 @@ def _fraction(text: str) -> float:
     return value
 
 
+Graph = Annotated[
+    Path,
+    typer.Argument(help="Graph document, - for standard input; or a model: .onnx, or nntrainer's .ini."),
+]
 StorageOption = Annotated[
     str | None,
     typer.Option(
@@ -83,15 +88,66 @@ CostsOption = Annotated[
         help="What steps take: roofline (the default), measured (here and now), or a costs document.",
     ),
 ]
-Graph = Annotated[Path, typer.Argument(help="Graph document, - for standard input; or nntrainer's .ini.")]
 Model = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="Graph document, program document (explicit operations), or nntrainer's model file (.ini); "
-        "- for a document on standard input.",
+        help="Graph document, program document (explicit operations), ONNX model (.onnx), or nntrainer's"
+        " model file (.ini); - for standard input.",
     ),
 ]
+# How a model of another tool, which holds no training, is trained.
+Loss = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOSS",
+        help="Of a model: cross-entropy, soft-cross-entropy, binary-cross-entropy, kl-divergence, mse, l1 or"
+        " huber, of its first output. Left out, an output of the model is the loss.",
+    ),
+]
+ModelOutput = Annotated[
+    str | None, typer.Option("--output-name", metavar="NAME", help="Of a model: which output the loss is of.")
+]
+ClassAxis = Annotated[
+    int | None,
+    typer.Option(metavar="AXIS", help="Of a model: the axis of classes; 1 of images, else the last one."),
+]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Of a model: sgd, adam, adamw, rmsprop, adagrad; or sgd,momentum=0.9."),
+]
+LearningRate = Annotated[float | None, typer.Option(metavar="RATE", help="Of a model's optimizer.")]
+TrainableSet = Annotated[
+    str | None,
+    typer.Option(
+        "--trainable", metavar="SET", help="Of a model: all, last:2 operations, or names as head.*,fc.bias."
+    ),
+]
+Dim = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help="Of a model: the size of a dimension that it leaves open; repeatable.",
+    ),
+]
+BatchNorm = Annotated[
+    str | None,
+    typer.Option(metavar="MODE", help="Of a model: train or frozen; left out, as the model says."),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE", help="Of a model: reference (they stay in its file) or none (drawn at random)."
+    ),
+]
+
+
+def _choices(**given: Any) -> dict[str, Any]:
+    """What is given of the options for models; an empty list is nothing."""
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
 PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard input.")]
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
@@ -129,6 +185,7 @@ def _root(
         "arenaplan plan graph.json --batch 32 --capacity 18MiB --recompute -o plan.json",
         "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
         "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
+        "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
     )
 )
 def plan(
@@ -187,6 +244,15 @@ def plan(
     workers: Annotated[
         int | None, typer.Option(hidden=True, help="The former name of --parallelism.")
     ] = None,
+    loss: Loss = None,
+    output_name: ModelOutput = None,
+    class_axis: ClassAxis = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    trainable: TrainableSet = None,
+    dim: Dim = None,
+    batch_norm: BatchNorm = None,
+    weights: Weights = None,
     as_json: Json = False,
 ) -> None:
     """Plan the arena of a training graph, or of a program of explicit operations."""
@@ -200,7 +266,11 @@ def plan(
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
         given |= {"tiers": tier or None, "costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
-        planning.run(model, given, output, as_json=as_json)
+        chosen = _choices(
+            loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
+            learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
+        )  # fmt: skip
+        planning.run(model, given, output, chosen, as_json=as_json)
 
 
 Target = Annotated[
@@ -231,6 +301,60 @@ Parallelism = Annotated[
 
 
 @app.command(
+    "import",
+    epilog=_examples(
+        "arenaplan import model.onnx --loss cross-entropy -o graph.json",
+        "arenaplan import model.onnx --loss mse --optimizer adam --dim batch=32 -o graph.json",
+        "arenaplan import model.onnx --loss cross-entropy --trainable last:2 --weights none -o graph.json",
+    ),
+)
+def import_(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="ONNX model (.onnx), or nntrainer's (.ini).")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the graph document goes; - is standard output.")
+    ] = Path("-"),
+    batch: Annotated[int | None, typer.Option(help="Value of the first dimension, where it is open.")] = None,
+    loss: Loss = None,
+    output_name: ModelOutput = None,
+    class_axis: ClassAxis = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    trainable: TrainableSet = None,
+    dim: Dim = None,
+    batch_norm: BatchNorm = None,
+    weights: Weights = None,
+    as_json: Json = False,
+) -> None:
+    """Write the graph document of a model of another tool, with how it is trained."""
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import models
+
+        chosen = _choices(
+            loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
+            learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
+        )  # fmt: skip
+        models.run_import(model, output, batch, chosen, as_json=as_json)
+
+
+@app.command(
+    epilog=_examples("arenaplan operators", "arenaplan operators --onnx", "arenaplan operators --json")
+)
+def operators(
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Those of ONNX that are imported, and as what.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the operators of graphs by family, or those of ONNX that can be imported."""
+    with reporting(as_json=as_json):
+        from service.cli import models
+
+        models.print_operators(onnx=onnx, as_json=as_json)
+
+
+@app.command(
     epilog=_examples(
         "arenaplan tradeoff graph.json",
         "arenaplan tradeoff graph.json --batch 32 -o curve.svg",
@@ -253,6 +377,15 @@ def tradeoff(
     sub_ranges: SubRanges = False,
     rewrite: Rewrite = False,
     parallelism: Parallelism = None,
+    loss: Loss = None,
+    output_name: ModelOutput = None,
+    class_axis: ClassAxis = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    trainable: TrainableSet = None,
+    dim: Dim = None,
+    batch_norm: BatchNorm = None,
+    weights: Weights = None,
     storage: StorageOption = None,
     costs: CostsOption = None,
     as_json: Json = False,
@@ -267,7 +400,11 @@ def tradeoff(
         given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
         given |= {"costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
-        verdicts.tradeoff(model, given, output, points, as_json=as_json)
+        chosen = _choices(
+            loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
+            learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
+        )  # fmt: skip
+        verdicts.tradeoff(model, given, output, points, chosen, as_json=as_json)
 
 
 @app.command(
@@ -296,6 +433,15 @@ def explain(
     sub_ranges: SubRanges = False,
     rewrite: Rewrite = False,
     parallelism: Parallelism = None,
+    loss: Loss = None,
+    output_name: ModelOutput = None,
+    class_axis: ClassAxis = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    trainable: TrainableSet = None,
+    dim: Dim = None,
+    batch_norm: BatchNorm = None,
+    weights: Weights = None,
     storage: StorageOption = None,
     costs: CostsOption = None,
     as_json: Json = False,
@@ -310,7 +456,11 @@ def explain(
         given |= {"sub_ranges": sub_ranges, "rewrite": rewrite, "parallelism": parallelism}
         given |= {"costs": costs, "storage": storage}
         given = {name: value for name, value in given.items() if value is not None}
-        verdicts.explain(model, given | {"capacity": capacity}, training=training, as_json=as_json)
+        chosen = _choices(
+            loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
+            learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
+        )  # fmt: skip
+        verdicts.explain(model, given | {"capacity": capacity}, chosen, training=training, as_json=as_json)
 
 
 @app.command(
@@ -368,6 +518,15 @@ def validate(
         Path | None,
         typer.Option(metavar="PATH", help="A new file in the place of all memories but the first."),
     ] = None,
+    loss: Loss = None,
+    output_name: ModelOutput = None,
+    class_axis: ClassAxis = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    trainable: TrainableSet = None,
+    dim: Dim = None,
+    batch_norm: BatchNorm = None,
+    weights: Weights = None,
     as_json: Json = False,
 ) -> None:
     """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
@@ -377,7 +536,11 @@ def validate(
 
         made = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_graph(graph, made)
+        chosen = _choices(
+            loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
+            learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
+        )  # fmt: skip
+        network = training.read_graph(graph, made, chosen)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json)
     if not right:
@@ -596,6 +759,15 @@ def rewritten(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the graph goes; - is standard output.")
     ] = Path("-"),
+    loss: Loss = None,
+    output_name: ModelOutput = None,
+    class_axis: ClassAxis = None,
+    optimizer: Optimizer = None,
+    learning_rate: LearningRate = None,
+    trainable: TrainableSet = None,
+    dim: Dim = None,
+    batch_norm: BatchNorm = None,
+    weights: Weights = None,
     as_json: Json = False,
 ) -> None:
     """Write the graph that a plan made with --rewrite is for, as a runtime elsewhere needs it."""
@@ -605,7 +777,11 @@ def rewritten(
 
         made = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_graph(graph, made)
+        chosen = _choices(
+            loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
+            learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
+        )  # fmt: skip
+        network = training.read_graph(graph, made, chosen)
     with reporting(as_json=as_json, document=str(plan)):
         found = executor.rewritten(network, made)
         write_document(output, documents.dump_graph(found, indent=2) + b"\n")

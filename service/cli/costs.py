@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from service.cli.console import print_json, print_line, read_document, reporting, write_document
@@ -23,12 +24,20 @@ _MEASURED, _ROOFLINE = "measured", "roofline"
 _SCHEDULING = frozenset({"capacity", "recompute", "order", "tiers", "parallelism", "workers", "costs"})
 
 
-def chosen(given: Mapping[str, Any], document: bytes, model: Path) -> dict[str, Any]:
-    """The fields of an options document, with the costs that its text `costs` stands for in its place."""
+def chosen(
+    given: Mapping[str, Any],
+    document: bytes,
+    model: Path,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The fields of an options document, with the costs that its text `costs` stands for in its place.
+
+    `choices` are those for models of other tools.
+    """
     found = dict(given)
     text = found.pop("costs", _ROOFLINE)
     if text == _MEASURED:
-        found["costs"] = _fields(_measured(found, document, model, repeats=5))
+        found["costs"] = _fields(_measured(found, document, model, 5, choices))
     elif text != _ROOFLINE:
         with reporting(as_json=False, document=text):
             found["costs"] = _fields(documents.load_costs(read_document(Path(text))))
@@ -59,8 +68,13 @@ def _fields(costs: Costs) -> dict[str, Any]:
     return {"about": costs.about, "nanoseconds": dict(costs.nanoseconds)}
 
 
-def _graph(document: bytes, model: Path, given: Mapping[str, Any]) -> TrainableGraph:
-    found = read_model(document, model, given.get("batch"))
+def _graph(
+    document: bytes,
+    model: Path,
+    given: Mapping[str, Any],
+    choices: Mapping[str, Any] = MappingProxyType({}),
+) -> TrainableGraph:
+    found = read_model(document, model, given.get("batch"), choices)
     if isinstance(found, BlockProgram):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations, which have no kernels to be timed here.",
@@ -70,8 +84,14 @@ def _graph(document: bytes, model: Path, given: Mapping[str, Any]) -> TrainableG
     return found
 
 
-def _measured(given: Mapping[str, Any], document: bytes, model: Path, repeats: int) -> Costs:
+def _measured(
+    given: Mapping[str, Any],
+    document: bytes,
+    model: Path,
+    repeats: int,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+) -> Costs:
     """Plan without a schedule, and time the steps of that plan."""
     plain = {name: value for name, value in given.items() if name not in _SCHEDULING}
-    graph = _graph(document, model, given)
+    graph = _graph(document, model, given, choices)
     return measured_costs(graph, pipeline.plan(graph, documents.load_options(plain)), repeats=repeats)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from service.cli.console import print_json, read_document, write_document
@@ -32,18 +33,25 @@ __all__ = [
 ]
 
 
-def run(model: Path, given: Mapping[str, Any], output: Path, *, as_json: bool) -> None:
+def run(
+    model: Path,
+    given: Mapping[str, Any],
+    output: Path,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    as_json: bool,
+) -> None:
     """Plan what `model` holds, write the plan, and print a summary.
 
     `given` are fields of an options document, checked as in one, so that every entry point has the same rules
-    and messages.
+    and messages. `choices` are those for models of other tools.
     """
     document = read_document(model)
     if "costs" in given:
         from service.cli import costs  # the executor, which most plans do without
 
-        given = costs.chosen(given, document, model)
-    made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model)
+        given = costs.chosen(given, document, model, choices)
+    made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model, choices)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")
 
@@ -53,17 +61,22 @@ def _errors_may_be_seen() -> bool:
     return sys.stderr.isatty() or any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 
-def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
+def make_plan(
+    document: bytes,
+    options: PlanOptions,
+    path: Path,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+) -> Plan:
     """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
     if not _errors_may_be_seen():
-        return _planner(document, options, path)[1]()
+        return _planner(document, options, path, choices)[1]()
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        return _planner(document, options, path)[1]()
+        return _planner(document, options, path, choices)[1]()
     with console.status("reading the document") as status:
-        name, planner = _planner(document, options, path)
+        name, planner = _planner(document, options, path, choices)
         done = ["read"]
 
         def observe(stage: str, seconds: float) -> None:
@@ -74,9 +87,11 @@ def make_plan(document: bytes, options: PlanOptions, path: Path) -> Plan:
         return planner(observe=observe)
 
 
-def _planner(document: bytes, options: PlanOptions, path: Path) -> tuple[str, Callable[..., Plan]]:
+def _planner(
+    document: bytes, options: PlanOptions, path: Path, choices: Mapping[str, Any]
+) -> tuple[str, Callable[..., Plan]]:
     """What the model is called, and what plans it."""
-    model = read_model(document, path, options.batch)
+    model = read_model(document, path, options.batch, choices)
     if isinstance(model, TrainableGraph):
         return model.name, partial(pipeline.plan, model, options)
     return model.name, partial(pipeline.plan_program, model, options)

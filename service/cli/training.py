@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -24,9 +26,9 @@ def read_plan(path: Path) -> Plan:
     return documents.load_plan(read_document(path))
 
 
-def read_graph(path: Path, plan: Plan) -> TrainableGraph:
+def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})) -> TrainableGraph:
     """The graph, with the batch that the plan was made for."""
-    return models.read_graph(read_document(path), path, plan.options.batch)
+    return models.read_graph(read_document(path), path, plan.options.batch, choices)
 
 
 def run(

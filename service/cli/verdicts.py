@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from service.cli.console import read_document, write_document
 from service.cli.costs import chosen
-from service.cli.models import read_model
+from service.cli.models import is_document, read_model
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
@@ -30,12 +31,18 @@ _SUFFIXES: Final = (".svg", ".png", ".json")
 
 
 def tradeoff(
-    model: Path, given: Mapping[str, Any], output: Path | None, points: int, *, as_json: bool
+    model: Path,
+    given: Mapping[str, Any],
+    output: Path | None,
+    points: int,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    as_json: bool,
 ) -> None:
     """Compute the curve of what `model` holds, write it to `output` if there is one, and print it.
 
-    `given` are fields of an options document. Raises OptionsError for an output of another kind than .svg,
-    .png and .json, before anything is computed.
+    `given` are fields of an options document, `choices` those for models of other tools. Raises OptionsError
+    for an output of another kind than .svg, .png and .json, before anything is computed.
     """
     if output is not None and output.suffix.lower() not in _SUFFIXES:
         raise OptionsError(
@@ -44,8 +51,8 @@ def tradeoff(
             path=("output",),
         )
     document = read_document(model)
-    options = documents.load_options(chosen(given, document, model))
-    graph = _graph(document, model, options)
+    options = documents.load_options(chosen(given, document, model, choices))
+    graph = _graph(document, model, options, choices)
     with _progress(f"looking for schedules of {graph.name}") as show:
 
         def observe(point: TradeOffPoint) -> None:
@@ -60,12 +67,19 @@ def tradeoff(
         _print_curve(Console(highlight=False), made)
 
 
-def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: bool) -> None:
+def explain(
+    model: Path,
+    given: Mapping[str, Any],
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    training: bool,
+    as_json: bool,
+) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
     document = read_document(model)
-    options = documents.load_options(chosen(given, document, model))
-    graph = _graph(document, model, options)
-    batches = None if model.suffix.lower() == ".ini" else verdict.batches_of(document, options)
+    options = documents.load_options(chosen(given, document, model, choices))
+    graph = _graph(document, model, options, choices)
+    batches = verdict.batches_of(document, options) if is_document(document, model) else None
     with _progress(f"looking for what makes {graph.name} fit") as show:
 
         def observe(names: tuple[str, ...]) -> None:
@@ -78,8 +92,8 @@ def explain(model: Path, given: Mapping[str, Any], *, training: bool, as_json: b
         _print_verdict(Console(highlight=False), made, model, given, training=training)
 
 
-def _graph(document: bytes, model: Path, options: PlanOptions) -> TrainableGraph:
-    found = read_model(document, model, options.batch)
+def _graph(document: bytes, model: Path, options: PlanOptions, choices: Mapping[str, Any]) -> TrainableGraph:
+    found = read_model(document, model, options.batch, choices)
     if not isinstance(found, TrainableGraph):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",

@@ -1,8 +1,10 @@
-"""Reading request bodies: declared as JSON, and never more of them than is allowed."""
+"""Reading request bodies: declared as what they are, and never more of them than is allowed."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+from typing import Final
 
 from fastapi import Request
 
@@ -11,7 +13,31 @@ from service.http.state import state_of
 from service.jobs.spool import Spool
 from service.problems import Problem
 
-__all__ = ["read_json_body"]
+__all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body"]
+
+#: Media types of models of other tools; what they are is told from their bytes.
+MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "application/vnd.onnx")
+
+
+def is_model(request: Request) -> bool:
+    """Whether the body is declared as a model of another tool."""
+    return _media_type(request) in MODEL_TYPES
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").lower().partition(";")[0].strip()
+
+
+async def read_model_body(request: Request, limit: int) -> bytes | Spool:
+    """The parameters of the query as a line of JSON, each a list of texts, and then the bytes of the body.
+
+    Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
+    """
+    _check_encoding(request)
+    given: dict[str, list[str]] = {}
+    for name, value in request.query_params.multi_items():
+        given.setdefault(name, []).append(value)
+    return await _read(request, limit, json.dumps(given).encode() + b"\n")
 
 
 async def read_json_body(request: Request, limit: int) -> bytes | Spool:
@@ -22,6 +48,11 @@ async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     ``too-many-bytes`` or ``overloaded``; the latter three before the body is read, where its length is known.
     """
     _check_headers(request)
+    return await _read(request, limit)
+
+
+async def _read(request: Request, limit: int, head: bytes = b"") -> bytes | Spool:
+    """The body behind `head`."""
     state = state_of(request)
     intake = state.intake
     declared = request.headers.get("content-length", "")
@@ -33,8 +64,10 @@ async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     body = IntakeBody(intake)
     held: contextlib.ExitStack = request.scope["state"].setdefault("held", contextlib.ExitStack())
     held.callback(body.close)
+    if head:
+        body.append(head)
     async for chunk in request.stream():
-        if len(body) + len(chunk) > limit:
+        if len(body) - len(head) + len(chunk) > limit:
             raise _too_large(f"more than {limit:,} bytes", limit)
         body.append(chunk)
     return body.whole()
@@ -46,6 +79,10 @@ def _check_headers(request: Request) -> None:
     charset = parameters.replace(" ", "").replace('"', "")
     if media_type.strip() != "application/json" or charset not in ("", "charset=utf-8"):
         raise _unsupported(f"Content-Type is {declared!r:.80}." if declared else "Content-Type is missing.")
+    _check_encoding(request)
+
+
+def _check_encoding(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise _unsupported(f"Content-Encoding is {encoding!r:.80}.")
@@ -55,7 +92,8 @@ def _unsupported(detail: str) -> Problem:
     return Problem(
         "unsupported-media-type",
         detail,
-        remedy="Send plain UTF-8 JSON with Content-Type: application/json.",
+        remedy="Send plain UTF-8 JSON with Content-Type: application/json; /v1/plan takes an ONNX model as"
+        " application/onnx, too.",
         headers={"Accept": "application/json"},
     )
 

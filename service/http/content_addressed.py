@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,11 +37,12 @@ class ContentAddressed:
 
     task: str
     collection: str
+    read: Callable[[Request, int], Awaitable[bytes | Spool]] = read_json_body
 
     async def answer(self, request: Request) -> Response:
         """The kept answer to the same request, or a new one from a worker."""
         state = state_of(request)
-        body = await read_json_body(request, state.settings.body_limit_bytes)
+        body = await self.read(request, state.settings.body_limit_bytes)
         key = self._key(await _digest(body))
         cached = state.cache.by_key(key)
         if cached is not None:

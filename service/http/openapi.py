@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 from pydantic.json_schema import models_json_schema
 
+from service.http.bodies import MODEL_TYPES
 from service.http.schemas import (
     ExplainRequest,
     LayoutRequest,
@@ -70,6 +71,14 @@ def _body(model: str, examples: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _body_or_model(model: str, examples: dict[str, Any]) -> dict[str, Any]:
+    """JSON, or the bytes of a model with parameters in the query."""
+    body = _body(model, examples)
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    body["requestBody"]["content"] |= dict.fromkeys(MODEL_TYPES, binary)
+    return body
+
+
 def _document(model: str, description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": _reference(model)}}}
 
@@ -106,7 +115,7 @@ PLAN_ROUTE: Final[dict[str, Any]] = {
         304: _NOT_MODIFIED,
         **_problems(*_READING, "invalid-options", "invalid-problem", "capacity-exceeded"),
     },
-    "openapi_extra": _body(
+    "openapi_extra": _body_or_model(
         "PlanRequest",
         {
             "tiny": {"summary": "A two-layer perceptron", "value": example("tiny")},

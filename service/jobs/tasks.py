@@ -22,8 +22,10 @@ from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import ArenaplanError, CapacityError
+from solver.errors import ArenaplanError, CapacityError, TooManyOperationsError
 from solver.exporters.html import dump_report
+from solver.importers.options import IMPORT_OPTIONS, import_options
+from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 
@@ -159,6 +161,55 @@ def _check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], m
                     remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
                     pointer=f"/{'/'.join(path)}/{k}/{name}",
                 )
+
+
+def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """Plan a model of another tool: a line with the parameters of the query, and the bytes."""
+    head, _, data = body.partition(b"\n")
+    choices, fields = _of_query(documents.parse_json(head))
+    with _reading(head, limits) as clock:
+        with _inside("query"):
+            options = limited_options(documents.load_options(fields), limits)
+            chosen = import_options(choices, batch=options.batch)
+        importer = find_importer(data)
+        if importer is None:
+            error = unknown_format("The body")
+            raise Problem("invalid-document", error.message, remedy=error.remedy)
+        with _inside("model"):
+            graph = load_model(importer, data, options=chosen, path=None, name="model").graph
+            if len(graph.operations) > limits["max_operations"]:
+                raise TooManyOperationsError(
+                    f"The model has {len(graph.operations):,} operations;"
+                    f" {limits['max_operations']:,} are allowed.",
+                    remedy="Plan it with `arenaplan plan`.",
+                )
+        key = _key(documents.graph_digest(graph), graph.name, options)
+    with _inside("model"), _with_verdict(graph, options):
+        _answer(partial(pipeline.plan, graph), options, channel, key, clock)
+
+
+def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Choices for the import, and fields of options: of these, texts that are JSON are what they say."""
+    choices: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for name, values in given.items():
+        if name == "dim":
+            choices[name] = values
+        elif len(values) > 1:
+            raise Problem(
+                "invalid-request",
+                f"{name!r:.60} is given twice.",
+                remedy="Give it once.",
+                pointer=f"/query/{name}",
+            )
+        elif name in IMPORT_OPTIONS:
+            choices[name] = values[0]
+        else:
+            try:
+                fields[name] = json.loads(values[0])
+            except ValueError:
+                fields[name] = values[0]
+    return choices, fields
 
 
 @contextlib.contextmanager
@@ -430,6 +481,7 @@ TASKS: Final[Mapping[str, Task]] = {
     "tradeoff": _tradeoff,
     "explain": _explain,
     "program": _program,
+    "model": _model,
     "layout": _layout,
     "validate": _validate,
     "export": _export,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from solver.collector import collector_paused
@@ -40,12 +41,17 @@ _DTYPES = {dtype.value: dtype for dtype in DType}
 
 @collector_paused()
 def load_graph(
-    data: bytes | Mapping[str, Any], *, batch: int | None = None, max_operations: int = MAX_OPERATIONS
+    data: bytes | Mapping[str, Any],
+    *,
+    batch: int | None = None,
+    max_operations: int = MAX_OPERATIONS,
+    folder: Path | None = None,
 ) -> TrainableGraph:
     """The verified graph of a document, given as JSON text or as its parsed value.
 
-    `batch` takes the place of the document's own. Raises DocumentError or a GraphError with the
-    path of the culprit.
+    `batch` takes the place of the document's own. Files with first values are found from `folder`; without
+    one, where they are is not kept, so that nothing reads a file because a document says so. Raises
+    DocumentError or a GraphError with the path of the culprit.
     """
     value, _ = read_header(data, format_=FORMAT, versions=(VERSION,))
     document = usual_graph(value)
@@ -56,7 +62,7 @@ def load_graph(
     size = _batch(document, batch)
     return build_graph(
         document.name,
-        [_declared(operand, size, ("operands", i)) for i, operand in enumerate(document.operands)],
+        [_declared(operand, size, ("operands", i), folder) for i, operand in enumerate(document.operands)],
         document.operations,
         loss=document.loss,
         optimizer=_optimizer_spec(document.optimizer),
@@ -83,7 +89,7 @@ def _batch(document: GraphFields, override: int | None) -> int | None:
     return value
 
 
-def _declared(operand: OperandFields, batch: int | None, path: _Path) -> DeclaredOperand:
+def _declared(operand: OperandFields, batch: int | None, path: _Path, folder: Path | None) -> DeclaredOperand:
     role = _ROLES[operand.role]
     if operand.trainable is not None and role is not Role.PARAMETER:
         raise DocumentError(
@@ -95,6 +101,9 @@ def _declared(operand: OperandFields, batch: int | None, path: _Path) -> Declare
     dtype = None if operand.dtype is None else _DTYPES[operand.dtype]
     _check_dimensions(operand.name, shape or (), (*path, "shape"))
     initializer = _initializer(operand, role, shape, dtype, (*path, "initializer"))
+    if initializer is not None and initializer.file is not None:
+        place = "" if folder is None else str(folder / initializer.file.path)
+        initializer = replace(initializer, file=replace(initializer.file, path=place))
     return DeclaredOperand(
         operand.name, role, shape, dtype, initializer, operand.trainable is not False, path
     )

@@ -7,6 +7,7 @@ of and leaves all else, right or wrong, to the models; tests hold the two agains
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -23,12 +24,17 @@ _GRAPH: Final = frozenset({
 })  # fmt: skip
 _OPERAND: Final = frozenset({"name", "role", "shape", "dtype", "trainable", "initializer"})
 _OPERATION: Final = frozenset({"name", "type", "inputs", "outputs", "attributes"})
-_INITIALIZER: Final = frozenset({"kind", "value", "scale", "seed", "values", "base64"})
+_INITIALIZER: Final = frozenset(
+    {"kind", "value", "scale", "seed", "values", "base64", "file", "offset", "sha256"}
+)
 _KINDS: Final = frozenset({
-    "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values",
+    "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file",
 })  # fmt: skip
 _ROLES: Final = frozenset(role.value for role in Role)
 _DTYPES: Final = frozenset(dtype.value for dtype in DType)
+
+_LONGEST_PATH: Final = 4096
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 #: Integers up to here are the same number as a float.
 _EXACT: Final = 2**53
@@ -43,6 +49,9 @@ class InitializerFields(NamedTuple):
     seed: int | None = None
     values: list[Any] | None = None
     base64: str | None = None
+    file: str | None = None
+    offset: int | None = None
+    sha256: str | None = None
 
 
 class OperandFields(NamedTuple):
@@ -165,7 +174,11 @@ def _initializer(given: Any) -> InitializerFields:
     _check(text is None or type(text) is str)
     value, scale = _float(given.get("value")), _float(given.get("scale"))
     _check(scale is None or scale > 0)
-    return InitializerFields(kind, value, scale, seed, values, text)
+    file, offset, digest = given.get("file"), given.get("offset"), given.get("sha256")
+    _check(file is None or (type(file) is str and len(file) <= _LONGEST_PATH and file.isprintable()))
+    _check(offset is None or (type(offset) is int and 0 <= offset <= MAX_INTEGER))
+    _check(digest is None or (type(digest) is str and _DIGEST.fullmatch(digest) is not None))
+    return InitializerFields(kind, value, scale, seed, values, text, file, offset, digest)
 
 
 def _float(value: Any) -> float | None:

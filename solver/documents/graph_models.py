@@ -18,6 +18,7 @@ from solver.documents.fields import (
     Name,
     Natural,
     Shape,
+    Text,
     is_name,
     is_names,
 )
@@ -31,7 +32,9 @@ __all__ = ["GraphDocument", "read_graph"]
 class InitializerDocument(DocumentModel):
     """`values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes."""
 
-    kind: Literal["zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values"]
+    kind: Literal[
+        "zeros", "ones", "constant", "normal", "uniform", "he_normal", "glorot_uniform", "values", "file"
+    ]
     value: float | None = Field(None, description="Of kind constant: the value of every element.")
     scale: float | None = Field(
         None, gt=0, description="Of kind normal the standard deviation, of kind uniform the half width."
@@ -46,6 +49,17 @@ class InitializerDocument(DocumentModel):
     )
     base64: str | None = Field(
         None, description="Of kind values, instead: raw little-endian elements in C order."
+    )
+    file: Text | None = Field(
+        None,
+        max_length=4096,
+        description="Of kind file: its path from the document's folder; raw little-endian elements in it.",
+    )
+    offset: Natural | None = Field(
+        None, description="Of kind file: where the elements start in it; 0 if left out."
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        None, description="Of kind file: SHA-256 of the elements, in hexadecimal."
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.documents.graph_fields import InitializerFields
 from solver.errors import DocumentError
-from solver.graph.types import DType, Initializer, TensorType
+from solver.graph.types import DType, FileRange, Initializer, TensorType
 
 __all__ = ["initializer_to_dict", "to_initializer"]
 
@@ -28,6 +28,7 @@ _FIELDS: dict[str, dict[str, bool]] = {
     "he_normal": {"seed": False},
     "glorot_uniform": {"seed": False},
     "values": {"values": False, "base64": False},
+    "file": {"file": True, "offset": False, "sha256": True},
 }
 
 _NUMPY_LITTLE_ENDIAN = {dtype: dtype.numpy.newbyteorder("<") for dtype in DType}
@@ -40,6 +41,10 @@ def to_initializer(document: InitializerFields, name: str, type_: TensorType, pa
         if document.base64 is not None:
             return Initializer("values", data=_decode(document.base64, name, type_, (*path, "base64")))
         return Initializer("values", data=_pack(document.values or [], name, type_, (*path, "values")))
+    if document.kind == "file":
+        return Initializer(
+            "values", file=FileRange(document.file or "", document.offset or 0, document.sha256 or "")
+        )
     if "seed" in _FIELDS[document.kind] and not type_.dtype.is_floating:
         raise DocumentError(
             f"Operand {name!r} is {type_}; {document.kind} draws floating numbers.",
@@ -173,6 +178,9 @@ def _element_remedy(dtype: DType) -> str:
 
 def initializer_to_dict(initializer: Initializer) -> dict[str, Any]:
     """The document of an initializer; inline values as base64."""
+    if initializer.file is not None:
+        found = initializer.file
+        return {"kind": "file", "file": found.path, "offset": found.offset, "sha256": found.sha256}
     if initializer.data is not None:
         return {"kind": "values", "base64": base64.b64encode(initializer.data).decode()}
     fields = {key: getattr(initializer, key) for key in _FIELDS[initializer.kind]}

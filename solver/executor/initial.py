@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
-from solver.errors import GraphError
-from solver.graph.types import Array, Initializer, Operand, Role, TensorType
+from solver.errors import GraphError, PlanError
+from solver.graph.types import Array, FileRange, Initializer, Operand, Role, TensorType
 
-__all__ = ["initial_value"]
+__all__ = ["initial_value", "stored_values"]
 
 
 def initial_value(operand: Operand) -> Array:
@@ -21,6 +23,9 @@ def initial_value(operand: Operand) -> Array:
     else zeros. Raises GraphError for an unknown initializer.
     """
     initializer = operand.initializer or _default(operand)
+    if initializer.file is not None:
+        data = stored_values(operand.id, initializer.file, operand.type.nbytes)
+        return np.frombuffer(data, operand.dtype.numpy).reshape(operand.shape)
     if initializer.data is not None:
         return np.frombuffer(initializer.data, operand.dtype.numpy).reshape(operand.shape)
     if initializer.kind not in _SCHEMES:
@@ -29,6 +34,33 @@ def initial_value(operand: Operand) -> Array:
             remedy=f"Choose one of {sorted(_SCHEMES)} or inline values.",
         )
     return _SCHEMES[initializer.kind](initializer, operand.type).astype(operand.dtype.numpy)
+
+
+def stored_values(name: str, place: FileRange, size: int) -> bytes:
+    """The `size` bytes of an operand's values in a file. Raises PlanError where they are not there."""
+    if not place.path:
+        raise PlanError(
+            f"The first values of {name!r} lie in a file that was not sent.",
+            remedy="Train where the file is, or import the model without weights.",
+        )
+    try:
+        if not Path(place.path).is_file():
+            raise FileNotFoundError(place.path)
+        with Path(place.path).open("rb") as stream:
+            stream.seek(place.offset)
+            data = stream.read(size)
+    except (OSError, ValueError) as error:
+        raise PlanError(
+            f"The first values of {name!r} lie in {place.path!r:.200}, which cannot be read:"
+            f" {getattr(error, 'strerror', None) or 'it is not a file'}.",
+            remedy="Put the file there, or import the model again.",
+        ) from None
+    if len(data) != size or hashlib.sha256(data).hexdigest() != place.sha256:
+        raise PlanError(
+            f"{place.path!r:.200} does not hold the first values of {name!r} any more.",
+            remedy="Put the file back that was imported, or import the model again.",
+        )
+    return data
 
 
 def _default(operand: Operand) -> Initializer:

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from solver.errors import PlanError
-from solver.executor.initial import initial_value
+from solver.executor.initial import initial_value, stored_values
 from solver.executor.memory import POISON, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
 from solver.executor.replayed import rewritten
@@ -76,12 +76,15 @@ def _misnamed(reference: Program, program: Program) -> str | None:
 
 
 def inline_data(graph: TrainableGraph) -> dict[str, bytes]:
-    """The inline values of a graph, by operand."""
-    return {
-        operand.id: operand.initializer.data
-        for operand in graph.operands.values()
-        if operand.initializer is not None and operand.initializer.data is not None
-    }
+    """The values that a graph gives, inline or in files, by operand. Raises PlanError for lost files."""
+    found: dict[str, bytes] = {}
+    for operand in graph.operands.values():
+        given = operand.initializer
+        if given is not None and given.file is not None:
+            found[operand.id] = stored_values(operand.id, given.file, operand.type.nbytes)
+        elif given is not None and given.data is not None:
+            found[operand.id] = given.data
+    return found
 
 
 def open_paging_file(plan: Plan, path: Path | None) -> PagingFile | None:

@@ -16,6 +16,7 @@ __all__ = [
     "Array",
     "AttributeValue",
     "DType",
+    "FileRange",
     "Graph",
     "Initializer",
     "Operand",
@@ -114,14 +115,27 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a file: as many as the operand has, from `offset` on, with the given SHA-256 (hexadecimal).
+
+    `path` is empty where the file is elsewhere: enough to plan, not to train. The file is read when training
+    starts, and never before.
+    """
+
+    path: str
+    offset: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Initializer:
     """How a parameter, state or constant gets its first value.
 
-    `kind` is ``values`` (raw little-endian bytes in `data`, C order) or a named scheme: ``zeros``,
-    ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation, half
-    width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout`
-    of the consumer are not known here, so the last axis convention of `solver.executor` applies).
-    `seed` makes it repeatable.
+    `kind` is ``values`` (raw little-endian bytes in C order: in `data`, or in `file`) or a named scheme:
+    ``zeros``, ``ones``, ``constant`` (`value`), ``normal`` and ``uniform`` (`scale`: standard deviation,
+    half width), ``he_normal``, ``glorot_uniform`` (fan in and out from the shape and `data_layout` of the
+    consumer are not known here, so the last axis convention of `solver.executor` applies). `seed` makes it
+    repeatable.
     """
 
     kind: str
@@ -129,6 +143,7 @@ class Initializer:
     value: float = 0.0
     scale: float = 1.0
     seed: int = 0
+    file: FileRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

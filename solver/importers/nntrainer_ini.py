@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -23,9 +24,10 @@ from solver.graph import DType, OptimizerSpec, Role, TrainableGraph, TrainingRul
 from solver.importers.ini import Section, read_sections
 from solver.importers.nntrainer_layers import BRANCHES, LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
 from solver.importers.nntrainer_network import Network, Value
+from solver.importers.options import Imported, ImportOptions
 from solver.training.optimizers import optimizer_rules
 
-__all__ = ["load_nntrainer_ini"]
+__all__ = ["load_nntrainer", "load_nntrainer_ini"]
 
 #: An output of a layer, as in `input_layers = split(1)`.
 _PORT: Final = re.compile(r"(.+)\((\d{1,3})\)")
@@ -63,6 +65,13 @@ _OTHERS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         ),
     }
 )
+
+
+def load_nntrainer(
+    data: bytes | memoryview, *, options: ImportOptions, path: Path | None = None, name: str = "model"
+) -> Imported:
+    """`load_nntrainer_ini` as the registry calls it: the file takes the batch alone, and says the rest."""
+    return Imported(load_nntrainer_ini(bytes(data), batch=options.batch, name=name))
 
 
 def load_nntrainer_ini(data: bytes, *, batch: int | None = None, name: str = "model") -> TrainableGraph:

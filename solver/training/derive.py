@@ -392,6 +392,8 @@ def _initial(operand: Operand) -> Initial:
     if given is None:
         drawn = operand.role is Role.PARAMETER and len(operand.shape) > 1
         return Initial("he_normal" if drawn else "zeros", seed=zlib.crc32(operand.id.encode()))
+    if given.file is not None:
+        return Initial("values", source=operand.id, sha256=given.file.sha256)
     if given.data is not None:
         return Initial("values", source=operand.id, sha256=hashlib.sha256(given.data).hexdigest())
     return Initial(given.kind, given.value, given.scale, given.seed)

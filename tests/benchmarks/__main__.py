@@ -15,6 +15,7 @@ from tests.benchmarks import (
     levels,
     main_job,
     memory,
+    models,
     onert_losses,
     paging,
     planning,
@@ -35,6 +36,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "resnet50": resnet50.run,
     "schedules": schedules.run,
     "onert": onert_losses.run,
+    "models": models.run,
     "memory": memory.run,
 }
 
@@ -52,6 +54,7 @@ def main() -> None:
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
+        "models": partial(models.run, python=arguments.torch),
     }
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")

@@ -24,7 +24,8 @@ _POSITIVE = ("Log", "Sqrt")
 
 _UNARY = (
     *("Relu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Swish", "Gelu", "LeakyRelu", "Elu"),
-    *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
+    *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
+    *("Floor", "Ceil", "Round", "Sign", "IsNaN"),
 )
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 _LOSSES = ("MeanSquaredError", "MeanAbsoluteError", "Huber", "BinaryCrossEntropy")
@@ -90,6 +91,8 @@ def _binary() -> Iterator[Case]:
     for type_ in ("And", "Or"):
         yield Case(type_, (np.array([[True, False]]), np.array([[True], [False]])))
     yield Case("Not", (np.array([True, False, False]),))
+    for type_ in ("Add", "Sub", "Mul"):
+        yield Case(type_, (np.arange(6).reshape(2, 3), np.array([3, -4, 5])))
 
 
 def _normalisation() -> Iterator[Case]:
@@ -289,6 +292,20 @@ def _chosen() -> Iterator[Case]:
     yield Case("Gather", (_uniform((4, 2)), np.asarray(3)))
 
 
+def _drawn_and_running() -> Iterator[Case]:
+    for shape in ((3, 5), (40, 1000)):
+        for dtype in (1, 11):
+            yield Case(
+                "RandomUniform", (np.array(shape),), {"dtype": dtype, "low": -1.0, "high": 2.0, "seed": 3}
+            )
+    for exclusive in (0, 1):
+        for reverse in (0, 1):
+            attributes: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse}
+            for axis in (0, -1):
+                yield _case("CumSum", (4, 3, 5), more=(np.asarray(axis),), **attributes)
+            yield Case("CumSum", (np.arange(6).reshape(2, 3), np.array([1])), attributes)
+
+
 def _sliced() -> Iterator[Case]:
     yield _case("Concat", (2, 3), (2, 1), (2, 2), axis=1)
     yield _case("Concat", (2, 3), axis=0)
@@ -335,6 +352,7 @@ CASES: tuple[Case, ...] = (
     *_losses(),
     *_movement(),
     *_chosen(),
+    *_drawn_and_running(),
     *_sliced(),
     *_reduced(),
     *_resized(),

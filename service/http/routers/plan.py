@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
+from service.http.bodies import is_model, read_model_body
 from service.http.content_addressed import ContentAddressed
 from service.http.exports import accepted, export
 from service.http.openapi import PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
@@ -15,6 +16,8 @@ __all__ = ["router"]
 router = APIRouter(tags=["plans"])
 
 _PLANS: Final = ContentAddressed("plan", "plans")
+#: Models of other tools: the bytes are the body, and how they are trained stands in the query.
+_MODELS: Final = ContentAddressed("model", "plans", read_model_body)
 _PROGRAMS: Final = ContentAddressed("program", "plans")
 
 
@@ -27,7 +30,14 @@ async def plan(request: Request) -> Response:
     certificate with the lower bound. The same request gets the same bytes, also from another
     process or machine, as long as it names no deadline; such plans are kept and can be fetched
     again under their digest. With `deadline_seconds`, the best plan found by then is the answer.
+
+    The body may be an ONNX model as well, sent as `application/onnx` or `application/octet-stream`. How
+    it is trained stands in the query, with the words of `arenaplan plan --help`: `loss`, `optimizer`,
+    `learning_rate`, `trainable`, `dim` (repeatable), `batch_norm`, `class_axis`, `output`; beside them the
+    options of plans, as `capacity=24MiB`. Weights are only hashed, and must lie in the model itself.
     """
+    if is_model(request):
+        return await _MODELS.answer(request)
     return await _PLANS.answer(request)
 
 

@@ -34,4 +34,5 @@ KERNELS: Mapping[str, Kernels] = {
     "And": _truth(np.logical_and),
     "Or": _truth(np.logical_or),
     "Not": _truth(np.logical_not),
+    "IsNaN": _truth(np.isnan),
 }

@@ -44,6 +44,23 @@ def _bell(x: Array, factor: Array) -> None:
     np.multiply(factor, 2 / math.sqrt(math.pi), out=factor)
 
 
+def _minus_sine(x: Array, factor: Array) -> None:
+    np.sin(x, out=factor)
+    np.multiply(factor, -1, out=factor)
+
+
+def _softplus(x: Array, y: Array) -> None:
+    np.logaddexp(x, 0, out=y)
+
+
+def _logistic(x: Array, factor: Array) -> None:
+    """1 / (1 + exp(-x)) as (1 + tanh(x / 2)) / 2, which does not overflow."""
+    np.multiply(x, 0.5, out=factor)
+    np.tanh(factor, out=factor)
+    np.multiply(factor, 0.5, out=factor)
+    np.add(factor, 0.5, out=factor)
+
+
 def _negated(source: Array | None, target: Array | None) -> Step:
     # np.negative is wrong for some strides (NumPy 2.4).
     read, written = present(source, target)
@@ -66,4 +83,7 @@ KERNELS: Mapping[str, Kernels] = {
     "Neg": Kernels(_neg_forward, _neg_backward),
     "Abs": elementwise(fixed(_plain(np.abs)), fixed(_plain(np.sign))),
     "Erf": elementwise(fixed(erf), fixed(_bell)),
+    "Sin": elementwise(fixed(_plain(np.sin)), fixed(_plain(np.cos))),
+    "Cos": elementwise(fixed(_plain(np.cos)), fixed(_minus_sine)),
+    "Softplus": elementwise(fixed(_softplus), fixed(_logistic)),
 }

@@ -6,6 +6,7 @@
     Y = A / B    dA = dZ / B     dB = -dZ A / B^2
     Y = A ^ B    dA = dY B A^(B-1)   dB = dY Y log A
 
+Sums, differences and products may be of integers as well, which have no derivative and fuse no activation.
 dZ is dY behind the fused activation, which is inverted from Y. A derivative is summed over the
 axes along which its operand was broadcast, block by block.
 """
@@ -29,9 +30,12 @@ class _Binary(OperationType):
     fuses_activation = True
     #: Position of a wanted derivative -> positions of the inputs that it is computed from.
     reads: ClassVar[Mapping[int, frozenset[int]]] = {0: frozenset(), 1: frozenset()}
+    #: Whether integers are taken, too.
+    of_integers: ClassVar[bool] = False
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
-        dtype = same_floating(node, (0, 1))
+        dtype = _integers(node) if self.of_integers else None
+        dtype = dtype or same_floating(node, (0, 1))
         return (TensorType(broadcast_shape(node, node.input(0), node.input(1)), dtype),)
 
     def in_place(self, node: Node) -> tuple[InPlace, ...]:
@@ -75,6 +79,7 @@ def _unread(kind: _Binary, slot: str) -> frozenset[str]:
 
 class _Add(_Binary):
     name = "Add"
+    of_integers = True
 
     def in_place_backward(self, fused: bool) -> tuple[InPlace, ...]:
         if fused:
@@ -84,6 +89,7 @@ class _Add(_Binary):
 
 class _Sub(_Binary):
     name = "Sub"
+    of_integers = True
 
     def in_place_backward(self, fused: bool) -> tuple[InPlace, ...]:
         if fused:
@@ -93,6 +99,7 @@ class _Sub(_Binary):
 
 class _Mul(_Binary):
     name = "Mul"
+    of_integers = True
     reads: ClassVar[Mapping[int, frozenset[int]]] = {0: frozenset({1}), 1: frozenset({0})}
 
 
@@ -128,6 +135,13 @@ class _Pow(_Binary):
     def ignores(self, node: Node, forward: bool, slot: str) -> frozenset[str]:
         found = super().ignores(node, forward, slot)
         return found | {"y0"} if slot == "dx0" else found
+
+
+def _integers(node: Node) -> DType | None:
+    """The one integer type of both operands, if they have one."""
+    left, right = node.input(0).dtype, node.input(1).dtype
+    whole = left is right and not left.is_floating and left is not DType.BOOL
+    return left if whole and not _fuses(node) else None
 
 
 def _fuses(node: Node) -> bool:

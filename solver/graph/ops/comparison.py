@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from solver.errors import InternalError
 from solver.graph.ops.base import BackwardNeeds, Node, OperationType
-from solver.graph.ops.helpers.shared import broadcast_shape
+from solver.graph.ops.helpers.shared import broadcast_shape, same_floating
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS"]
@@ -82,7 +82,16 @@ class _Not(_Truth):
         return (node.input(0),)
 
 
+class _IsNaN(_Truth):
+    name = "IsNaN"
+    arity = (1, 1)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        same_floating(node, (0,))
+        return (TensorType(node.input(0).shape, DType.BOOL),)
+
+
 OPERATORS: tuple[OperationType, ...] = (
     *(_Equal(), _Greater(), _GreaterOrEqual(), _Less(), _LessOrEqual()),
-    *(_And(), _Or(), _Not()),
+    *(_And(), _Or(), _Not(), _IsNaN()),
 )

@@ -2,6 +2,7 @@
 
 Exp Sqrt Reciprocal    their slope is a function of Y, which the backward step reads
 Log Abs Erf            it reads X
+Sin Cos Softplus
 Neg                    it reads neither
 """
 
@@ -53,6 +54,20 @@ class _Erf(_OfInput):
         return ("square", "inner", "work", MASK)
 
 
+class _Sin(_OfInput):
+    name = "Sin"
+
+
+class _Cos(_OfInput):
+    name = "Cos"
+
+
+class _Softplus(_OfInput):
+    """log(1 + exp(X)), which does not overflow. X stays: where Y is tiny it does not tell the slope."""
+
+    name = "Softplus"
+
+
 class _Neg(Elementwise):
     name = "Neg"
 
@@ -60,4 +75,7 @@ class _Neg(Elementwise):
         return BackwardNeeds()
 
 
-OPERATORS: tuple[OperationType, ...] = (_Exp(), _Log(), _Sqrt(), _Reciprocal(), _Neg(), _Abs(), _Erf())
+OPERATORS: tuple[OperationType, ...] = (
+    *(_Exp(), _Log(), _Sqrt(), _Reciprocal(), _Neg(), _Abs(), _Erf()),
+    *(_Sin(), _Cos(), _Softplus()),
+)

@@ -15,7 +15,7 @@ from solver.graph.types import Array, Operand, Operation, Role, TrainableGraph
 __all__ = ["LARGEST_SPELT_OUT", "RANDOM", "Arithmetic", "Surroundings"]
 
 #: Operators that draw anew in each iteration, and differently in each operation.
-RANDOM = frozenset({"Dropout"})
+RANDOM = frozenset({"Dropout", "RandomUniform"})
 
 #: Constants that the document does not spell out, but names by a scheme, are computed up to this size:
 #: so a small document cannot ask for a large array.

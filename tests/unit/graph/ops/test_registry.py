@@ -17,7 +17,7 @@ HERE = {
     "arithmetic": ("Add", "Sub", "Mul", "Div", "Pow"),
     "comparison": (
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
-        *("And", "Or", "Not"),
+        *("And", "Or", "Not", "IsNaN"),
     ),
     "linear": ("Gemm", "MatMul"),
     "loss": (
@@ -32,7 +32,10 @@ HERE = {
     "selection": ("Where", "Gather"),
     "slicing": ("Concat", "Split", "Slice"),
     "upsampling": ("ConvTranspose",),
-    "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf"),
+    "random": ("RandomUniform",),
+    "rounding": ("Floor", "Ceil", "Round", "Sign"),
+    "running": ("CumSum",),
+    "unary": ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
 }
 
 

@@ -30,6 +30,9 @@ def test_the_type_is_kept_and_integers_are_refused(type_: str) -> None:
         ("Log", {0}, set()),
         ("Abs", {0}, set()),
         ("Erf", {0}, set()),
+        ("Sin", {0}, set()),
+        ("Cos", {0}, set()),
+        ("Softplus", {0}, set()),
         ("Neg", set(), set()),
     ],
 )

@@ -1,0 +1,54 @@
+"""Steps: functions of one operand that are constant almost everywhere, and have no derivative.
+
+PyTorch gives them the derivative 0, which trains nothing either: what reaches the loss through them alone is
+refused as a parameter.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from solver.errors import InternalError
+from solver.graph.ops.base import BackwardNeeds, InPlace, Node, OperationType
+from solver.graph.ops.helpers.shared import same_floating
+from solver.graph.types import TensorType
+
+__all__ = ["OPERATORS"]
+
+
+class _Rounding(OperationType):
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        same_floating(node, (0,))
+        return (node.input(0),)
+
+    def differentiable(self, node: Node) -> frozenset[int]:
+        return frozenset()
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return (InPlace("x0", "y0"),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        raise InternalError(f"Operator {self.name!r} has no derivative.")
+
+
+class _Floor(_Rounding):
+    name = "Floor"
+
+
+class _Ceil(_Rounding):
+    name = "Ceil"
+
+
+class _Round(_Rounding):
+    """To the nearest whole number, halves to the even one."""
+
+    name = "Round"
+
+
+class _Sign(_Rounding):
+    name = "Sign"
+
+
+OPERATORS: tuple[OperationType, ...] = (_Floor(), _Ceil(), _Round(), _Sign())

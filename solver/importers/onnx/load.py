@@ -1,0 +1,230 @@
+"""From the bytes of a model to a trainable graph: the steps of the package in their order."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from solver.errors import DocumentError, TrainableError
+from solver.graph import Role, TensorType, Trainable, TrainableGraph, build_graph
+from solver.graph.nodes import resolve
+from solver.graph.ops import signature
+from solver.importers.onnx.inputs import bound_inputs
+from solver.importers.onnx.network import Network, Unknown, Value
+from solver.importers.onnx.objective import attach_loss
+from solver.importers.onnx.read import StoredTensor, read_model
+from solver.importers.onnx.recognise import recognise
+from solver.importers.onnx.roles import roles_of
+from solver.importers.onnx.walk import Walk
+from solver.importers.options import Imported, ImportOptions
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["load_onnx"]
+
+_ONNX: Final = ("", "ai.onnx")
+#: Convolutions that make the lack of any normalisation worth a word.
+_MANY: Final = 5
+_NORMALISATIONS: Final = frozenset(
+    {"BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"}
+)
+
+
+def load_onnx(
+    data: bytes | memoryview, *, options: ImportOptions, path: Path | None = None, name: str = "model"
+) -> Imported:
+    """The trainable graph of a model.
+
+    `path` is where the bytes are from: weights are described by their place in it, and may lie in files of
+    its folder. Raises DocumentError for bytes that are not a model or cannot be trusted,
+    UnknownOperatorError with all operators that are missing, DimensionError with all dimensions that are
+    open, and GraphError for what cannot be trained. Cost: linear in the nodes; weights are read once, for
+    their SHA-256.
+    """
+    try:
+        return _loaded(data, options, path, name)
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            f"A name in the model is not UTF-8: {error.reason}.", remedy="Export it again."
+        ) from None
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, MemoryError) as error:
+        # Files come from anywhere: what the checks have missed must not look like a bug of the caller's.
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        raise DocumentError(
+            f"The model cannot be imported: {what}.",
+            remedy="Check it with onnx.checker, and export it again; if both succeed, report this.",
+        ) from error
+    except RecursionError:
+        raise DocumentError("The model is nested too deeply.", remedy="Export it again.") from None
+
+
+def _loaded(data: bytes | memoryview, options: ImportOptions, path: Path | None, name: str) -> Imported:
+    model, tensors = read_model(data, path)
+    functions = {(f.domain, f.name): f for f in model.functions}
+    asked = _asked(options, tensors)
+    walk = Walk(
+        functions,
+        roles_of(tensors, model.graph.node, functions, asked),
+        batch_norm=options.batch_norm,
+        weights=options.weights,
+    )
+    outputs = _walked(walk, model, tensors, options)
+    network = walk.network
+    loss, notes = attach_loss(network, outputs, options)
+    recognise(network, loss)
+    inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
+    _drop_dead(network, loss)
+    unused = [value.id for value in inputs if value.id not in network.operands]
+    if unused:
+        notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
+    notes += _frozen_without_derivative(network, loss, options)
+    graph = _graph(network, loss, options, name)
+    return Imported(graph, (*notes, *_on_constants(walk), *_on_normalisation(walk, model, options)))
+
+
+def _asked(options: ImportOptions, tensors: Sequence[StoredTensor]) -> frozenset[str]:
+    """Tensors that the caller names as trainable are parameters, whatever they look like."""
+    if not isinstance(options.trainable, tuple):
+        return frozenset()
+    floating = [t.name for t in tensors if t.dtype is not None and t.dtype.is_floating]
+    return frozenset(name for name in options.trainable if name in floating)
+
+
+def _walked(
+    walk: Walk, model: onnx.ModelProto, tensors: Sequence[StoredTensor], options: ImportOptions
+) -> Mapping[str, Value]:
+    """The outputs of the model, by name."""
+    scope: dict[str, Value | StoredTensor] = {tensor.name: tensor for tensor in tensors}
+    given = [value for value in model.graph.input if value.name not in scope]
+    for input_, type_ in bound_inputs(given, options.dims, options.batch).items():
+        scope[input_] = walk.network.declare(input_, Role.INPUT, TensorType(type_.shape, type_.dtype))
+    opsets = {o.domain: o.version for o in model.opset_import}
+    walk.run(model.graph.node, scope, opsets, [output.name for output in model.graph.output])
+    walk.check()
+    outputs: dict[str, Value] = {}
+    for output in model.graph.output:
+        found = scope.get(output.name)
+        if found is None or isinstance(found, Unknown):
+            raise DocumentError(
+                f"Nothing defines the output {output.name!r:.80}.", remedy="Export the model again."
+            )
+        if not isinstance(found, StoredTensor):
+            outputs[output.name] = found
+    if not outputs:
+        raise DocumentError("The model has no outputs.", remedy="Export it again.")
+    return outputs
+
+
+def _drop_dead(network: Network, loss: str) -> None:
+    """Keep what the loss depends on, operations and operands."""
+    needed, kept = {loss}, []
+    for operation in reversed(network.operations):
+        if needed.intersection(filter(None, operation.outputs)):
+            kept.append(operation)
+            needed.update(operation.inputs)
+    network.operations[:] = reversed(kept)
+    for name in [name for name in network.operands if name not in needed]:
+        del network.operands[name]
+
+
+def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
+    """Weights that reach the loss through conditions alone are not trained, unless they are named."""
+    if isinstance(options.trainable, tuple):
+        return []
+    reached = {loss}
+    for operation in reversed(network.operations):
+        if reached.intersection(operation.outputs):
+            kind = signature(operation.type)
+            positions = kind.differentiable(resolve(operation, network.types))
+            reached.update(operation.inputs[i] for i in positions)
+    found = [
+        operand
+        for operand in network.operands.values()
+        if operand.role is Role.PARAMETER and operand.id not in reached
+    ]
+    for operand in found:
+        network.operands[operand.id] = replace(operand, trainable=False)
+    names = ", ".join(_some([operand.id for operand in found]))
+    return [f"The loss has no derivative with respect to {names}: not trained."] if found else []
+
+
+def _on_constants(walk: Walk) -> Iterable[str]:
+    """Tensors that could be weights, under names that an exporter made up, where biases stand, too."""
+    suspects = [
+        name
+        for name, value in walk.constants.items()
+        if value.array.dtype.kind == "f" and value.array.size > 1 and "::" in name
+    ]
+    if suspects:
+        names = ", ".join(_some(suspects, 4))
+        yield f"Taken as constants, as the exporter named them: {names}. --trainable names what is trained."
+
+
+def _graph(network: Network, loss: str, options: ImportOptions, name: str) -> TrainableGraph:
+    parameters = [o.id for o in network.operands.values() if o.role is Role.PARAMETER]
+    if not parameters:
+        raise TrainableError(
+            "The model has no parameters that the loss depends on.",
+            remedy="Name weights with --trainable, or choose another output with --output.",
+        )
+    return build_graph(
+        name,
+        network.operands.values(),
+        network.operations,
+        loss=loss,
+        optimizer=options.optimizer,
+        trainable=_trainable(options, parameters),
+        training=options.rules,
+    )
+
+
+def _trainable(options: ImportOptions, parameters: Sequence[str]) -> Trainable:
+    """Names, of those that match a name or pattern."""
+    if not isinstance(options.trainable, tuple):
+        return options.trainable
+    chosen: set[str] = set()
+    for wanted in options.trainable:
+        found = set(fnmatch.filter(parameters, wanted)) | ({wanted} & set(parameters))
+        if not found:
+            raise TrainableError(
+                f"No parameter is called {wanted!r:.80}.",
+                remedy=f"The model has {', '.join(_some(parameters))}.",
+            )
+        chosen |= found
+    return [name for name in parameters if name in chosen]
+
+
+def _some(names: Sequence[str], most: int = 8) -> Iterable[str]:
+    yield from names[:most]
+    if len(names) > most:
+        yield f"{len(names) - most} more"
+
+
+def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions) -> Iterable[str]:
+    """What was lost or is frozen: training is another one then."""
+    frozen, trained = walk.normalised["frozen"], walk.normalised["train"]
+    if frozen and options.batch_norm is None:
+        yield (
+            f"{frozen} BatchNormalization {'uses' if frozen == 1 else 'use'} the statistics in the file, as"
+            " the model says; --batch-norm train takes those of the batch."
+        )
+    fused = sum("FuseBatchNorm" in p.value for n in model.graph.node for p in n.metadata_props)
+    convolutions = [n for n in model.graph.node if n.op_type == "Conv"]
+    normal = any(n.op_type in _NORMALISATIONS for n in model.graph.node)
+    renamed = sum(n.input[1].startswith("onnx::Conv") for n in convolutions if len(n.input) > 1)
+    biased = sum(len(n.input) > 2 for n in convolutions)
+    if fused or (
+        len(convolutions) >= _MANY
+        and not (normal or trained or frozen)
+        and (renamed == len(convolutions) or biased == len(convolutions))
+    ):
+        yield (
+            f"The {fused or len(convolutions)} convolutions seem to have lost their batch normalisation:"
+            " exporters fold it into the weights. To train it, export with torch.onnx.export(...,"
+            " optimize=False), or with dynamo=False, training=TrainingMode.TRAINING,"
+            " do_constant_folding=False."
+        )

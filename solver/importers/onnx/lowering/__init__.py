@@ -1,0 +1,25 @@
+"""From ONNX's operators to ours: a function an operator, found by its name in one of the families.
+
+    plain       means the same here; the attributes go over as they are
+    arithmetic  put together from others, with operands that are known
+    movement    shapes, orders of moves, sequences of tensors
+    neural      layers, random numbers, losses
+
+What is in none of them is expanded where ONNX itself defines it by other operators, computed where all of its
+operands are known, and otherwise missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from solver.importers.onnx.lowering import arithmetic, movement, neural, plain
+from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
+
+__all__ = ["LOWERINGS", "Lowering", "Site", "Unsupported"]
+
+#: Operator of ONNX -> its translation; a later family takes the place of an earlier one.
+LOWERINGS: Mapping[str, Lowering] = MappingProxyType(
+    {**plain.LOWERINGS, **arithmetic.LOWERINGS, **movement.LOWERINGS, **neural.LOWERINGS}
+)

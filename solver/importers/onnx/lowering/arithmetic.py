@@ -1,0 +1,287 @@
+"""Arithmetic that is put together from other operators, and operands that are known."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import numpy as np
+
+from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
+from solver.importers.onnx.network import Constant, Tensor, Value
+
+__all__ = ["LOWERINGS"]
+
+#: A norm is at least this, so that zeros stay zeros.
+_TINY = 1e-30
+
+
+def _pow(site: Site) -> Value:
+    """Squares and roots by what costs less; X to the power of 1 is X."""
+    x, power = site.tensor(0), site.known(1)
+    if power is not None and power.size == 1 and len(power.shape) <= x.rank:
+        exponent = float(power.reshape(-1)[0])
+        if exponent == 1:
+            return x
+        if exponent == 2:
+            return site.emit("Mul", x, x)
+        if exponent == 3:
+            return site.emit("Mul", site.emit("Mul", x, x), x)
+        if exponent == 0.5:
+            return site.emit("Sqrt", x)
+        if exponent == -1:
+            return site.emit("Reciprocal", x)
+    return site.emit("Pow", x, site.value(1))
+
+
+def _clip(site: Site) -> Value:
+    """Bounds that are known become attributes."""
+    low = site.get("min", site.scalar(1)) if site.known(1) is not None or not site.has(1) else None
+    high = site.get("max", site.scalar(2)) if site.known(2) is not None or not site.has(2) else None
+    open_low = site.value(1) if site.has(1) and low is None else None
+    open_high = site.value(2) if site.has(2) and high is None else None
+    if not site.dtype().is_floating:
+        raise Unsupported(f"it clips {site.dtype().value}")
+    return site.emit("Clip", site.value(0), open_low, open_high, min=_finite(low), max=_finite(high))
+
+
+def _finite(bound: float | None) -> float | None:
+    """Exporters write the largest number where there is no bound."""
+    return None if bound is None or abs(bound) >= float(np.finfo(np.float32).max) else bound
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, Constant) and value.array.size == 1
+
+
+def _extreme(site: Site) -> Value:
+    """Max and Min of several: the larger of two at a time, or a bound where one is a known number."""
+    greater = site.op == "Max"
+
+    def of_two(left: Value, right: Value) -> Value:
+        for one, other in ((left, right), (right, left)):
+            if _is_number(one) and isinstance(other, Tensor) and other.type.dtype.is_floating:
+                assert isinstance(one, Constant)
+                if one.rank <= other.rank:
+                    bound = float(one.array.reshape(-1)[0])
+                    return site.emit("Clip", other, **{"min" if greater else "max": bound})
+        first, second = site.as_tensor(left), site.as_tensor(right)
+        return site.emit("Where", site.emit("Greater" if greater else "Less", first, second), first, second)
+
+    values: list[Value] = [site.value(i) for i in range(len(site.inputs))]
+    return reduce(of_two, values)
+
+
+def _sum(site: Site) -> Value:
+    values: list[Value] = [site.value(i) for i in range(len(site.inputs))]
+    return reduce(lambda a, b: site.emit("Add", a, b), values)
+
+
+def _mean(site: Site) -> Value:
+    total = site.as_tensor(_sum(site))
+    return site.emit("Mul", total, site.number(1 / len(site.inputs), total))
+
+
+def _softsign(site: Site) -> Value:
+    x = site.tensor(0)
+    return site.emit("Div", x, site.emit("Add", site.emit("Abs", x), site.number(1, x)))
+
+
+def _mish(site: Site) -> Value:
+    x = site.tensor(0)
+    return site.emit("Mul", x, site.emit("Tanh", site.emit("Softplus", x)))
+
+
+def _selu(site: Site) -> Value:
+    x = site.tensor(0)
+    alpha, gamma = site.get("alpha", 1.67326319217681884765625), site.get("gamma", 1.05070102214813232421875)
+    return site.emit("Mul", site.emit("Elu", x, alpha=alpha), site.number(gamma, x))
+
+
+def _celu(site: Site) -> Value:
+    """alpha elu(x / alpha)."""
+    x, alpha = site.tensor(0), site.get("alpha", 1.0)
+    inner = site.emit("Elu", site.emit("Mul", x, site.number(1 / alpha, x)), alpha=1.0)
+    return site.emit("Mul", inner, site.number(alpha, x))
+
+
+def _thresholded(site: Site) -> Value:
+    x, alpha = site.tensor(0), site.get("alpha", 1.0)
+    above = site.emit("Greater", x, site.number(alpha, x))
+    return site.emit("Where", above, x, site.number(0, x))
+
+
+def _xor(site: Site) -> Value:
+    return site.emit("Not", site.emit("Equal", site.value(0), site.value(1)))
+
+
+def _tan(site: Site) -> Value:
+    x = site.tensor(0)
+    return site.emit("Div", site.emit("Sin", x), site.emit("Cos", x))
+
+
+def _reduced(site: Site, x: Value, type_: str) -> Tensor:
+    return site.emit(type_, x, axes=site.axes(), keepdims=site.get("keepdims", 1))
+
+
+def _reduce_square(site: Site) -> Value:
+    x = site.tensor(0)
+    total = _reduced(site, site.emit("Mul", x, x), "ReduceSum")
+    return site.emit("Sqrt", total) if site.op == "ReduceL2" else total
+
+
+def _reduce_l1(site: Site) -> Value:
+    return _reduced(site, site.emit("Abs", site.value(0)), "ReduceSum")
+
+
+def _reduce_min(site: Site) -> Value:
+    """The smallest is the largest with the other sign."""
+    return site.emit("Neg", _reduced(site, site.emit("Neg", site.value(0)), "ReduceMax"))
+
+
+def _reduce_log_sum(site: Site) -> Value:
+    return site.emit("Log", _reduced(site, site.value(0), "ReduceSum"))
+
+
+def _reduce_log_sum_exp(site: Site) -> Value:
+    """max + log of the sum of exp(x - max), so that nothing overflows."""
+    x, axes = site.tensor(0), site.axes()
+    largest = site.emit("ReduceMax", x, axes=axes, keepdims=1)
+    total = site.emit("ReduceSum", site.emit("Exp", site.emit("Sub", x, largest)), axes=axes, keepdims=1)
+    found = site.emit("Add", site.emit("Log", total), largest)
+    if site.get("keepdims", 1):
+        return found
+    reduced = {axis % x.rank for axis in axes} if axes else set(range(x.rank))
+    return site.reshape(found, [size for i, size in enumerate(x.shape) if i not in reduced])
+
+
+def _lp_normalization(site: Site) -> Value:
+    x, axis = site.tensor(0), site.get("axis", -1)
+    if site.get("p", 2) == 1:
+        norm = site.emit("ReduceSum", site.emit("Abs", x), axes=(axis,), keepdims=1)
+    else:
+        norm = site.emit("Sqrt", site.emit("ReduceSum", site.emit("Mul", x, x), axes=(axis,), keepdims=1))
+    return site.emit("Div", x, site.emit("Clip", norm, min=_TINY))
+
+
+def _neg(site: Site) -> Value:
+    if site.dtype().is_floating:
+        return site.emit("Neg", site.value(0))
+    x = site.tensor(0)
+    return site.emit("Mul", x, site.number(-1, x))
+
+
+def _cast(site: Site) -> Value:
+    from solver.importers.onnx.read import ELEMENTS
+
+    dtype = ELEMENTS.get(site.attributes["to"])
+    if dtype is None:
+        raise Unsupported(f"it casts to ONNX's element type {site.attributes['to']}")
+    return site.cast(site.value(0), dtype)
+
+
+def _cast_like(site: Site) -> Value:
+    return site.cast(site.value(0), site.dtype(1))
+
+
+def _equal(site: Site) -> Value:
+    """Of truth values and integers as well."""
+    return site.emit("Equal", site.value(0), site.value(1))
+
+
+def _einsum(site: Site) -> Value:
+    """Two operands as a product of matrices: batch, rows and columns are told from the letters."""
+    equation = site.attributes["equation"].replace(" ", "")
+    terms, arrow, result = equation.partition("->")
+    letters = terms.split(",")
+    if len(letters) != len(site.inputs):
+        raise Unsupported(f"the equation {equation!r} is not of {len(site.inputs)} operands")
+    letters, result = _spelt_out(site, letters, result if arrow else _implied(terms))
+    if any(len(set(t)) != len(t) for t in (*letters, result)) or len(letters) not in (1, 2):
+        raise Unsupported(f"the equation {equation!r} repeats a letter, or has more than two operands")
+    if len(letters) == 1:
+        summed = tuple(i for i, letter in enumerate(letters[0]) if letter not in result)
+        x: Value = site.value(0)
+        if summed:
+            x = site.emit("ReduceSum", x, axes=summed, keepdims=0)
+        left = [letter for letter in letters[0] if letter in result]
+        return _permuted(site, x, [left.index(letter) for letter in result])
+    return _product(site, letters[0], letters[1], result)
+
+
+def _implied(terms: str) -> str:
+    """Without an arrow the result has the letters that stand there once, in their order."""
+    dots = "..." if "..." in terms else ""
+    return dots + "".join(sorted(c for c in set(terms) if c.isalpha() and terms.count(c) == 1))
+
+
+def _spelt_out(site: Site, letters: Sequence[str], result: str) -> tuple[list[str], str]:
+    """With letters that nothing else has in the place of dots, the last ones being those of all operands."""
+    free = [c for c in string.ascii_letters if not any(c in term for term in (*letters, result))]
+    counts = [len(site.shape(i)) - len(term) + 3 if "..." in term else 0 for i, term in enumerate(letters)]
+    most = max(counts)
+    if min(counts) < 0 or most > len(free):
+        raise Unsupported("its equation has more letters than an operand has axes")
+    dots = "".join(free[:most])
+    found = [term.replace("...", dots[most - count :]) for term, count in zip(letters, counts, strict=True)]
+    if any(len(term) != len(site.shape(i)) for i, term in enumerate(found)):
+        raise Unsupported("its equation has not one letter for each axis")
+    return found, result.replace("...", dots)
+
+
+def _permuted(site: Site, x: Value, order: Sequence[int]) -> Value:
+    if list(order) == sorted(order):
+        return x
+    return site.emit("Transpose", x, perm=tuple(order))
+
+
+def _product(site: Site, left: str, right: str, result: str) -> Value:
+    sizes = {**dict(zip(left, site.shape(0), strict=True)), **dict(zip(right, site.shape(1), strict=True))}
+    batch = [letter for letter in left if letter in right and letter in result]
+    inner = [letter for letter in left if letter in right and letter not in result]
+    rows = [letter for letter in left if letter not in right]
+    columns = [letter for letter in right if letter not in left]
+    if any(letter not in result for letter in rows + columns):
+        raise Unsupported(f"an axis of one operand alone is summed in {left},{right}->{result}")
+
+    def matrices(position: int, term: str, groups: Sequence[list[str]]) -> Tensor:
+        order = [term.index(letter) for group in groups for letter in group]
+        shape = [math.prod(sizes[letter] for letter in group) for group in groups[-2:]]
+        moved = _permuted(site, site.value(position), order)
+        return site.reshape(moved, [*(sizes[letter] for letter in batch), *shape])
+
+    a, b = matrices(0, left, [batch, rows, inner]), matrices(1, right, [batch, inner, columns])
+    found = site.reshape(site.emit("MatMul", a, b), [sizes[letter] for letter in batch + rows + columns])
+    order = [(batch + rows + columns).index(letter) for letter in result]
+    return _permuted(site, found, order)
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "Pow": _pow,
+    "Clip": _clip,
+    "Max": _extreme,
+    "Min": _extreme,
+    "Sum": _sum,
+    "Mean": _mean,
+    "Softsign": _softsign,
+    "Mish": _mish,
+    "Selu": _selu,
+    "Celu": _celu,
+    "ThresholdedRelu": _thresholded,
+    "Xor": _xor,
+    "Tan": _tan,
+    "Neg": _neg,
+    "ReduceL1": _reduce_l1,
+    "ReduceL2": _reduce_square,
+    "ReduceSumSquare": _reduce_square,
+    "ReduceMin": _reduce_min,
+    "ReduceLogSum": _reduce_log_sum,
+    "ReduceLogSumExp": _reduce_log_sum_exp,
+    "LpNormalization": _lp_normalization,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Equal": _equal,
+    "Einsum": _einsum,
+}

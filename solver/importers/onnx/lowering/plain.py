@@ -1,0 +1,68 @@
+"""Operators that mean here what they mean in ONNX: the attributes go over as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
+from solver.importers.onnx.network import Value
+
+__all__ = ["LOWERINGS"]
+
+#: Operator -> attributes that change nothing here and are left out.
+_PLAIN: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(
+        (
+            *("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "PRelu", "Gelu"),
+            *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
+            *("Sign", "Floor", "Ceil", "Round", "IsNaN"),
+            *("Add", "Sub", "Mul", "Div"),
+            *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not"),
+            *("Where", "Gather", "Transpose", "Gemm", "MatMul", "CumSum"),
+            *("ReduceMean", "ReduceSum", "ReduceMax", "GlobalAveragePool"),
+            *("Conv", "ConvTranspose", "AveragePool", "InstanceNormalization"),
+        ),
+        frozenset(),
+    ),
+    "Add": frozenset({"axis", "broadcast"}),
+}
+
+
+def _plain(site: Site) -> Value:
+    left_out = _PLAIN[site.op]
+    given = {key: value for key, value in site.attributes.items() if key not in left_out}
+    return site.emit(site.op, *site.inputs, **given)
+
+
+def _only_first(site: Site) -> None:
+    if any(site.wanted[1:]):
+        raise Unsupported("a further output than the first is used")
+
+
+def _max_pool(site: Site) -> Value:
+    _only_first(site)
+    given = {key: value for key, value in site.attributes.items() if key != "storage_order"}
+    return site.emit("MaxPool", site.value(0), **given)
+
+
+def _swish(site: Site) -> Value:
+    return site.emit("Swish", site.value(0), alpha=site.get("alpha", 1.0))
+
+
+def _reduce(site: Site) -> Value:
+    """Axes that are known but written as an input stay one; those of an old opset are an attribute."""
+    axes = site.axes()
+    if site.get("noop_with_empty_axes", 0) and not axes:
+        return site.value(0)
+    return site.emit(
+        site.op, site.value(0), axes=None if axes is None else axes, keepdims=site.get("keepdims", 1)
+    )
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    **dict.fromkeys(_PLAIN, _plain),
+    "MaxPool": _max_pool,
+    "Swish": _swish,
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _reduce),
+}

@@ -1,0 +1,186 @@
+"""The graph that an import writes: operands and operations under names of their own, typed as they come."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from solver.errors import DocumentError, TooManyOperationsError
+from solver.graph import (
+    MAX_OPERATIONS,
+    Array,
+    AttributeValue,
+    DeclaredOperand,
+    DType,
+    Initializer,
+    Operand,
+    Operation,
+    Role,
+    TensorType,
+    output_types,
+)
+
+__all__ = ["Constant", "Network", "Sequence_", "Tensor", "Unknown", "Value"]
+
+_DTYPES: Final = {dtype.numpy: dtype for dtype in DType}
+#: What is computed before training starts has at most so many elements.
+_LONGEST_NAME: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An operand of the graph."""
+
+    name: str
+    type: TensorType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.type.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """What is known when the model is imported; an operand only where an operation reads it."""
+
+    array: Array
+    name: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence_:
+    """ONNX's sequence of tensors, which exists in the importer alone."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What an operator defines that there is no translation for: looked past, to find all of them at once."""
+
+
+Value = Tensor | Constant | Sequence_ | Unknown
+
+
+@dataclass
+class Network:
+    """Collects declarations and operations. Every name is made unique, and free of what no name may hold."""
+
+    operands: dict[str, DeclaredOperand] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    types: dict[str, Operand] = field(default_factory=dict)
+    _constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _counters: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, wanted: str) -> str:
+        """A name like `wanted` that neither an operand nor an operation has."""
+        plain = (
+            "".join(c if c.isprintable() and c != "@" else "_" for c in wanted)[: _LONGEST_NAME - 12]
+            or "value"
+        )
+        name = plain
+        while name in self._taken:
+            self._counters[plain] = self._counters.get(plain, 0) + 1
+            name = f"{plain}.{self._counters[plain]}"
+        self._taken.add(name)
+        return name
+
+    def declare(
+        self, name: str, role: Role, type_: TensorType, initializer: Initializer | None = None
+    ) -> Tensor:
+        """An operand that no operation defines."""
+        own = self.fresh(name)
+        self.operands[own] = DeclaredOperand(own, role, type_.shape, type_.dtype, initializer)
+        self.types[own] = Operand(own, type_, role, initializer)
+        return Tensor(own, type_)
+
+    def constant(self, array: Array, name: str = "") -> Tensor:
+        """An operand with these values; one for all that have the same. Raises DocumentError."""
+        dtype = _DTYPES.get(array.dtype)
+        if dtype is None:
+            raise DocumentError(
+                f"The constant {name!r:.80} has elements of type {array.dtype}.",
+                remedy=f"Export the model with {', '.join(d.value for d in DType)}.",
+            )
+        if 0 in array.shape:
+            raise DocumentError(
+                f"The constant {name!r:.80} of shape {list(array.shape)} has no elements.",
+                remedy="Leave out what is empty, or give larger dimensions.",
+            )
+        data = np.ascontiguousarray(array).tobytes()
+        key = (dtype.value, array.shape, hashlib.sha256(data).digest())
+        if key not in self._constants:
+            type_ = TensorType(array.shape, dtype)
+            self._constants[key] = self.declare(
+                name or "constant", Role.CONSTANT, type_, Initializer("values", data)
+            )
+        return self._constants[key]
+
+    def emit(
+        self,
+        type_: str,
+        inputs: Sequence[str],
+        name: str,
+        outputs: int | Sequence[bool] = 1,
+        **attributes: AttributeValue | None,
+    ) -> tuple[Tensor, ...]:
+        """Add an operation and return what it defines.
+
+        `outputs` is their number, or for each whether it is wanted. Attributes that are None are left out.
+        Raises what the operator's checks raise, and TooManyOperationsError.
+        """
+        if len(self.operations) >= MAX_OPERATIONS:
+            raise TooManyOperationsError(
+                f"The model has more than {MAX_OPERATIONS:,} operations.", remedy="Split the model."
+            )
+        wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
+        own = self.fresh(name)
+        defined = tuple(self.fresh(f"{own}.out{k or ''}") if there else "" for k, there in enumerate(wanted))
+        given = {key: value for key, value in attributes.items() if value is not None}
+        operation = Operation(own, type_, tuple(inputs), defined, given)
+        found = output_types(operation, self.types)
+        self.operations.append(operation)
+        for output, output_type in zip(defined, found, strict=True):
+            if output:
+                self.types[output] = Operand(output, output_type, Role.INTERMEDIATE)
+        return tuple(Tensor(n, t) for n, t in zip(defined, found, strict=True))
+
+    def call_it(self, tensor: Tensor, name: str, since: int) -> Tensor:
+        """The tensor under the name that the model has for it, if an operation from `since` on defines it."""
+        old = tensor.name
+        if not any(old in operation.outputs for operation in self.operations[since:]):
+            return tensor
+        new = self.fresh(name)
+        for i in range(since, len(self.operations)):
+            operation = self.operations[i]
+            if old in operation.inputs or old in operation.outputs:
+                inputs = tuple(new if n == old else n for n in operation.inputs)
+                outputs = tuple(new if n == old else n for n in operation.outputs)
+                self.operations[i] = Operation(
+                    operation.id, operation.type, inputs, outputs, operation.attributes
+                )
+        self.types[new] = Operand(new, self.types.pop(old).type, Role.INTERMEDIATE)
+        self._taken.discard(old)
+        return Tensor(new, tensor.type)
+
+
+def elements(shape: Sequence[int]) -> int:
+    return math.prod(shape)

@@ -1,0 +1,124 @@
+"""The loss that training minimises: attached to an output of a model, or an output itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from solver.errors import DocumentError, LossError
+from solver.graph import DType, Role, TensorType
+from solver.importers.onnx.lowering import Site
+from solver.importers.onnx.network import Constant, Network, Tensor, Value
+from solver.importers.options import LOSSES, ImportOptions
+
+__all__ = ["attach_loss"]
+
+#: Images have their classes at axis 1, as PyTorch has it; sequences and tables at the last one.
+_IMAGE_RANK = 4
+
+
+def attach_loss(
+    network: Network, outputs: Mapping[str, Value], options: ImportOptions
+) -> tuple[str, list[str]]:
+    """The name of the scalar to minimise, and notes for the caller.
+
+    Raises LossError where no loss is named and none is among the outputs, or where it does not fit.
+    """
+    name = _chosen(outputs, options)
+    prediction = outputs[name]
+    if isinstance(prediction, Constant) or not isinstance(prediction, Tensor):
+        raise LossError(
+            f"The output {name!r:.80} does not depend on the inputs.", remedy="Choose another with --output."
+        )
+    others = [other for other in outputs if other != name]
+    notes = [f"The loss is of output {name!r}; {len(others)} others are left out."] if others else []
+    if options.loss is None:
+        return prediction.name, notes
+    if options.loss not in LOSSES:
+        raise LossError(
+            f"There is no loss {options.loss!r:.60}.", remedy=f"Choose one of {', '.join(LOSSES)}."
+        )
+    if not prediction.type.dtype.is_floating:
+        raise LossError(
+            f"The output {name!r:.80} is {prediction.type}, which has no derivative.",
+            remedy="Choose another with --output.",
+        )
+    return _attached(network, prediction, options, notes), notes
+
+
+def _chosen(outputs: Mapping[str, Value], options: ImportOptions) -> str:
+    if options.output is not None:
+        if options.output not in outputs:
+            raise LossError(
+                f"The model has no output {options.output!r:.80}.",
+                remedy=f"Its outputs are {', '.join(outputs)}.",
+            )
+        return options.output
+    scalars = [name for name, value in outputs.items() if isinstance(value, Tensor) and _is_scalar(value)]
+    if options.loss is None and not scalars:
+        raise LossError(
+            "The model has no loss: none of its outputs is a number.",
+            remedy=f"Name one with --loss: {', '.join(LOSSES)}.",
+        )
+    if options.loss is None and len(scalars) > 1:
+        raise LossError(
+            f"The model has {len(scalars)} outputs that could be the loss: {', '.join(scalars)}.",
+            remedy="Choose one with --output.",
+        )
+    return scalars[0] if options.loss is None else next(iter(outputs))
+
+
+def _is_scalar(value: Tensor) -> bool:
+    return value.type.elements == 1 and value.rank == 0 and value.type.dtype.is_floating
+
+
+def _attached(network: Network, prediction: Tensor, options: ImportOptions, notes: list[str]) -> str:
+    operator, attributes, label_kind = LOSSES[options.loss or ""]
+    site = Site("loss", "loss", 0, {}, [], [True], network)
+    if operator in ("CategoricalCrossEntropy", "KLDivergence"):
+        prediction = _classes_last(site, _logits(network, prediction, notes), options)
+    elif operator == "BinaryCrossEntropy":
+        prediction = _before(network, prediction, "Sigmoid", notes)
+    classes = label_kind == "classes"
+    shape = prediction.shape[:-1] if classes else prediction.shape
+    dtype = DType.INT64 if classes else prediction.type.dtype
+    label = network.declare("label", Role.LABEL, TensorType(shape, dtype))
+    return site.emit(operator, prediction, label, **attributes).name
+
+
+def _logits(network: Network, prediction: Tensor, notes: list[str]) -> Tensor:
+    """What a last softmax is of: the cross entropy has it inside, and is exact where it is."""
+    return _before(network, prediction, "Softmax", notes)
+
+
+def _before(network: Network, prediction: Tensor, type_: str, notes: list[str]) -> Tensor:
+    last = next((op for op in network.operations if prediction.name in op.outputs), None)
+    if last is None or last.type != type_:
+        return prediction
+    notes.append(f"{last.id!r} ({type_}) is part of the loss: its operand is taken as logits.")
+    source = network.types[last.inputs[0]]
+    return Tensor(source.id, source.type)
+
+
+def _classes_last(site: Site, prediction: Tensor, options: ImportOptions) -> Tensor:
+    rank = prediction.rank
+    if not rank:
+        raise LossError(
+            f"The output {prediction.name!r:.80} is a number, without classes.",
+            remedy="Leave --loss out, or choose another output with --output.",
+        )
+    axis = options.class_axis
+    if axis is None:
+        axis = 1 if rank >= _IMAGE_RANK else -1
+    if not -rank <= axis < rank:
+        raise DocumentError(
+            f"The output {prediction.name!r:.80} has {rank} axes; there is no axis {axis} of classes.",
+            remedy=f"Give --class-axis from {-rank} to {rank - 1}.",
+        )
+    axis %= rank
+    if axis == rank - 1:
+        return prediction
+    perm = (*(i for i in range(rank) if i != axis), axis)
+    if math.prod(prediction.shape[axis + 1 :]) == 1:
+        return site.reshape(prediction, [prediction.shape[i] for i in perm])
+    return site.emit("Transpose", prediction, perm=perm)

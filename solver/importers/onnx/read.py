@@ -1,0 +1,260 @@
+"""Reading the file: a model whose weights stay where they are, each with the bytes that hold it.
+
+Weights lie in the file itself, or in files beside it (external data). Those must be inside the model's
+folder: a model from somebody else must not choose what is read from a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from solver.errors import DocumentError
+from solver.graph import Array, DType
+from solver.importers.onnx.wire import Range, skeleton_of
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["ELEMENTS", "MAX_DIMENSION", "Source", "StoredTensor", "array_of", "read_model", "stored_tensors"]
+
+#: ONNX's numbers of element types -> ours; those of 16 bits are taken as float32.
+ELEMENTS: Final[Mapping[int, DType]] = {
+    1: DType.FLOAT32,
+    2: DType.UINT8,
+    6: DType.INT32,
+    7: DType.INT64,
+    9: DType.BOOL,
+    10: DType.FLOAT32,
+    11: DType.FLOAT64,
+    16: DType.FLOAT32,
+}
+_FLOAT16, _BFLOAT16 = 10, 16
+#: Those whose bytes in the file are the bytes in memory.
+_PLAIN: Final = frozenset({1, 2, 6, 7, 9, 11})
+#: No tensor of more elements is made, and no axis may be longer.
+MAX_DIMENSION: Final = 2**63 - 1
+#: Files of opsets before this one have operators that mean something else.
+_OLDEST: Final = 7
+#: Messages within messages that are read; subgraphs of If and Loop are nested.
+_MOST_FILES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Bytes of weights, of the file itself or one beside it; `path` is None for bytes without a file."""
+
+    path: Path | None
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """An initializer: `shape`, ONNX's number of its element type, and where its bytes are.
+
+    `source` and `range` are None for values that the parsed message holds itself, in `message`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    element: int
+    message: Any = field(repr=False)
+    source: Source | None = None
+    range: Range | None = None
+
+    @property
+    def dtype(self) -> DType | None:
+        return ELEMENTS.get(self.element)
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.shape, dtype=object)) if self.shape else 1
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the bytes in the file are those in memory."""
+        return self.source is not None and self.element in _PLAIN
+
+    def bytes(self) -> memoryview:
+        """The bytes in the file; only where `source` is given."""
+        assert self.source is not None
+        assert self.range is not None
+        return self.source.data[self.range.offset : self.range.offset + self.range.length]
+
+    def array(self) -> Array:
+        """The values, in an element type of ours where there is one."""
+        if self.source is None:
+            return array_of(self.message)
+        if self.element == _BFLOAT16:  # the upper half of a float32
+            halves = np.frombuffer(self.bytes(), np.uint16).astype(np.uint32)
+            return (halves << 16).view(np.float32).reshape(self.shape)
+        wide = ELEMENTS[self.element].numpy
+        stored = np.dtype(np.float16) if self.element == _FLOAT16 else wide
+        return np.asarray(np.frombuffer(self.bytes(), stored).reshape(self.shape), wide)
+
+
+def array_of(message: onnx.TensorProto) -> Array:
+    """The values of a tensor that stands in the message. Raises DocumentError."""
+    from onnx import numpy_helper
+
+    _check_shape(message.name, tuple(message.dims))
+    try:
+        values = numpy_helper.to_array(message)
+    except (ValueError, TypeError, RuntimeError, KeyError, OverflowError, AttributeError) as error:
+        raise _bad_tensor(message.name, str(error)) from None
+    if values.dtype.name in ("float16", "bfloat16"):
+        return values.astype(np.float32)
+    return np.asarray(values)
+
+
+def read_model(
+    data: bytes | memoryview, path: Path | None
+) -> tuple[onnx.ModelProto, tuple[StoredTensor, ...]]:
+    """The model without its large weights, and all initializers of its graph.
+
+    Raises DocumentError for what is not a model, for an unknown or old opset, and for weights that are
+    missing, cut off or outside the model's folder. Cost: linear in the file less its weights.
+    """
+    import onnx
+
+    view = memoryview(data)
+    skeleton = skeleton_of(view)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(skeleton.data)
+    except Exception as error:  # noqa: BLE001 - protobuf's own; only onnx brings that package along
+        raise DocumentError(
+            f"This is not an ONNX model, or it is damaged: {error}.",
+            remedy="Export it again; a file that was copied may have been cut off.",
+        ) from None
+    _check_model(model)
+    return model, tuple(stored_tensors(model.graph, skeleton.ranges, Source(path, view)))
+
+
+def _check_model(model: onnx.ModelProto) -> None:
+    import onnx
+
+    if not model.HasField("graph") or not model.graph.node:
+        raise DocumentError(
+            "The model has no graph." if not model.HasField("graph") else "The model's graph has no nodes.",
+            remedy="Give a model in ONNX's format, as torch.onnx.export writes it.",
+        )
+    versions = {o.domain: o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
+    if not versions:
+        raise DocumentError("The model names no opset.", remedy="Export it again with an opset.")
+    version, newest = max(versions.values()), onnx.defs.onnx_opset_version()
+    if not _OLDEST <= version <= newest:
+        raise DocumentError(
+            f"The model is of opset {version}; {_OLDEST} to {newest} are read here.",
+            remedy="Export it with another opset_version, or convert it with onnx.version_converter."
+            if version < _OLDEST
+            else "Export it with an older opset_version, or install a newer onnx.",
+        )
+
+
+def stored_tensors(
+    graph: onnx.GraphProto, ranges: Mapping[int, Range], own: Source
+) -> Iterator[StoredTensor]:
+    """The initializers, with where their bytes are. Raises DocumentError."""
+    files = _Files(own.path)
+    names: set[str] = set()
+    if len(graph.sparse_initializer):
+        raise DocumentError("The model has sparse weights.", remedy="Export it with dense ones.")
+    for index, message in enumerate(graph.initializer):
+        shape = tuple(message.dims)
+        _check_shape(message.name, shape)
+        if not isinstance(message.name, str) or not message.name or message.name in names:
+            raise _bad_tensor(message.name, "its name is empty or taken")
+        names.add(message.name)
+        source, range_ = None, None
+        if index in ranges:
+            source, range_ = own, ranges[index]
+        elif message.data_location == message.EXTERNAL:
+            source, range_ = files.place(message)
+        tensor = StoredTensor(message.name, shape, message.data_type, message, source, range_)
+        if source is not None and range_ is not None:
+            _check_length(tensor, range_)
+        yield tensor
+
+
+def _check_shape(name: str, shape: tuple[int, ...]) -> None:
+    if any(size < 0 or size > MAX_DIMENSION for size in shape) or len(shape) > 64:
+        raise _bad_tensor(name, f"its shape is {list(shape)[:8]}")
+
+
+def _check_length(tensor: StoredTensor, range_: Range) -> None:
+    import onnx
+
+    try:
+        itemsize = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.element)).itemsize
+    except (KeyError, TypeError, ValueError):
+        raise _bad_tensor(tensor.name, f"its element type is {tensor.element}") from None
+    wanted = tensor.elements * itemsize
+    if tensor.dtype is None:
+        raise _bad_tensor(
+            tensor.name, f"its element type is {onnx.TensorProto.DataType.Name(tensor.element)}"
+        )
+    if wanted != range_.length:
+        raise _bad_tensor(tensor.name, f"it needs {wanted:,} bytes and has {range_.length:,}")
+
+
+def _bad_tensor(name: str, why: str) -> DocumentError:
+    return DocumentError(
+        f"The weight {name!r:.80} cannot be read: {' '.join(why.split())[:200]}.",
+        remedy="Export the model again, and keep its data files beside it.",
+    )
+
+
+class _Files:
+    """The files beside a model that hold its weights, each mapped once."""
+
+    def __init__(self, model: Path | None) -> None:
+        self.folder = None if model is None else model.resolve().parent
+        self.open: dict[str, Source] = {}
+
+    def place(self, message: onnx.TensorProto) -> tuple[Source, Range]:
+        entries = {entry.key: entry.value for entry in message.external_data}
+        location = entries.get("location", "")
+        source = self._source(message.name, location)
+        try:
+            offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
+        except ValueError:
+            raise _bad_tensor(message.name, f"its place in {location!r} is not a number") from None
+        if length < 0:
+            length = len(source.data) - offset
+        if offset < 0 or length < 0 or offset + length > len(source.data):
+            raise _bad_tensor(
+                message.name,
+                f"{location!r} has {len(source.data):,} bytes, too few for {length:,} from {offset:,} on",
+            )
+        return source, Range(offset, length)
+
+    def _source(self, name: str, location: str) -> Source:
+        if location in self.open:
+            return self.open[location]
+        if self.folder is None:
+            raise DocumentError(
+                f"The weight {name!r:.80} lies in another file, {location!r:.80}, which was not sent.",
+                remedy="Save the model with its weights inside, or import it where the file is.",
+            )
+        path = (self.folder / location).resolve() if "\0" not in location else self.folder
+        if not location or not path.is_relative_to(self.folder) or len(self.open) > _MOST_FILES:
+            raise DocumentError(
+                f"The weight {name!r:.80} lies in {location!r:.80}, outside the model's folder.",
+                remedy="Keep data files in the folder of the model.",
+            )
+        if not path.is_file():
+            raise DocumentError(
+                f"The file {location!r:.80} with the weight {name!r:.80} is missing.",
+                remedy=f"Put it into {str(self.folder)!r:.200}, beside the model.",
+            )
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            data = memoryview(b"") if not size else np.memmap(stream, np.uint8, "r").data
+        self.open[location] = Source(path, data)
+        return self.open[location]

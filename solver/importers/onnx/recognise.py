@@ -1,0 +1,242 @@
+"""Layers that exporters write out, found again and put back as one operation.
+
+    x * 0.5 * (1 + erf(x / sqrt 2))                       Gelu
+    x * 0.5 * (1 + tanh(0.797.. (x + 0.0447.. x^3)))      Gelu, by tanh
+    x * sigmoid(c x)                                      Swish (SiLU for c = 1)
+    x * hardsigmoid(x), x * clip(x + 3, 0, 6) / 6         HardSwish
+    (x - mean) / sqrt(mean of squares + e) * g + b        LayerNormalization
+
+One operation keeps one tensor for its backward step, its parts four or five. Products are taken as sets
+of factors, so that it makes no difference how they are bracketed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.graph import AttributeValue, Operation
+from solver.importers.onnx.network import Network
+
+__all__ = ["recognise"]
+
+#: What numbers of formulas may differ by: exporters write them in float32, and shortened.
+_CLOSE = 2e-4
+#: Products of more factors are not any of these.
+_MOST_FACTORS = 6
+
+
+def recognise(network: Network, loss: str) -> None:
+    """Replace what is written out, in place; what is not read any more stays, for others to drop. Linear."""
+    found = _Finder(network, loss)
+    for i, operation in enumerate(network.operations):
+        if operation.type in ("Mul", "Div"):
+            made = found.product(operation)
+        elif operation.type == "Add":
+            made = found.layer_normalization(operation)
+        else:
+            continue
+        if made is not None:
+            network.operations[i] = found.replaced(operation, made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    type: str
+    inputs: tuple[str, ...]
+    attributes: Mapping[str, AttributeValue]
+
+
+class _Finder:
+    """Who defines and how many read each operand, kept true while operations are replaced."""
+
+    def __init__(self, network: Network, loss: str) -> None:
+        self.network = network
+        self.by_output = {name: op for op in network.operations for name in op.outputs if name}
+        self.readers = Counter(name for op in network.operations for name in op.inputs)
+        self.readers[loss] += 1
+
+    def replaced(self, operation: Operation, made: _Made) -> Operation:
+        new = Operation(operation.id, made.type, made.inputs, operation.outputs, made.attributes)
+        self.readers.update(made.inputs)
+        self.by_output[operation.outputs[0]] = new
+        return new
+
+    # ------------------------------------------------------------------------------------ questions
+
+    def number(self, name: str) -> float | None:
+        """The value of a constant of one element."""
+        operand = self.network.operands.get(name)
+        given = None if operand is None else operand.initializer
+        if operand is None or given is None or given.data is None or operand.dtype is None:
+            return None
+        values = np.frombuffer(given.data, operand.dtype.numpy)
+        return float(values[0]) if values.size == 1 and operand.dtype.is_floating else None
+
+    def maker(self, name: str, *types: str) -> Operation | None:
+        """What defines an operand for one reader, if it is of one of these operators and fuses nothing."""
+        made = self.by_output.get(name)
+        if (
+            made is None
+            or made.type not in types
+            or self.readers[name] != 1
+            or "activation" in made.attributes
+        ):
+            return None
+        return made
+
+    def scaled(self, name: str) -> tuple[str, float]:
+        """An operand as another one times a number."""
+        factors, scale = self._factors(name, once=False)
+        return (factors[0], scale) if len(factors) == 1 else (name, 1.0)
+
+    def shifted(self, name: str) -> tuple[str, float]:
+        """An operand as another one plus a number."""
+        made = self.maker(name, "Add")
+        if made is not None:
+            for one, other in (made.inputs, made.inputs[::-1]):
+                if (value := self.number(other)) is not None:
+                    return one, value
+        return name, 0.0
+
+    def _factors(self, name: str, *, once: bool = True) -> tuple[list[str], float]:
+        """An operand as a product: what is multiplied, and the product of the numbers among it."""
+        factors: list[str] = []
+        scale = 1.0
+        open_ = [name]
+        while open_ and len(factors) <= _MOST_FACTORS:
+            current = open_.pop()
+            value = self.number(current)
+            made = self.by_output.get(current) if current == name else self.maker(current, "Mul", "Div")
+            if value is not None:
+                scale *= value
+            elif made is not None and made.type == "Mul":
+                open_ += made.inputs
+            elif made is not None and made.type == "Div" and (by := self.number(made.inputs[1])):
+                scale /= by
+                open_.append(made.inputs[0])
+            else:
+                factors.append(current)
+        return factors, scale
+
+    # ------------------------------------------------------------------------------------ layers
+
+    def product(self, operation: Operation) -> _Made | None:
+        factors, scale = self._factors(operation.outputs[0])
+        if len(factors) != 2 or "activation" in operation.attributes:
+            return None
+        for x, gate in (factors, factors[::-1]):
+            made = self._gated(x, gate, scale)
+            if made is not None and self._same_type(x, operation.outputs[0]):
+                return made
+        return None
+
+    def _same_type(self, one: str, other: str) -> bool:
+        return self.network.types[one].type == self.network.types[other].type
+
+    def _gated(self, x: str, gate: str, scale: float) -> _Made | None:
+        """x times a gate times a number."""
+        sigmoid = self.maker(gate, "Sigmoid")
+        if sigmoid is not None and _close(scale, 1):
+            inner, alpha = self.scaled(sigmoid.inputs[0])
+            if sigmoid.inputs[0] == x or inner == x:
+                return _Made("Swish", (x,), {} if sigmoid.inputs[0] == x or alpha == 1 else {"alpha": alpha})
+        if _close(scale, 0.5) and (made := self._gelu(x, gate)) is not None:
+            return made
+        return self._hard_swish(x, gate, scale)
+
+    def _gelu(self, x: str, gate: str) -> _Made | None:
+        inner, one = self.shifted(gate)
+        if not _close(one, 1):
+            return None
+        erf = self.maker(inner, "Erf")
+        if erf is not None:
+            argument, factor = self.scaled(erf.inputs[0])
+            return _Made("Gelu", (x,), {}) if argument == x and _close(factor, math.sqrt(0.5)) else None
+        tanh = self.maker(inner, "Tanh")
+        if tanh is None:
+            return None
+        argument, factor = self.scaled(tanh.inputs[0])
+        if not _close(factor, math.sqrt(2 / math.pi)):
+            return None
+        total = self.by_output.get(argument)
+        if total is None or total.type != "Add":
+            return None
+        for one_term, other in (total.inputs, total.inputs[::-1]):
+            cube, third = self._factors(other)
+            if one_term == x and sorted(cube) == [x] * 3 and _close(third, 0.044715):
+                return _Made("Gelu", (x,), {"approximate": "tanh"})
+        return None
+
+    def _hard_swish(self, x: str, gate: str, scale: float) -> _Made | None:
+        hard = self.maker(gate, "HardSigmoid")
+        if hard is not None and hard.inputs == (x,) and _close(scale, 1):
+            alpha, beta = hard.attributes.get("alpha", 0.2), hard.attributes.get("beta", 0.5)
+            fits = _close(alpha, 1 / 6) and _close(beta, 0.5)
+            return _Made("HardSwish", (x,), {}) if fits else None
+        clip = self.maker(gate, "Clip")
+        if clip is None or not _close(scale, 1 / 6) or len(clip.inputs) > 1:
+            return None
+        bounds = clip.attributes.get("min"), clip.attributes.get("max")
+        inner, three = self.shifted(clip.inputs[0])
+        if inner == x and _close(three, 3) and bounds == (0.0, 6.0):
+            return _Made("HardSwish", (x,), {})
+        return None
+
+    def layer_normalization(self, operation: Operation) -> _Made | None:
+        """From the addition of the shift back to the input."""
+        for inner, shift in _pairs(operation.inputs):
+            scaled = self.maker(inner, "Mul")
+            for normal, scale in _pairs(() if scaled is None else scaled.inputs):
+                found = self._normalised(normal)
+                if found is None:
+                    continue
+                x, axis, epsilon = found
+                wanted = self.network.types[x].type.shape[axis:]
+                if all(self.network.types[name].type.shape == wanted for name in (scale, shift)):
+                    return _Made("LayerNormalization", (x, scale, shift), {"axis": axis, "epsilon": epsilon})
+        return None
+
+    def _normalised(self, name: str) -> tuple[str, int, float] | None:
+        """(x, first of the axes, epsilon) of what is x less its mean over its deviation."""
+        divided = self.maker(name, "Div")
+        centred = None if divided is None else self.by_output.get(divided.inputs[0])
+        root = None if divided is None else self.maker(divided.inputs[1], "Sqrt")
+        if centred is None or root is None or centred.type != "Sub" or divided is None:
+            return None
+        squares, epsilon = self.shifted(root.inputs[0])
+        variance = self.maker(squares, "ReduceMean")
+        mean = self.maker(centred.inputs[1], "ReduceMean")
+        if variance is None or mean is None or mean.inputs[0] != centred.inputs[0]:
+            return None
+        square = self.maker(variance.inputs[0], "Mul")
+        if square is None or square.inputs != (divided.inputs[0],) * 2 or epsilon <= 0:
+            return None
+        x = mean.inputs[0]
+        axes = [self._axes(made, len(self.network.types[x].type.shape)) for made in (mean, variance)]
+        axis = axes[0]
+        return None if axis is None or axes[1] != axis else (x, axis, epsilon)
+
+    def _axes(self, made: Operation, rank: int) -> int | None:
+        """The first axis of a reduction of the last ones, all kept."""
+        given = made.attributes.get("axes")
+        if not isinstance(given, tuple) or not made.attributes.get("keepdims", 1) or not given:
+            return None
+        axes = sorted(int(axis) % rank for axis in given)
+        return axes[0] if axes == list(range(axes[0], rank)) else None
+
+
+def _pairs(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Both orders of two."""
+    given = tuple(names)
+    if len(given) == 2:
+        yield given
+        yield given[1], given[0]
+
+
+def _close(value: object, wanted: float) -> bool:
+    return isinstance(value, int | float) and abs(value - wanted) <= _CLOSE * abs(wanted)

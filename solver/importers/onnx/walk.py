@@ -1,0 +1,504 @@
+"""The walk over a model: every node is run on what is known, called, translated, or named as missing.
+
+    all operands known       computed                        (shapes, masks, tables)
+    a function               walked in the place of the call (the model's own, or the one that ONNX gives)
+    a condition that is known  the branch that it chooses
+    a translation            operations of ours
+    none of these            missing: the walk goes on, to find all that is
+
+Types of all values are those of our own operators, which know every dimension once those of the inputs are
+bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from solver.errors import DocumentError, GraphError, TooManyOperationsError, UnknownOperatorError
+from solver.graph import DType, FileRange, Initializer, Role, TensorType
+from solver.importers.onnx.evaluate import can_evaluate, evaluate
+from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
+from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
+from solver.importers.onnx.read import StoredTensor, array_of
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Walk", "expanded_by_onnx"]
+
+#: What attributes and shapes that make no sense lead to.
+_NONSENSE: Final = (
+    *(ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, OverflowError, AttributeError),
+    *(AssertionError, MemoryError),
+)
+
+_Scope = MutableMapping[str, "Value | StoredTensor"]
+_Key = tuple[str, str]
+
+#: Nodes that are walked, those of functions as often as they are called.
+_MOST_NODES: Final = 200_000
+#: Functions that call functions, and branches in branches.
+_DEEPEST: Final = 40
+#: Bytes of all constants that are computed.
+_MOST_BYTES: Final = 2**31
+#: Nodes that a message names for an operator.
+_NAMED: Final = 3
+_ONNX: Final = ("", "ai.onnx")
+#: Drawn anew in each iteration, so never computed ahead.
+_RANDOM: Final = frozenset(
+    {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli"}
+)
+
+
+@dataclass
+class Walk:
+    """Walks over one model. `roles` say what its tensors are; `constants` collects those that are none.
+
+    `batch_norm` is "train", "frozen", or None for what the model says. Without `weights` their first values
+    are left out; else they are described by where their bytes are.
+    """
+
+    functions: Mapping[_Key, onnx.FunctionProto]
+    roles: Mapping[str, Role]
+    batch_norm: str | None = None
+    weights: bool = True
+    network: Network = field(default_factory=Network)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    missing: dict[str, list[str]] = field(default_factory=dict)
+    faults: list[GraphError | DocumentError] = field(default_factory=list)
+    normalised: dict[str, int] = field(default_factory=lambda: {"train": 0, "frozen": 0})
+    _stored: dict[str, Value] = field(default_factory=dict)
+    _nodes: int = 0
+    _made: int = 0
+
+    def run(
+        self,
+        nodes: Iterable[onnx.NodeProto],
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        results: Iterable[str],
+        given: Mapping[str, Any] | None = None,
+        prefix: str = "",
+        depth: int = 0,
+    ) -> None:
+        """Walk `nodes`, in their order, and add what they define to `scope`.
+
+        `results` are names that are read afterwards. `given` are the attributes of the call for a function's
+        nodes. Raises DocumentError for a model that defines or reads what it must not,
+        TooManyOperationsError for one that is too large.
+        """
+        nodes = list(nodes)
+        used = _names_read(nodes) | frozenset(results)
+        for k, node in enumerate(nodes):
+            self._nodes += 1
+            if self._nodes > _MOST_NODES or depth > _DEEPEST:
+                what = (
+                    "nodes than can be read"
+                    if depth <= _DEEPEST
+                    else "calls within calls than can be followed"
+                )
+                raise TooManyOperationsError(
+                    f"The model has more {what}.",
+                    remedy="Check that its functions do not call themselves, or split the model.",
+                )
+            _check_names(node)
+            name = f"{prefix}{node.name or f'{node.op_type}_{k}'}"
+            inputs = [self._fetch(scope, n, name) if n else None for n in node.input]
+            attributes = _attributes(node, given)
+            wanted = [output in used for output in node.output]
+            found = self._results(node, name, inputs, attributes, wanted, opsets, scope, depth)
+            for output, value in zip(node.output, found, strict=False):
+                if output:
+                    scope[output] = value
+            for output in list(node.output)[len(found) :]:
+                if output:
+                    scope[output] = Unknown()
+
+    def check(self) -> None:
+        """Raises UnknownOperatorError with all operators that are missing, or the first other fault."""
+        if self.missing:
+            shown = "; ".join(
+                f"{op} ({_named(names)})"
+                for op, names in sorted(self.missing.items(), key=lambda m: -len(m[1]))
+            )
+            count = len(self.missing)
+            raise UnknownOperatorError(
+                f"The model uses {count} {'operator' if count == 1 else 'operators'} that cannot be imported:"
+                f" {shown}.",
+                remedy="`arenaplan operators --onnx` lists those that can be.",
+            )
+        if self.faults:
+            first, more = self.faults[0], len(self.faults) - 1
+            if more:
+                first.message += (
+                    f" ({more} more {'node' if more == 1 else 'nodes'} cannot be imported either.)"
+                )
+            raise first
+
+    # ------------------------------------------------------------------------------------------- names
+
+    def _fetch(self, scope: _Scope, name: str, reader: str) -> Value:
+        found = scope.get(name)
+        if found is None:
+            raise DocumentError(
+                f"Node {reader!r:.80} reads {name!r:.80}, which nothing defines before it.",
+                remedy="Export the model again, and check it with onnx.checker.",
+            )
+        if not isinstance(found, StoredTensor):
+            return found
+        if found.name not in self._stored:
+            self._stored[found.name] = self._value_of(found)
+        return self._stored[found.name]
+
+    def _value_of(self, tensor: StoredTensor) -> Value:
+        """A weight as an operand, anything else as its values."""
+        role = self.roles[tensor.name]
+        if role is Role.CONSTANT:
+            array = tensor.array()
+            self._count(array.nbytes)
+            self.constants[tensor.name] = Constant(array, tensor.name)
+            return self.constants[tensor.name]
+        assert tensor.dtype is not None, "roles other than constant are of floating tensors"
+        if 0 in tensor.shape:
+            return Constant(tensor.array(), tensor.name)
+        type_ = TensorType(tensor.shape, tensor.dtype)
+        return self.network.declare(tensor.name, role, type_, self._initializer(tensor))
+
+    def _initializer(self, tensor: StoredTensor) -> Initializer | None:
+        """By reference where the bytes in the file are those in memory."""
+        if not self.weights:
+            return None
+        if not tensor.in_place:
+            return Initializer("values", data=np.ascontiguousarray(tensor.array()).tobytes())
+        assert tensor.source is not None
+        assert tensor.range is not None
+        digest = hashlib.sha256(tensor.bytes()).hexdigest()
+        path = "" if tensor.source.path is None else str(tensor.source.path)
+        return Initializer("values", file=FileRange(path, tensor.range.offset, digest))
+
+    def _count(self, size: int) -> None:
+        self._made += size
+        if self._made > _MOST_BYTES:
+            raise DocumentError(
+                f"The constants of the model exceed {_MOST_BYTES:,} bytes.",
+                remedy="Give smaller dimensions, or keep large tables as weights.",
+            )
+
+    # ------------------------------------------------------------------------------------------- nodes
+
+    def _results(
+        self,
+        node: onnx.NodeProto,
+        name: str,
+        inputs: Sequence[Value | None],
+        attributes: dict[str, Any],
+        wanted: Sequence[bool],
+        opsets: Mapping[str, int],
+        scope: _Scope,
+        depth: int,
+    ) -> Sequence[Value]:
+        key = (node.domain, node.op_type)
+        if key in self.functions:
+            return self._call(self.functions[key], inputs, attributes, name, depth)
+        op = node.op_type
+        if node.domain not in _ONNX and not (node.domain == "com.microsoft" and op in LOWERINGS):
+            return self._lack(f"{node.domain}.{op}", name)
+        opset = max((opsets[domain] for domain in _ONNX if domain in opsets), default=17)
+        if op == "Constant":
+            return [_constant_node(attributes)]
+        if op == "If":
+            return self._branch(node, name, inputs, attributes, scope, opsets, depth)
+        if any(isinstance(value, Unknown) for value in inputs):
+            known = op in LOWERINGS or can_evaluate(op) or op in ("Shape", "Size") or _has_body(node, opset)
+            return [Unknown()] * len(wanted) if known else self._lack(op, name)
+        if op in ("Shape", "Size") and isinstance(inputs[0], Tensor | Constant):
+            return [_shape_node(op, inputs[0].shape, attributes)]
+        site = Site(op, name, opset, attributes, inputs, wanted, self.network)
+        try:
+            constants = [value for value in inputs if isinstance(value, Constant)]
+            present = [value for value in inputs if value is not None]
+            if len(constants) == len(present) and present and can_evaluate(op) and op not in _RANDOM:
+                return self._computed(site)
+            if op in LOWERINGS:
+                return self._lowered(site, node)
+        except Unsupported as error:
+            self.faults.append(_fault(site, error))
+            return [Unknown()] * len(wanted)
+        except TooManyOperationsError:
+            raise
+        except (GraphError, DocumentError) as error:
+            error.path = ()
+            self.faults.append(error)
+            return [Unknown()] * len(wanted)
+        except _NONSENSE as error:
+            self.faults.append(_fault(site, Unsupported(f"{type(error).__name__}: {error}")))
+            return [Unknown()] * len(wanted)
+        body = _body(node, inputs, opset)
+        if body is None:
+            return self._lack(op, name)
+        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, name, depth)
+
+    def _lack(self, op: str, name: str) -> Sequence[Value]:
+        self.missing.setdefault(op, []).append(name)
+        return ()
+
+    def _computed(self, site: Site) -> Sequence[Value]:
+        given = [value.array if isinstance(value, Constant) else None for value in site.inputs]
+        found = evaluate(site.op, given, site.attributes, site.opset, max(1, len(site.wanted)))
+        self._count(sum(array.nbytes for array in found))
+        return [Constant(array) for array in found]
+
+    def _lowered(self, site: Site, node: onnx.NodeProto) -> Sequence[Value]:
+        since = len(self.network.operations)
+        if site.op == "BatchNormalization":
+            site = self._normalisation(site, named=len(node.output))
+        found = LOWERINGS[site.op](site)
+        results = [found] if isinstance(found, Tensor | Constant | Sequence_ | Unknown) else list(found)
+        for k, value in enumerate(results[: len(node.output)]):
+            if isinstance(value, Tensor) and not value.name:
+                results[k] = Unknown()  # not wanted
+            elif isinstance(value, Tensor) and node.output[k]:
+                results[k] = self.network.call_it(value, node.output[k], since)
+        return results
+
+    def _normalisation(self, site: Site, named: int) -> Site:
+        """With its mode, and with statistics that are states of its own where it updates them."""
+        trains = bool(site.get("training_mode", 0)) if site.opset >= 14 else named > 1
+        if self.batch_norm is not None:
+            trains = self.batch_norm == "train"
+        self.normalised["train" if trains else "frozen"] += 1
+        inputs = list(site.inputs)
+        for i in (3, 4):
+            value = inputs[i]
+            if trains and isinstance(value, Constant):
+                type_ = TensorType(value.shape, DType(value.array.dtype.name))
+                data = np.ascontiguousarray(value.array).tobytes()
+                inputs[i] = self.network.declare(
+                    value.name or f"{site.name}.{('mean', 'variance')[i - 3]}",
+                    Role.STATE,
+                    type_,
+                    Initializer("values", data),
+                )
+        return replace(site, inputs=inputs, attributes={**site.attributes, "training_mode": int(trains)})
+
+    def _call(
+        self,
+        function: onnx.FunctionProto,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        name: str,
+        depth: int,
+    ) -> Sequence[Value]:
+        """Walk a function's nodes with its inputs bound."""
+        scope: _Scope = {}
+        for formal, value in zip(function.input, inputs, strict=False):
+            if value is not None:
+                scope[formal] = value
+        given = {a.name: _attribute(a) for a in function.attribute_proto} | dict(attributes)
+        opsets = {o.domain: o.version for o in function.opset_import}
+        nodes = [_without_absent(node, scope, function) for node in function.node]
+        self.run(nodes, scope, opsets, function.output, given, f"{name}/", depth + 1)
+        return [self._fetch(scope, output, name) for output in function.output]
+
+    def _branch(
+        self,
+        node: onnx.NodeProto,
+        name: str,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        depth: int,
+    ) -> Sequence[Value]:
+        """The branch that a known condition chooses."""
+        condition = inputs[0] if inputs else None
+        if isinstance(condition, Unknown):
+            return [Unknown()] * len(node.output)
+        if not isinstance(condition, Constant) or condition.array.size != 1:
+            return self._lack("If (on what the caller gives)", name)
+        branch: Any = attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
+        if not hasattr(branch, "initializer"):
+            raise DocumentError(
+                f"Node {name!r:.80} (If) has no such branch.", remedy="Export the model again."
+            )
+        inner: _Scope = ChainMap({}, scope)
+        for message in branch.initializer:
+            inner[message.name] = Constant(array_of(message), message.name)
+        self.run(branch.node, inner, opsets, [o.name for o in branch.output], None, f"{name}/", depth + 1)
+        return [self._fetch(inner, output.name, name) for output in branch.output]
+
+
+def _check_names(node: onnx.NodeProto) -> None:
+    """Protobuf hands out bytes for text that is not UTF-8."""
+    names = (
+        node.name,
+        node.op_type,
+        node.domain,
+        *node.input,
+        *node.output,
+        *(a.name for a in node.attribute),
+    )
+    if not all(isinstance(name, str) for name in names):
+        raise DocumentError(
+            f"A name of node {node.name!r:.80} is not UTF-8.", remedy="Export the model again."
+        )
+
+
+def _names_read(nodes: Iterable[onnx.NodeProto]) -> frozenset[str]:
+    """Also by what stands in the branches of nodes."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _names_read(attribute.g.node) | {output.name for output in attribute.g.output}
+    return frozenset(found)
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(f"{name:.60}" for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{shown}{more}"
+
+
+def _fault(site: Site, error: GraphError) -> GraphError:
+    return GraphError(
+        f"Node {site.name!r:.80} ({site.op}) cannot be imported: {error.message}.",
+        remedy="Export the model without it, or in another form.",
+    )
+
+
+def _attributes(node: onnx.NodeProto, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Those of a node; inside a function some stand for attributes of the call, if these are there."""
+    found: dict[str, Any] = {}
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if given is not None and attribute.ref_attr_name in given:
+                found[attribute.name] = given[attribute.ref_attr_name]
+        else:
+            found[attribute.name] = _attribute(attribute)
+    return found
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Any:
+    """Numbers, texts, tuples of them, arrays, and graphs as they are."""
+    import onnx
+
+    try:
+        value = onnx.helper.get_attribute_value(attribute)
+    except ValueError as error:
+        raise DocumentError(
+            f"An attribute cannot be read: {error}.", remedy="Export the model again."
+        ) from None
+    if isinstance(value, onnx.TensorProto):
+        return array_of(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, int | float | onnx.GraphProto):
+        return value
+    if isinstance(value, Sequence):
+        return tuple(v.decode(errors="replace") if isinstance(v, bytes) else v for v in value)
+    return value
+
+
+def _constant_node(attributes: Mapping[str, Any]) -> Value:
+    for key, dtype in (("value_float", np.float32), ("value_floats", np.float32)):
+        if key in attributes:
+            return Constant(np.asarray(attributes[key], dtype))
+    for key in ("value_int", "value_ints"):
+        if key in attributes:
+            return Constant(np.asarray(attributes[key], np.int64))
+    if isinstance(attributes.get("value"), np.ndarray):
+        return Constant(attributes["value"])
+    return Unknown()
+
+
+def _shape_node(op: str, shape: Sequence[int], attributes: Mapping[str, Any]) -> Value:
+    if op == "Size":
+        return Constant(np.asarray(int(np.prod(shape, dtype=object)) if shape else 1, np.int64))
+    return Constant(
+        np.asarray(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], np.int64)
+    )
+
+
+def _without_absent(node: onnx.NodeProto, scope: _Scope, function: onnx.FunctionProto) -> onnx.NodeProto:
+    """Optional inputs of a function that the call leaves out are left out inside, too."""
+    absent = {formal for formal in function.input if formal not in scope}
+    if not absent.intersection(node.input):
+        return node
+    import onnx
+
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    kept = ["" if n in absent else n for n in copy.input]
+    del copy.input[:]
+    copy.input.extend(kept)
+    return copy
+
+
+def _schema(op: str, opset: int) -> Any:
+    import onnx
+
+    try:
+        return onnx.defs.get_schema(op, opset)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: versions beyond 32 bits
+        return None
+
+
+def _has_body(node: onnx.NodeProto, opset: int) -> bool:
+    schema = _schema(node.op_type, opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def _defaults(op: str, opset: int) -> dict[str, Any]:
+    schema = _schema(op, opset)
+    return {key: _attribute(a.default_value) for key, a in schema.attributes.items() if a.default_value.name}
+
+
+def _body(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> onnx.FunctionProto | None:
+    """What ONNX itself defines the operator by, if it does."""
+    import onnx
+
+    schema = _schema(node.op_type, opset)
+    if schema is None or not (schema.has_function or schema.has_context_dependent_function):
+        return None
+    function = onnx.FunctionProto()
+    if schema.has_function:
+        function.CopyFrom(schema.function_body)
+        return function
+    types = [_type_message(value).SerializeToString() for value in inputs]
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+    text = schema.get_context_dependent_function_with_opset_version(
+        max(versions, default=opset), node.SerializeToString(), types
+    )
+    function.ParseFromString(text)
+    return function if len(function.node) else None
+
+
+def _type_message(value: Value | None) -> onnx.TypeProto:
+    import onnx
+
+    if isinstance(value, Tensor):
+        element = onnx.helper.np_dtype_to_tensor_dtype(value.type.dtype.numpy)
+        return onnx.helper.make_tensor_type_proto(element, value.shape)
+    if isinstance(value, Constant):
+        return onnx.helper.make_tensor_type_proto(
+            onnx.helper.np_dtype_to_tensor_dtype(value.array.dtype), value.shape
+        )
+    return onnx.TypeProto()
+
+
+def expanded_by_onnx() -> tuple[frozenset[str], frozenset[str]]:
+    """(All operators of the newest opset, those that ONNX defines by others). Needs the package onnx."""
+    import onnx
+
+    schemas: list[Any] = [schema for schema in onnx.defs.get_all_schemas() if schema.domain in _ONNX]
+    names = frozenset(schema.name for schema in schemas)
+    bodies = (s.name for s in schemas if s.has_function or s.has_context_dependent_function)
+    return names, frozenset(bodies)

@@ -1,0 +1,189 @@
+"""What a caller chooses when a model is imported: how it is trained, how large it is, which weights it
+starts with.
+
+Files of other tools hold a network and rarely its training, so every importer takes the same choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from solver.errors import GraphError, OptionsError
+from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules
+from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
+
+__all__ = ["IMPORT_OPTIONS", "LOSSES", "ImportOptions", "Imported", "import_options"]
+
+#: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.
+LOSSES: Final[Mapping[str, tuple[str, Mapping[str, int], Literal["classes", "same"]]]] = MappingProxyType(
+    {
+        "cross-entropy": ("CategoricalCrossEntropy", {"from_logits": 1, "sparse": 1}, "classes"),
+        "soft-cross-entropy": ("CategoricalCrossEntropy", {"from_logits": 1}, "same"),
+        "binary-cross-entropy": ("BinaryCrossEntropy", {"from_logits": 1}, "same"),
+        "kl-divergence": ("KLDivergence", {"from_logits": 1}, "same"),
+        "mse": ("MeanSquaredError", {}, "same"),
+        "l1": ("MeanAbsoluteError", {}, "same"),
+        "huber": ("Huber", {}, "same"),
+    }
+)
+
+
+#: The names of what may be chosen.
+IMPORT_OPTIONS: Final = (
+    *(
+        "loss",
+        "output",
+        "class_axis",
+        "optimizer",
+        "learning_rate",
+        "trainable",
+        "dim",
+        "batch_norm",
+        "weights",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """Choices for one import.
+
+    `loss` is a word of `LOSSES`, or None where an output of the model is the loss. It is taken of `output`,
+    the first one if that is None, with the classes at `class_axis`; None means axis 1 of images (four axes
+    and more) and the last axis otherwise. `trainable` is "all", a number of operations from the back, or
+    names and patterns of names as ``head.*``. `dims` are sizes of dimensions that the model leaves open, by
+    name, or by place, as ``x[0]``; `batch` is that of the first axis of the inputs. `batch_norm` is "train",
+    "frozen", or None for what the model says. Without `weights` the first values are drawn.
+    """
+
+    loss: str | None = None
+    output: str | None = None
+    class_axis: int | None = None
+    optimizer: OptimizerSpec = field(default_factory=lambda: OptimizerSpec("SGD"))
+    rules: TrainingRules = field(default_factory=TrainingRules)
+    trainable: Literal["all"] | int | tuple[str, ...] = "all"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    batch: int | None = None
+    batch_norm: Literal["train", "frozen"] | None = None
+    weights: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An imported model, and what the caller should know about it, a sentence each."""
+
+    graph: TrainableGraph
+    notes: tuple[str, ...] = ()
+
+
+# ------------------------------------------------------------------------------------ from words of a caller
+
+
+def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> ImportOptions:
+    """Choices from what a command line or a query says; numbers may be text.
+
+    `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
+    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim` (a
+    list of ``name=size``), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``). Raises
+    OptionsError with the option's name as path.
+    """
+    for name in given:
+        if name not in IMPORT_OPTIONS:
+            raise OptionsError(
+                f"There is no option {name!r:.60} for models.",
+                remedy=f"Options: {', '.join(IMPORT_OPTIONS)}.",
+                path=(str(name),),
+            )
+    loss = given.get("loss")
+    if loss is not None and loss not in LOSSES:
+        raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
+    return ImportOptions(
+        loss=loss,
+        output=given.get("output"),
+        class_axis=None if given.get("class_axis") is None else _whole("class_axis", given["class_axis"]),
+        optimizer=_optimizer(given.get("optimizer", "sgd"), given.get("learning_rate")),
+        trainable=_trainable(given.get("trainable", "all")),
+        dims=dict(_dim(text) for text in given.get("dim", ())),
+        batch=batch,
+        batch_norm=_batch_norm(given.get("batch_norm")),
+        weights=_weights(given.get("weights", "reference")),
+    )
+
+
+def _bad(name: str, value: object, wanted: str) -> OptionsError:
+    return OptionsError(
+        f"The {name.replace('_', ' ')} is {value!r:.80}.", remedy=f"Give {wanted}.", path=(name,)
+    )
+
+
+def _whole(name: str, text: Any) -> int:
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        raise _bad(name, text, "a whole number") from None
+
+
+def _optimizer(text: Any, rate: Any) -> OptimizerSpec:
+    """By its name in any case; numbers behind commas, and the learning rate by itself."""
+    name, *rest = str(text).split(",")
+    known = {optimizer.lower(): optimizer for optimizer in OPTIMIZER_NAMES}
+    if name.strip().lower() not in known:
+        raise _bad("optimizer", text, f"one of {', '.join(sorted(known))}")
+    attributes: dict[str, float | bool] = {}
+    for part in rest:
+        key, _, value = part.partition("=")
+        attributes[key.strip()] = _number("optimizer", value)
+    if rate is not None:
+        attributes["learning_rate"] = _number("learning_rate", rate)
+    spec = OptimizerSpec(known[name.strip().lower()], attributes)
+    try:
+        optimizer_rules(spec)
+    except GraphError as error:
+        raise OptionsError(error.message, remedy=error.remedy, path=("optimizer",)) from None
+    return spec
+
+
+def _number(name: str, text: Any) -> float | bool:
+    if text in ("true", "false"):
+        return bool(text == "true")
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        raise _bad(name, text, "a number") from None
+
+
+def _trainable(text: Any) -> Literal["all"] | int | tuple[str, ...]:
+    words = str(text)
+    if words == "all":
+        return "all"
+    if words.startswith("last:"):
+        count = _whole("trainable", words.removeprefix("last:"))
+        if count < 0:
+            raise _bad("trainable", text, "last: and a number that is not negative")
+        return count
+    names = tuple(name.strip() for name in words.split(",") if name.strip())
+    if not names:
+        raise _bad("trainable", text, "all, last:COUNT, or names separated by commas")
+    return names
+
+
+def _dim(text: Any) -> tuple[str, int]:
+    name, equals, size = str(text).rpartition("=")
+    if not equals or not name or not size.isdecimal() or int(size) < 1:
+        raise _bad("dim", text, "a name and a size, as batch=32, or a place and a size, as x[0]=32")
+    return name, int(size)
+
+
+def _batch_norm(text: Any) -> Literal["train", "frozen"] | None:
+    if text in (None, "train", "frozen"):
+        return text  # type: ignore[no-any-return]  # one of the three
+    raise _bad("batch_norm", text, "train or frozen")
+
+
+def _weights(text: Any) -> bool:
+    if text not in ("reference", "none"):
+        raise _bad("weights", text, "reference or none")
+    return bool(text == "reference")

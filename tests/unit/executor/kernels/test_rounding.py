@@ -1,0 +1,33 @@
+"""Steps: forward against ONNX, and memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from solver.errors import InternalError
+from solver.executor.kernels import kernels_for
+from solver.executor.kernels.base import Call
+from solver.graph.ops import FAMILIES
+from tests.support.one_operation import OneOperation, allocated
+from tests.support.onnx_reference import onnx_reference
+
+NAMES = FAMILIES["rounding"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("type_", NAMES)
+def test_forward_is_onnx(type_: str, dtype: str) -> None:
+    x = np.array([-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.5, 7.9], dtype)
+    np.testing.assert_array_equal(OneOperation(type_, [x]).forward(), onnx_reference(type_, [x], {}))
+
+
+@pytest.mark.parametrize("type_", NAMES)
+def test_nothing_of_tensor_size_is_allocated(type_: str) -> None:
+    operation = OneOperation(type_, [np.ones((10, 40, 500), np.float32)])
+    assert allocated(operation.prepare_forward()[1]) < 64 * 1024
+
+
+def test_there_is_no_backward_kernel() -> None:
+    with pytest.raises(InternalError, match="has no derivative"):
+        kernels_for("Sign").backward(Call(OneOperation("Sign", [np.ones(2)]).node))

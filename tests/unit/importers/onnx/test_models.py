@@ -1,0 +1,529 @@
+"""Whole models: what is trained, what is a constant, dimensions, losses, functions, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from solver.errors import (
+    ArenaplanError,
+    BatchError,
+    DimensionError,
+    DocumentError,
+    GraphError,
+    LossError,
+    TooManyOperationsError,
+    TrainableError,
+    UnknownOperatorError,
+)
+from solver.executor import Trainer, synthetic_batch, validate
+from solver.graph import Role, TrainableGraph
+from solver.importers.onnx import load_onnx
+from solver.importers.options import ImportOptions
+from solver.pipeline import plan
+from tests.support.onnx_models import imported, model_of, node, shape_of, types_of
+
+RNG = np.random.default_rng(4)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def roles(graph: TrainableGraph) -> dict[str, str]:
+    return {o.id: o.role.value for o in graph.operands.values() if o.role is not Role.INTERMEDIATE}
+
+
+def dense(**more: Any) -> onnx.ModelProto:
+    """x W + b."""
+    nodes = [node("MatMul", ["x", "fc.weight"], ["h"]), node("Add", ["h", "fc.bias"], ["y"])]
+    return model_of(nodes, {"x": (4, 3)}, {"fc.weight": floats(3, 5), "fc.bias": floats(5)}, **more)
+
+
+# ------------------------------------------------------------------------------- parameters and constants
+
+
+def test_weights_are_parameters_and_the_label_is_an_input() -> None:
+    graph = imported(dense()).graph
+    assert roles(graph) == {"x": "input", "fc.weight": "parameter", "fc.bias": "parameter", "label": "label"}
+    assert graph.trainable == ("fc.weight", "fc.bias")
+    assert types_of(graph) == ["MatMul", "Add", "MeanSquaredError"]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("layer.gamma", "parameter"), ("pos_embed", "parameter"), ("onnx::Mul_12", "constant"),
+        ("rotary.inv_freq", "constant"), ("val_3", "constant"), ("encoder.attn_mask", "constant"),
+        ("/block/Constant_output_0", "constant"),
+    ],
+)  # fmt: skip
+def test_what_is_multiplied_is_told_by_its_name(name: str, role: str) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", name], ["y"])]
+    graph = imported(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), name: floats(4)})).graph
+    assert roles(graph)[name] == role
+
+
+def test_a_name_made_up_by_an_exporter_is_a_parameter_where_weights_stand() -> None:
+    nodes = [node("MatMul", ["x", "onnx::MatMul_9"], ["y"])]
+    graph = imported(model_of(nodes, {"x": (2, 3)}, {"onnx::MatMul_9": floats(3, 4)})).graph
+    assert graph.trainable == ("onnx::MatMul_9",)
+
+
+def test_uses_are_looked_up_through_moves() -> None:
+    nodes = [node("Transpose", ["t::w"], ["v"], perm=[1, 0]), node("MatMul", ["x", "v"], ["y"])]
+    graph = imported(model_of(nodes, {"x": (2, 3)}, {"t::w": floats(4, 3)})).graph
+    assert graph.trainable == ("t::w",)
+
+
+def test_a_caller_may_train_what_looks_like_a_constant() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Mul", ["h", "onnx::s"], ["y"])]
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "onnx::s": floats(4)})
+    assert imported(model, trainable=("onnx::s",)).graph.trainable == ("onnx::s",)
+
+
+def test_patterns_and_counts_choose_what_is_trained() -> None:
+    assert imported(dense(), trainable=("fc.b*",)).graph.trainable == ("fc.bias",)
+    assert imported(dense(), trainable=1).graph.trainable == ("fc.bias",)
+    with pytest.raises(TrainableError, match="No parameter is called 'head'") as caught:
+        imported(dense(), trainable=("head",))
+    assert "fc.weight, fc.bias" in caught.value.remedy
+
+
+def test_a_model_without_parameters_is_refused() -> None:
+    with pytest.raises(TrainableError, match="no parameters"):
+        imported(model_of([node("Relu", ["x"], ["y"])], {"x": (2, 3)}))
+
+
+def test_tied_weights_stay_one_operand() -> None:
+    nodes = [
+        node("Gather", ["emb.weight", "ids"], ["h"]),
+        node("Transpose", ["emb.weight"], ["t"], perm=[1, 0]),
+        node("MatMul", ["h", "t"], ["y"]),
+    ]
+    model = model_of(nodes, {"ids": ("int64", (2, 3))}, {"emb.weight": floats(10, 4)})
+    graph = imported(model, loss="cross-entropy").graph
+    assert graph.trainable == ("emb.weight",)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+# ------------------------------------------------------------------------------------------ dimensions
+
+
+def test_open_dimensions_take_sizes() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, {"x": ("batch", "seq", 3)}, {"w": floats(3, 4)})
+    graph = imported(model, dims={"seq": 7}, batch=2).graph
+    assert shape_of(graph, "x") == (2, 7, 3)
+    assert shape_of(imported(model, dims={"x[1]": 5, "batch": 3}).graph, "x") == (3, 5, 3)
+
+
+def test_every_open_dimension_is_named_with_the_flag() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, {"x": ("batch", None, 3)}, {"w": floats(3, 4)})
+    with pytest.raises(DimensionError, match=r"2 dimensions open: batch \(of x\[0\]\), x\[1\]") as caught:
+        imported(model)
+    assert caught.value.remedy == "Give --dim batch=SIZE --dim x[1]=SIZE."
+
+
+def test_a_size_for_no_dimension_is_refused() -> None:
+    with pytest.raises(DimensionError, match="no dimension 'seq'"):
+        imported(dense(), dims={"seq": 7})
+    with pytest.raises(BatchError, match="first dimension of no input is open"):
+        imported(dense(), batch=7)
+
+
+def test_shape_arithmetic_comes_to_constants() -> None:
+    """As exporters flatten: the shape is taken apart, multiplied, and put together again."""
+    one = numpy_helper.from_array(np.array([1]))
+    nodes = [
+        node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]),
+        node("Constant", [], ["one"], value=one), node("Mul", ["n", "one"], ["m"]),
+        node("Concat", ["m", "rest"], ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["flat"]), node("MatMul", ["flat", "w"], ["y"]),
+    ]  # fmt: skip
+    weights = {"zero": np.array([0]), "rest": np.array([-1]), "w": floats(6, 4)}
+    graph = imported(model_of(nodes, {"x": ("n", 2, 3)}, weights), batch=5).graph
+    assert types_of(graph) == ["Reshape", "MatMul", "MeanSquaredError"]
+
+
+def test_constants_that_would_be_huge_are_not_made() -> None:
+    nodes = [node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"], ["y"])]
+    with pytest.raises(DocumentError, match="would have to be made"):
+        imported(model_of(nodes, {"x": (1,)}, {"s": np.array([2**40])}))
+
+
+# -------------------------------------------------------------------------------------------- losses
+
+
+@pytest.mark.parametrize(
+    ("loss", "label", "dtype"),
+    [
+        ("cross-entropy", (4,), "int64"), ("soft-cross-entropy", (4, 5), "float32"),
+        ("binary-cross-entropy", (4, 5), "float32"), ("mse", (4, 5), "float32"), ("l1", (4, 5), "float32"),
+        ("huber", (4, 5), "float32"), ("kl-divergence", (4, 5), "float32"),
+    ],
+)  # fmt: skip
+def test_losses_have_their_labels(loss: str, label: tuple[int, ...], dtype: str) -> None:
+    graph = imported(dense(), loss=loss).graph
+    operand = graph.operands["label"]
+    assert (operand.shape, operand.dtype.value, operand.role) == (label, dtype, Role.LABEL)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+def test_classes_of_images_are_at_axis_1_and_may_be_elsewhere() -> None:
+    nodes = [node("Conv", ["x", "w"], ["y"], kernel_shape=[1, 1])]
+    model = model_of(nodes, {"x": (2, 3, 5, 6)}, {"w": floats(4, 3, 1, 1)})
+    assert shape_of(imported(model, loss="cross-entropy").graph, "label") == (2, 5, 6)
+    assert shape_of(imported(model, loss="cross-entropy", class_axis=-1).graph, "label") == (2, 4, 5)
+    with pytest.raises(DocumentError, match="no axis 4"):
+        imported(model, loss="cross-entropy", class_axis=4)
+
+
+def test_a_last_softmax_is_part_of_the_loss() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Softmax", ["h"], ["y"])]
+    found = imported(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}), loss="cross-entropy")
+    assert types_of(found.graph) == ["MatMul", "CategoricalCrossEntropy"]
+    assert "taken as logits" in found.notes[0]
+
+
+def test_a_loss_inside_the_model_is_taken() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("SoftmaxCrossEntropyLoss", ["h", "t"], ["loss"])]
+    inputs: Any = {"x": (2, 3), "t": ("int64", (2,))}
+    model = model_of(nodes, inputs, {"w": floats(3, 4)}, outputs=("h", "loss"))
+    found = imported(model, loss=None)
+    assert found.graph.loss == "loss"
+    assert types_of(found.graph) == ["MatMul", "CategoricalCrossEntropy"]
+
+
+def test_what_is_said_where_no_loss_can_be_found() -> None:
+    with pytest.raises(LossError, match="none of its outputs") as caught:
+        imported(dense(), loss=None)
+    assert "--loss" in caught.value.remedy
+    with pytest.raises(LossError, match="no output 'z'"):
+        imported(dense(), output="z")
+
+
+def test_two_losses_have_to_be_chosen_from() -> None:
+    nodes = [node("ReduceMean", ["h"], [name], keepdims=0) for name in ("a", "b")]
+    nodes.insert(0, node("MatMul", ["x", "w"], ["h"]))
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, outputs=("a", "b"))
+    with pytest.raises(LossError, match="2 outputs that could be the loss: a, b"):
+        imported(model, loss=None)
+    assert imported(model, loss=None, output="b").graph.loss == "b"
+
+
+def test_inputs_without_influence_are_left_out() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["y"]), node("Relu", ["z"], ["u"])]
+    found = imported(model_of(nodes, {"x": (2, 3), "z": (9,)}, {"w": floats(3, 4)}))
+    assert "z" not in found.graph.operands
+    assert found.notes == ("The loss does not depend on input 'z': left out.",)
+
+
+# ---------------------------------------------------------------------------------------- normalisation
+
+
+def normalised(training: int | None = None, opset: int = 18) -> onnx.ModelProto:
+    mode: Any = {} if training is None else {"training_mode": training}
+    outputs = ["y", "m2", "v2"] if training else ["y"]
+    nodes = [
+        node("Conv", ["x", "w"], ["h"], kernel_shape=[1, 1]),
+        node("BatchNormalization", ["h", "s", "b", "m", "v"], outputs, **mode),
+    ]
+    weights = {
+        "w": floats(4, 3, 1, 1),
+        "s": floats(4),
+        "b": floats(4),
+        "m": floats(4),
+        "v": np.ones(4, np.float32),
+    }
+    return model_of(nodes, {"x": (2, 3, 5, 6)}, weights, opset=opset)
+
+
+@pytest.mark.parametrize(
+    ("training", "asked", "mode"), [(None, None, 0), (1, None, 1), (None, "train", 1), (1, "frozen", 0)]
+)
+def test_batch_normalisation_has_the_mode_that_is_asked_for(
+    training: int | None, asked: Any, mode: int
+) -> None:
+    found = imported(normalised(training), batch_norm=asked)
+    made = next(op for op in found.graph.operations if op.type == "BatchNormalization")
+    assert made.attributes["training_mode"] == mode
+    assert {found.graph.operands[name].role for name in ("m", "v")} == {Role.STATE}
+    frozen = any("--batch-norm train" in note for note in found.notes)
+    assert frozen == (mode == 0 and asked is None)
+    assert validate(found.graph, plan(found.graph), steps=2).identical
+
+
+def test_lost_normalisation_is_said() -> None:
+    nodes = [node("Conv", [f"h{k}", f"w{k}", f"b{k}"], [f"h{k + 1}"], kernel_shape=[1, 1]) for k in range(5)]
+    weights = {f"w{k}": floats(3, 3, 1, 1) for k in range(5)} | {f"b{k}": floats(3) for k in range(5)}
+    found = imported(model_of(nodes, {"h0": (2, 3, 4, 4)}, weights, outputs=("h5",)))
+    assert any("lost their batch normalisation" in note for note in found.notes)
+
+
+def test_dropout_is_on_where_the_model_says_so() -> None:
+    def model(training: bool) -> onnx.ModelProto:
+        nodes = [node("MatMul", ["x", "w"], ["h"]), node("Dropout", ["h", "r", "t"], ["y", "mask"])]
+        return model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "r": 0.25, "t": np.asarray(training)})
+
+    assert "Dropout" not in types_of(imported(model(False)).graph)
+    made = imported(model(True)).graph.operations[1]
+    assert (made.type, made.attributes["ratio"]) == ("Dropout", 0.25)
+
+
+# ---------------------------------------------------------------------------- functions and branches
+
+
+def function(name: str, nodes: list[onnx.NodeProto], attributes: tuple[str, ...] = ()) -> onnx.FunctionProto:
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    return helper.make_function("own", name, ["a"], ["c"], nodes, opsets, list(attributes))
+
+
+def test_functions_are_walked_where_they_are_called() -> None:
+    inner = function("Inner", [node("LeakyRelu", ["a"], ["c"])])
+    leaky = inner.node[0].attribute.add()
+    leaky.name, leaky.ref_attr_name, leaky.type = "alpha", "slope", onnx.AttributeProto.FLOAT
+    inner.attribute.append("slope")
+    outer = function(
+        "Outer", [node("Inner", ["a"], ["b"], domain="own", slope=0.5), node("Neg", ["b"], ["c"])]
+    )
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Outer", ["h"], ["y"], domain="own")]
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, functions=[inner, outer], domains=["own"])
+    graph = imported(model).graph
+    assert types_of(graph) == ["MatMul", "LeakyRelu", "Neg", "MeanSquaredError"]
+    assert graph.operations[1].attributes["alpha"] == 0.5
+
+
+def test_functions_that_call_themselves_are_refused() -> None:
+    endless = function("Endless", [node("Endless", ["a"], ["c"], domain="own")])
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Endless", ["h"], ["y"], domain="own")]
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, functions=[endless], domains=["own"])
+    with pytest.raises(TooManyOperationsError, match="calls within calls"):
+        imported(model)
+
+
+def test_functions_that_double_are_refused_in_time() -> None:
+    """Each calls the one before twice: two to the power of thirty operations."""
+    made = [function("F0", [node("Neg", ["a"], ["c"])])]
+    for k in range(30):
+        calls = [node(f"F{k}", ["a"], ["b"], domain="own"), node(f"F{k}", ["b"], ["c"], domain="own")]
+        made.append(function(f"F{k + 1}", calls))
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("F30", ["h"], ["y"], domain="own")]
+    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, functions=made, domains=["own"])
+    with pytest.raises(TooManyOperationsError):
+        imported(model)
+
+
+@pytest.mark.parametrize(("condition", "chosen"), [(True, "Relu"), (False, "Neg")])
+def test_a_known_condition_chooses_a_branch(condition: bool, chosen: str) -> None:
+    def branch(type_: str) -> onnx.GraphProto:
+        output = helper.make_empty_tensor_value_info(type_)
+        return helper.make_graph([node(type_, ["h"], [type_])], type_, [], [output])
+
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg")),
+    ]
+    graph = imported(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4), "c": np.asarray(condition)})).graph
+    assert types_of(graph) == ["MatMul", chosen, "MeanSquaredError"]
+
+
+def test_sequences_exist_in_the_importer_alone() -> None:
+    nodes = [
+        node("SplitToSequence", ["x", "two"], ["s"], axis=1),
+        node("SequenceAt", ["s", "one"], ["h"]),
+        node("MatMul", ["h", "w"], ["y"]),
+    ]
+    weights = {"two": np.asarray(2), "one": np.asarray(1), "w": floats(2, 4)}
+    graph = imported(model_of(nodes, {"x": (3, 4)}, weights)).graph
+    assert types_of(graph) == ["Split", "MatMul", "MeanSquaredError"]
+
+
+def test_onnx_itself_defines_some_operators_by_others() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Shrink", ["h"], ["y"], lambd=0.5, bias=0.25)]
+    graph = imported(model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)})).graph
+    assert "Where" in types_of(graph)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+def test_random_numbers_are_drawn_anew_and_repeat() -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("RandomNormalLike", ["h"], ["n"], scale=0.5, mean=1.0),
+        node("Bernoulli", ["p"], ["b"]), node("Mul", ["h", "b"], ["g"]), node("Add", ["g", "n"], ["y"]),
+    ]  # fmt: skip
+    weights = {"w": floats(3, 4), "p": np.full((2, 4), 0.5, np.float32)}
+    graph = imported(model_of(nodes, {"x": (2, 3)}, weights)).graph
+    assert types_of(graph).count("RandomUniform") == 3
+    assert validate(graph, plan(graph), steps=3).identical
+    batch = synthetic_batch(graph, 0, 1)
+    with Trainer(graph, plan(graph)) as trainer:
+        assert trainer.step(batch) != trainer.step(batch)
+
+
+# ---------------------------------------------------------------------------------------- recognition
+
+
+def after_product(nodes: list[onnx.NodeProto], **constants: Any) -> TrainableGraph:
+    weights = {"fc.weight": floats(8, 8)} | {name.replace("__", "."): v for name, v in constants.items()}
+    return imported(
+        model_of([node("MatMul", ["i", "fc.weight"], ["x"]), *nodes], {"i": (2, 8)}, weights)
+    ).graph
+
+
+LAYERS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], dict[str, Any]]] = {
+    "Gelu": (
+        [
+            node("Div", ["x", "s"], ["a"]),
+            node("Erf", ["a"], ["b"]),
+            node("Add", ["b", "one"], ["c"]),
+            node("Mul", ["x", "c"], ["d"]),
+            node("Mul", ["d", "half"], ["y"]),
+        ],
+        {"s": 2**0.5, "one": 1, "half": 0.5},
+        {},
+    ),
+    "Gelu by tanh": (
+        [
+            node("Pow", ["x", "three"], ["p"]),
+            node("Mul", ["p", "k"], ["q"]),
+            node("Add", ["x", "q"], ["r"]),
+            node("Mul", ["r", "s"], ["t"]),
+            node("Tanh", ["t"], ["u"]),
+            node("Add", ["u", "one"], ["v"]),
+            node("Mul", ["x", "half"], ["w"]),
+            node("Mul", ["w", "v"], ["y"]),
+        ],
+        {"three": 3, "k": 0.044715, "s": (2 / np.pi) ** 0.5, "one": 1, "half": 0.5},
+        {"approximate": "tanh"},
+    ),
+    "Swish": ([node("Sigmoid", ["x"], ["s"]), node("Mul", ["s", "x"], ["y"])], {}, {}),
+    "Swish of a multiple": (
+        [node("Mul", ["x", "c"], ["z"]), node("Sigmoid", ["z"], ["s"]), node("Mul", ["x", "s"], ["y"])],
+        {"c": 1.75},
+        {"alpha": 1.75},
+    ),
+    "HardSwish": ([node("HardSigmoid", ["x"], ["s"], alpha=1 / 6), node("Mul", ["x", "s"], ["y"])], {}, {}),
+    "HardSwish by bounds": (
+        [
+            node("Add", ["x", "three"], ["a"]),
+            node("Clip", ["a", "zero", "six"], ["b"]),
+            node("Mul", ["x", "b"], ["c"]),
+            node("Div", ["c", "six"], ["y"]),
+        ],
+        {"three": 3, "zero": 0, "six": 6},
+        {},
+    ),
+    "LayerNormalization": (
+        [
+            node("ReduceMean", ["x", "last"], ["m"]),
+            node("Sub", ["x", "m"], ["d"]),
+            node("Pow", ["d", "two"], ["q"]),
+            node("ReduceMean", ["q", "last"], ["v"]),
+            node("Add", ["v", "e"], ["w"]),
+            node("Sqrt", ["w"], ["r"]),
+            node("Div", ["d", "r"], ["o"]),
+            node("Mul", ["o", "ln.weight"], ["k"]),
+            node("Add", ["k", "ln.bias"], ["y"]),
+        ],
+        {"two": 2, "e": 0.5, "last": np.array([-1]), "ln__weight": floats(8), "ln__bias": floats(8)},
+        {"axis": 1, "epsilon": 0.5},
+    ),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_that_are_written_out_are_recognised(layer: str) -> None:
+    nodes, constants, attributes = LAYERS[layer]
+    graph = after_product(nodes, **constants)
+    assert types_of(graph) == ["MatMul", layer.split()[0], "MeanSquaredError"]
+    assert dict(graph.operations[1].attributes) == attributes
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_recognised_layer_computes_the_same(layer: str) -> None:
+    """By ONNX's own evaluator, which recognises nothing."""
+    nodes, constants, _ = LAYERS[layer]
+    weights = {"fc.weight": floats(8, 8)} | {name.replace("__", "."): v for name, v in constants.items()}
+    all_nodes = [node("MatMul", ["i", "fc.weight"], ["x"]), *nodes]
+    model = model_of(all_nodes, {"i": (2, 8)}, weights)
+    recognised = imported(model).graph
+    expected = ReferenceEvaluator(model)
+    batch = synthetic_batch(recognised, 3, 1)
+    with Trainer(recognised, plan(recognised)) as trainer:
+        found = trainer.step(batch)
+    (y,) = expected.run(None, {"i": batch["i"]})
+    assert found == pytest.approx(float(np.mean((y - batch["label"]) ** 2)), rel=1e-4)
+
+
+@pytest.mark.parametrize("number", [0.4, 2.0])
+def test_what_only_looks_like_a_layer_is_left_alone(number: float) -> None:
+    nodes, constants, _ = LAYERS["Gelu"]
+    assert "Gelu" not in types_of(after_product(nodes, **{**constants, "half": number}))
+
+
+# -------------------------------------------------------------------------------------------- refusals
+
+
+def test_all_missing_operators_are_named_at_once() -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("Det", ["h"], ["a"], name="first"), node("Det", ["h"], ["b"], name="second"),
+        node("NonMaxSuppression", ["a", "b"], ["c"], name="third"), node("Relu", ["c"], ["d"]),
+        node("Foo", ["d"], ["y"], name="fourth", domain="acme"),
+    ]  # fmt: skip
+    model = model_of(nodes, {"x": (2, 2)}, {"w": floats(2, 2)}, domains=["acme"])
+    with pytest.raises(UnknownOperatorError, match="3 operators") as caught:
+        imported(model)
+    for part in ("Det (first, second)", "NonMaxSuppression (third)", "acme.Foo (fourth)"):
+        assert part in caught.value.message
+    assert "arenaplan operators" in caught.value.remedy
+
+
+def test_a_fault_names_its_node_and_counts_the_others() -> None:
+    nodes = [node("Reshape", ["x", "s"], [name], name=name) for name in ("one", "two")]
+    nodes.append(node("Add", ["one", "two"], ["y"]))
+    with pytest.raises(GraphError, match=r"'one'.*\(1 more node"):
+        imported(model_of(nodes, {"x": (2, 3), "s": ("int64", (2,))}))
+
+
+@pytest.mark.parametrize("opset", [5, 99])
+def test_opsets_that_are_not_read(opset: int) -> None:
+    with pytest.raises(DocumentError, match=f"opset {opset}; 7 to") as caught:
+        imported(dense(opset=opset))
+    assert ("older" in caught.value.remedy) == (opset > 50)
+
+
+def test_a_value_that_nothing_defines() -> None:
+    with pytest.raises(DocumentError, match="reads 'z', which nothing defines"):
+        imported(model_of([node("Relu", ["z"], ["y"])], {"x": (2,)}))
+
+
+def test_names_lose_what_no_name_may_hold() -> None:
+    nodes = [node("MatMul", ["x", "a@b\n"], ["y"], name="n@1")]
+    graph = imported(model_of(nodes, {"x": (2, 3)}, {"a@b\n": floats(3, 4)})).graph
+    assert graph.trainable == ("a_b_",)
+    assert graph.operations[0].id == "n_1"
+
+
+def test_weights_of_sixteen_bits_are_taken_as_float32() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    wide = floats(30, 40)
+    model = model_of(nodes, {"x": (2, 30)}, {"w": wide.astype(np.float16)})
+    graph = imported(model).graph
+    given = graph.operands["w"].initializer
+    assert given is not None
+    assert given.data == wide.astype(np.float16).astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("text", [b"", b"\x08\x07", b"{}", b"[Model]\n", bytes(range(256))])
+def test_what_is_not_a_model(text: bytes) -> None:
+    with pytest.raises(ArenaplanError):
+        load_onnx(text, options=ImportOptions(loss="mse"))

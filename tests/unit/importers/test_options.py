@@ -1,0 +1,72 @@
+"""Choices for an import from words of a command line or a query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from solver.errors import OptionsError
+from solver.importers.options import IMPORT_OPTIONS, LOSSES, import_options
+
+
+def test_what_is_left_out() -> None:
+    found = import_options({})
+    assert (found.loss, found.output, found.class_axis, found.trainable) == (None, None, None, "all")
+    assert (found.optimizer.type, dict(found.optimizer.attributes)) == ("SGD", {})
+    assert (dict(found.dims), found.batch, found.batch_norm, found.weights) == ({}, None, None, True)
+
+
+def test_everything_that_can_be_said() -> None:
+    given = {
+        "loss": "mse", "output": "y", "class_axis": "1", "optimizer": "SGD,momentum=0.9,nesterov=true",
+        "learning_rate": "0.1", "trainable": "head.*, fc.bias", "dim": ["batch=32", "x[1]=7", "a=b=3"],
+        "batch_norm": "train", "weights": "none",
+    }  # fmt: skip
+    found = import_options(given, batch=4)
+    assert dict(found.optimizer.attributes) == {"momentum": 0.9, "nesterov": True, "learning_rate": 0.1}
+    assert found.trainable == ("head.*", "fc.bias")
+    assert dict(found.dims) == {"batch": 32, "x[1]": 7, "a=b": 3}
+    assert (found.class_axis, found.batch, found.batch_norm, found.weights) == (1, 4, "train", False)
+    assert set(given) == set(IMPORT_OPTIONS)
+
+
+@pytest.mark.parametrize(("text", "count"), [("last:2", 2), ("last:0", 0)])
+def test_a_number_of_operations_is_trained(text: str, count: int) -> None:
+    assert import_options({"trainable": text}).trainable == count
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_known(loss: str) -> None:
+    assert import_options({"loss": loss}).loss == loss
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "said"),
+    [
+        ({"loss": "ce"}, "loss", "cross-entropy"),
+        ({"optimizer": "lion"}, "optimizer", "adam"),
+        ({"optimizer": "sgd,momentum=fast"}, "optimizer", "number"),
+        ({"optimizer": "sgd,speed=1"}, "optimizer", "learning_rate"),
+        ({"learning_rate": "-1"}, "optimizer", "learning_rate"),
+        ({"learning_rate": "much"}, "learning_rate", "number"),
+        ({"class_axis": "x"}, "class_axis", "whole number"),
+        ({"trainable": "last:x"}, "trainable", "whole number"),
+        ({"trainable": "last:-1"}, "trainable", "not negative"),
+        ({"trainable": " ,"}, "trainable", "names"),
+        ({"dim": ["batch"]}, "dim", "batch=32"),
+        ({"dim": ["=3"]}, "dim", "batch=32"),
+        ({"dim": ["batch=0"]}, "dim", "batch=32"),
+        ({"dim": ["batch=1e3"]}, "dim", "batch=32"),
+        ({"batch_norm": "eval"}, "batch_norm", "train or frozen"),
+        ({"weights": "all"}, "weights", "reference or none"),
+        ({"lr": "1"}, "lr", "learning_rate"),
+    ],
+)
+def test_what_is_refused_names_the_option_and_what_there_is(
+    given: dict[str, Any], path: str, said: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        import_options(given)
+    assert caught.value.path[0] == path
+    assert said in str(caught.value)

@@ -1,0 +1,122 @@
+"""ONNX models on the command line: imported, planned, trained, explained; and what is said of other files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.commands import app
+from service.cli.console import Exit
+from tests.support.onnx_models import model_of, node
+
+CHOICES = ("--loss", "cross-entropy", "--optimizer", "adam", "--dim", "batch=4")
+
+
+def arenaplan(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    weights = {
+        "fc.weight": rng.standard_normal((30, 20)).astype(np.float32),
+        "fc.bias": np.zeros(20, np.float32),
+    }
+    nodes = [node("MatMul", ["x", "fc.weight"], ["h"]), node("Add", ["h", "fc.bias"], ["y"])]
+    path = tmp_path / "small.onnx"
+    onnx.save(model_of(nodes, {"x": ("batch", 30)}, weights), path)
+    return path
+
+
+def test_a_model_is_planned_and_trained(model: Path, tmp_path: Path) -> None:
+    made = tmp_path / "plan.json"
+    assert arenaplan("plan", model, *CHOICES, "-o", made).exit_code == Exit.OK
+    done = arenaplan("validate", model, made, *CHOICES, "--steps", "2")
+    assert done.exit_code == Exit.OK, done.output
+    assert "Identical" in done.output
+
+
+def test_a_document_has_the_weights_by_where_they_are(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    document, made = folder / "graph.json", folder / "plan.json"
+    done = arenaplan("import", model, *CHOICES, "-o", document)
+    assert "2 trained tensors of 620 elements" in done.output
+    operands = {o["name"]: o for o in json.loads(document.read_bytes())["operands"]}
+    assert operands["fc.weight"]["initializer"]["file"] == "../small.onnx"
+    assert arenaplan("plan", document, "-o", made).exit_code == Exit.OK
+    assert "Identical" in arenaplan("validate", document, made).output
+    # What the document says, and what the model says with the same choices, are one graph.
+    assert "Identical" in arenaplan("validate", model, made, *CHOICES).output
+    model.rename(tmp_path / "moved.onnx")
+    failed = arenaplan("validate", document, made)
+    assert failed.exit_code == Exit.USAGE
+    assert "cannot be read" in failed.output
+
+
+def test_a_document_on_standard_output(model: Path) -> None:
+    done = arenaplan("import", model, *CHOICES, "--weights", "none")
+    operands = {o["name"]: o for o in json.loads(done.stdout)["operands"]}
+    assert "initializer" not in operands["fc.weight"]
+
+
+def test_explain_and_tradeoff_take_models(model: Path) -> None:
+    explained = arenaplan("explain", model, *CHOICES, "--capacity", "1MB")
+    assert "it fits as it is" in explained.output
+    assert arenaplan("tradeoff", model, *CHOICES, "--points", "2").exit_code == Exit.OK
+
+
+def test_what_is_missing_is_said_with_the_flag(model: Path) -> None:
+    done = arenaplan("plan", model, "--loss", "mse")
+    assert done.exit_code == Exit.USAGE
+    assert "Give --dim batch=SIZE." in done.output
+    assert "--loss" in arenaplan("plan", model, "--dim", "batch=2").output
+
+
+def test_a_mistake_in_an_option_names_it(model: Path) -> None:
+    assert "--batch-norm: " in arenaplan("plan", model, *CHOICES, "--batch-norm", "off").output
+    assert "--trainable: " in arenaplan("plan", model, *CHOICES, "--trainable", "last:x").output
+
+
+def test_notes_go_to_standard_error(model: Path, tmp_path: Path) -> None:
+    graph = onnx.load(model)
+    graph.graph.node.append(node("Softmax", ["y"], ["z"]))
+    graph.graph.output[0].name = "z"
+    onnx.save(graph, model)
+    done = arenaplan("import", model, *CHOICES, "-o", tmp_path / "graph.json")
+    assert "arenaplan: note: " in done.stderr
+    assert "taken as logits" in done.stderr
+
+
+def test_documents_take_no_choices(model: Path, tmp_path: Path) -> None:
+    document = tmp_path / "graph.json"
+    arenaplan("import", model, *CHOICES, "-o", document)
+    done = arenaplan("plan", document, "--loss", "mse")
+    assert done.exit_code == Exit.USAGE
+    assert "says itself how it is trained" in done.output
+    assert "is a document already" in arenaplan("import", document, "-o", tmp_path / "again.json").output
+
+
+@pytest.mark.parametrize("data", [b"\x80\x02}q\x00.", b"PK\x03\x04\x00\x00", bytes(range(200, 256))])
+def test_files_of_unknown_formats_get_the_list(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    path.write_bytes(data)
+    done = arenaplan("plan", path)
+    assert done.exit_code == Exit.USAGE
+    assert "ONNX (.onnx)" in done.output
+    assert "torch.onnx.export" in done.output
+
+
+def test_operators_are_listed() -> None:
+    own = arenaplan("operators")
+    assert "linear: Gemm, MatMul" in own.output
+    found = json.loads(arenaplan("operators", "--onnx", "--json").stdout)
+    assert {"Conv", "Einsum", "If"} <= set(found["translated"])
+    assert "Attention" in found["expanded"]
+    assert "TopK" in found["computed"]
