@@ -62,6 +62,16 @@ IMPORTERS: Final[tuple[Importer, ...]] = (
         extra="onnx",
     ),
     Importer(
+        name="circle",
+        title="Circle, TensorFlow Lite",
+        suffixes=(".circle", ".tflite"),
+        media_types=("application/vnd.circle", "application/vnd.tflite"),
+        load="solver.importers.circle:load_circle_model",
+        sniff=lambda head: head[4:8] in (b"CIR0", b"TFL3"),
+        needs="circle_schema",
+        extra="circle",
+    ),
+    Importer(
         name="nntrainer",
         title="nntrainer's model file",
         suffixes=(".ini",),

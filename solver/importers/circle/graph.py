@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
 
-from solver.errors import BatchError, DocumentError, GraphError, UnknownOperatorError
+from solver.errors import BatchError, DocumentError, GraphError, TrainableError, UnknownOperatorError
 from solver.graph import (
     DeclaredOperand,
     DType,
@@ -24,10 +26,19 @@ from solver.importers.circle.operators import OPERATORS
 from solver.importers.circle.read import TRAINING, Model, read_model
 from solver.importers.circle.training import CircleTraining, load_training
 
-__all__ = ["CircleGraph", "load_circle", "weights_of"]
+__all__ = [
+    "DEFAULT",
+    "CircleGraph",
+    "Objective",
+    "load_circle",
+    "objective_of",
+    "translated",
+    "weights_of",
+    "with_objective",
+]
 
 #: How a model without metadata is trained: onert's own defaults, but for the loss.
-_DEFAULT = CircleTraining(OptimizerSpec("Adam", {"learning_rate": 0.001}), "categorical-crossentropy")
+DEFAULT = CircleTraining(OptimizerSpec("Adam", {"learning_rate": 0.001}), "categorical-crossentropy")
 
 #: Operators that are worked out when their inputs are constants, and are not in a graph otherwise.
 _CONSTANT = frozenset(FOLDED) | {"SHAPE", "DEQUANTIZE"}
@@ -40,6 +51,22 @@ class CircleGraph:
     graph: TrainableGraph
     weights: Mapping[str, Weight]
     training: CircleTraining | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What stands behind a network: the operator of its loss, with its attributes, and the optimizer.
+
+    `of_classes`: the label names one class an example, instead of a value for each output. `trainable` are
+    names and patterns of names, numbers of the file's operators, a count of operations from the back, or all.
+    """
+
+    loss: str
+    attributes: Mapping[str, int | str]
+    optimizer: OptimizerSpec
+    of_classes: bool = False
+    trainable: Literal["all"] | int | tuple[str, ...] | tuple[int, ...] = "all"
+    rules: TrainingRules = TrainingRules()
 
 
 def load_circle(
@@ -65,12 +92,13 @@ def load_circle(
         raise BatchError(
             f"The batch is {batch}.", remedy="Give a positive number of examples.", path=("batch",)
         )
-    network = _translated(model, batch)
-    graph = _trained(network, training or _DEFAULT, name or model.name or "model")
+    network = translated(model, batch)
+    objective = objective_of(training or DEFAULT)
+    graph = with_objective(network, objective, name or model.name or "model")
     return CircleGraph(graph, network.weights, own)
 
 
-def _translated(model: Model, batch: int | None) -> Network:
+def translated(model: Model, batch: int | None) -> Network:
     if not model.inputs or not model.outputs:
         raise DocumentError(
             "The model has no inputs or no outputs.", remedy="Export a model that computes something."
@@ -123,15 +151,29 @@ def _output(model: Model, k: int) -> str:
     return model.tensors[outputs[0]].name if outputs else ""
 
 
-_LOSSES = {
-    "categorical-crossentropy": "CategoricalCrossEntropy",
-    "sparse-categorical-crossentropy": "CategoricalCrossEntropy",
-    "mean-squared-error": "MeanSquaredError",
-}
+def objective_of(training: CircleTraining) -> Objective:
+    """What the metadata of a file, or a caller in its words, asks for. Fields left at 0 are defaults."""
+    attributes: dict[str, int | str] = {"reduction": training.reduction}
+    sparse = training.loss == "sparse-categorical-crossentropy"
+    if training.loss != "mean-squared-error":
+        attributes |= {"from_logits": int(training.from_logits), "sparse": int(sparse)}
+    return Objective(
+        loss="MeanSquaredError" if training.loss == "mean-squared-error" else "CategoricalCrossEntropy",
+        attributes=attributes,
+        optimizer=OptimizerSpec(
+            training.optimizer.type, {k: v for k, v in training.optimizer.attributes.items() if v}
+        ),
+        of_classes=sparse,
+        trainable="all" if training.trainable is None else training.trainable,
+    )
 
 
-def _trained(network: Network, training: CircleTraining, name: str) -> TrainableGraph:
-    """The graph with a label, a loss and an optimizer: those of the training."""
+def with_objective(network: Network, objective: Objective, name: str) -> TrainableGraph:
+    """The graph with a label, a loss and an optimizer.
+
+    Raises GraphError for a model of several outputs or none that is computed, and for a trainable set that
+    names what the model does not have.
+    """
     model = network.model
     if len(model.outputs) != 1:
         raise GraphError(
@@ -146,50 +188,52 @@ def _trained(network: Network, training: CircleTraining, name: str) -> Trainable
             remedy="Export the model with the output that is trained.",
             path=("outputs", 0),
         )
-    shape = network.typed[prediction].type.shape
-    sparse = training.loss == "sparse-categorical-crossentropy"
+    shape, classes = network.typed[prediction].type.shape, objective.of_classes
     label = DeclaredOperand(
         network.free("label"),
         Role.LABEL,
-        shape[:-1] if sparse else shape,
-        DType.INT32 if sparse else DType.FLOAT32,
+        shape[:-1] if classes else shape,
+        DType.INT32 if classes else DType.FLOAT32,
     )
     loss = network.free("loss")
-    attributes: dict[str, int | str] = {"reduction": training.reduction}
-    if training.loss != "mean-squared-error":
-        attributes |= {"from_logits": int(training.from_logits), "sparse": int(sparse)}
-    last = Operation(loss, _LOSSES[training.loss], (prediction, label.id), (loss,), attributes)
+    last = Operation(loss, objective.loss, (prediction, label.id), (loss,), objective.attributes)
     used = {name for operation in network.operations for name in operation.inputs}
     return build_graph(
         name,
         [*(d for d in network.declared.values() if d.id in used), label],
         [*network.operations, last],
         loss=loss,
-        optimizer=_optimizer(training),
-        trainable=_trainable(network, training),
+        optimizer=objective.optimizer,
+        trainable=_trainable(network, objective.trainable),
         outputs=(prediction,),
-        training=TrainingRules(),
+        training=objective.rules,
     )
 
 
-def _optimizer(training: CircleTraining) -> OptimizerSpec:
-    """onert's Adam adds epsilon before it corrects the bias; fields that a file left at 0 are defaults."""
-    given = {key: value for key, value in training.optimizer.attributes.items() if value}
-    return OptimizerSpec(training.optimizer.type, given)
-
-
-def _trainable(network: Network, training: CircleTraining) -> Trainable:
-    if training.trainable is None:
-        return "all"
+def _trainable(
+    network: Network, asked: Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
+) -> Trainable:
+    if not isinstance(asked, tuple):
+        return asked
     found: dict[str, None] = {}
-    for k in training.trainable:
-        if not 0 <= k < len(network.owned):
+    for wanted in asked:
+        if isinstance(wanted, str):
+            matching = [name for name in network.weights if fnmatchcase(name, wanted)]
+            if not matching:
+                raise TrainableError(
+                    f"No weight of the model is called {wanted!r:.80}.",
+                    remedy=f"Its weights are {', '.join(network.weights) or 'none'}.",
+                    path=("trainable",),
+                )
+        elif not 0 <= wanted < len(network.owned):
             raise GraphError(
-                f"CIRCLE_TRAINING trains operator {k}; the model has {len(network.owned)}.",
+                f"CIRCLE_TRAINING trains operator {wanted}; the model has {len(network.owned)}.",
                 remedy="Correct its trainable_ops.",
                 path=("training", "trainable_ops"),
             )
-        found.update(dict.fromkeys(network.owned[k]))
+        else:
+            matching = network.owned[wanted]
+        found.update(dict.fromkeys(matching))
     return tuple(found)
 
 

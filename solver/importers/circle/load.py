@@ -1,0 +1,108 @@
+"""A model file by the choices that every importer takes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from solver.errors import OptionsError
+from solver.graph import FileRange, Initializer, TrainableGraph
+from solver.importers.circle.graph import DEFAULT, Objective, objective_of, translated, with_objective
+from solver.importers.circle.network import Network
+from solver.importers.circle.read import TRAINING, Model, read_model
+from solver.importers.circle.training import load_training
+from solver.importers.options import LOSSES, Imported, ImportOptions
+
+__all__ = ["load_circle_model"]
+
+#: Choices that these files leave nothing to: one output, the last axis, a batch and no other open dimension.
+_FIXED = ("output", "class_axis", "dims", "batch_norm")
+
+
+def load_circle_model(
+    data: bytes | memoryview, *, options: ImportOptions, path: Path | None = None, name: str = "model"
+) -> Imported:
+    """The trainable graph of a Circle or TensorFlow Lite file.
+
+    What the options choose goes before what the file says (CIRCLE_TRAINING), and that before onert's own
+    defaults. Weights of a file at `path` are described by their place in it, where the graph has their axes
+    in the file's order; with `options.weights` false the first values are drawn. Raises what
+    `solver.importers.circle.load_circle` raises, and OptionsError for choices that these files do not leave.
+    """
+    for field in _FIXED:
+        if getattr(options, field) not in (None, {}):
+            flag = {"dims": "dim"}.get(field, field).replace("_", "-")
+            raise OptionsError(
+                f"Circle and TensorFlow Lite models take no --{flag}.",
+                remedy="Give the batch with --batch; everything else stands in the file.",
+                path=(field,),
+            )
+    data = bytes(data)
+    model = read_model(data)
+    own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
+    objective, chosen = _chosen(objective_of(own or DEFAULT), options, model)
+    batch = options.batch or (own.batch if own and own.batch > 0 else None)
+    network = translated(model, batch)
+    graph = with_objective(network, objective, name)
+    if not options.weights:
+        graph = _drawn(graph, network)
+    elif path is not None:
+        graph = _by_reference(graph, network, data, path)
+    said = "the file says how" if own else "the file does not say how"
+    loss = f"{objective.loss}, {objective.optimizer.type}"
+    notes = (
+        () if chosen else (f"Trained with {loss}: {said}, and --loss and --optimizer choose another way.",)
+    )
+    return Imported(graph, notes)
+
+
+def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple[Objective, bool]:
+    """The objective with what the options choose, and whether they choose anything."""
+    untouched = ImportOptions()
+    if options.loss is not None:
+        operator, attributes, label = LOSSES[options.loss]
+        if "from_logits" in attributes and _ends_in_probabilities(model):
+            attributes = {**attributes, "from_logits": 0}
+        objective = replace(
+            objective, loss=operator, attributes=dict(attributes), of_classes=label == "classes"
+        )
+    if options.optimizer != untouched.optimizer:
+        objective = replace(objective, optimizer=options.optimizer)
+    if options.trainable != untouched.trainable:
+        objective = replace(objective, trainable=options.trainable)
+    if options.rules != untouched.rules:
+        objective = replace(objective, rules=options.rules)
+    return objective, options.loss is not None
+
+
+def _ends_in_probabilities(model: Model) -> bool:
+    last = [operator for operator in model.operators if set(operator.outputs) & set(model.outputs)]
+    return bool(last) and last[-1].code in ("SOFTMAX", "LOGISTIC")
+
+
+def _drawn(graph: TrainableGraph, network: Network) -> TrainableGraph:
+    """Weights of two and more axes drawn by He's rule, one seed each; biases zero."""
+    operands = dict(graph.operands)
+    for seed, weight in enumerate(network.weights, 1):
+        operand = operands[weight]
+        kind = "he_normal" if len(operand.shape) > 1 else "zeros"
+        operands[weight] = replace(operand, initializer=Initializer(kind, seed=seed))
+    return graph.with_graph(operands=operands)
+
+
+def _by_reference(graph: TrainableGraph, network: Network, data: bytes, path: Path) -> TrainableGraph:
+    operands = dict(graph.operands)
+    whole = np.frombuffer(data, np.uint8)
+    begins = whole.__array_interface__["data"][0]
+    for name, weight in network.weights.items():
+        stored = network.model.tensors[weight.tensor]
+        operand = operands[name]
+        if weight.axes or stored.data is None or np.dtype(stored.dtype) != operand.dtype.numpy:
+            continue  # other axes or another type than in the file
+        offset = np.frombuffer(stored.data, np.uint8).__array_interface__["data"][0] - begins
+        place = FileRange(str(path), offset, hashlib.sha256(stored.data).hexdigest())
+        operands[name] = replace(operand, initializer=Initializer("values", file=place))
+    return graph.with_graph(operands=operands)
