@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal, TypeAlias
 
 from solver.errors import BatchError, DocumentError, GraphError, TrainableError, UnknownOperatorError
 from solver.graph import (
@@ -44,6 +44,10 @@ DEFAULT = CircleTraining(OptimizerSpec("Adam", {"learning_rate": 0.001}), "categ
 _CONSTANT = frozenset(FOLDED) | {"SHAPE", "DEQUANTIZE"}
 
 
+_Asked: TypeAlias = Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
+_RULES: Final = TrainingRules()
+
+
 @dataclass(frozen=True, slots=True)
 class CircleGraph:
     """A graph, and where its parameters lie in the file; `training` is how the file says to train it."""
@@ -65,8 +69,8 @@ class Objective:
     attributes: Mapping[str, int | str]
     optimizer: OptimizerSpec
     of_classes: bool = False
-    trainable: Literal["all"] | int | tuple[str, ...] | tuple[int, ...] = "all"
-    rules: TrainingRules = TrainingRules()
+    trainable: _Asked = "all"
+    rules: TrainingRules = _RULES
 
 
 def load_circle(
@@ -210,9 +214,7 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
     )
 
 
-def _trainable(
-    network: Network, asked: Literal["all"] | int | tuple[str, ...] | tuple[int, ...]
-) -> Trainable:
+def _trainable(network: Network, asked: _Asked) -> Trainable:
     if not isinstance(asked, tuple):
         return asked
     found: dict[str, None] = {}

@@ -34,11 +34,12 @@ def load_circle_model(
     """
     for field in _FIXED:
         if getattr(options, field) not in (None, {}):
-            flag = {"dims": "dim"}.get(field, field).replace("_", "-")
+            option = {"dims": "dim", "output": "output_name"}.get(field, field)
             raise OptionsError(
-                f"Circle and TensorFlow Lite models take no --{flag}.",
-                remedy="Give the batch with --batch; everything else stands in the file.",
-                path=(field,),
+                "A Circle or TensorFlow Lite model has one output, its classes at the last axis, and no dimension"
+                " but the batch left open.",
+                remedy=f"Leave out --{option.replace('_', '-')}; --batch gives the batch.",
+                path=(option,),
             )
     data = bytes(data)
     model = read_model(data)
@@ -53,10 +54,8 @@ def load_circle_model(
         graph = _by_reference(graph, network, data, path)
     said = "the file says how" if own else "the file does not say how"
     loss = f"{objective.loss}, {objective.optimizer.type}"
-    notes = (
-        () if chosen else (f"Trained with {loss}: {said}, and --loss and --optimizer choose another way.",)
-    )
-    return Imported(graph, notes)
+    note = f"Trained with {loss}: {said}, and --loss and --optimizer choose another way."
+    return Imported(graph, () if chosen else (note,))
 
 
 def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple[Objective, bool]:
