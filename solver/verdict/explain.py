@@ -80,9 +80,9 @@ def explain(
     asked = Request(graph, replace(options, recompute=False), batches)
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
+    fits_as_it_is = planned is not None and not planned.extra
     if planned is None and lowest.bytes <= options.capacity:
         planned = trial.remedy(asked.choosing(recompute=True), (), Changes.NOTHING)
-    fits_as_it_is = planned is not None and not planned.extra
     remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
     # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
     best = subject.smallest() if subject.peak > lowest.bytes else subject.unscheduled()
