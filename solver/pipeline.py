@@ -84,6 +84,9 @@ def plan(
     deadline = Deadline.after(options.deadline_seconds)
     with watch("prepare"):
         prepared = _prepared(graph, target, options, deadline)
+        options = replace(
+            options, scratch_budget=prepared.scratch_budget
+        )  # what the plan can be repeated with
     with watch("derive"):
         reference = _reference(prepared, target, options)
     made = _planned(graph.name, reference, target.passes, options, deadline, watch)
@@ -322,6 +325,7 @@ _ASKED_OF_TARGETS = {
     "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
     "storage": ("storage", "keeps values as they are", "Leave it out."),
     "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
+    "fit_scratch": ("scratch", "says itself what its kernels need", "Leave it out."),
 }
 
 
@@ -365,6 +369,7 @@ def _check_of_program(options: PlanOptions) -> None:
     for name in (
         "batch",
         "scratch_budget",
+        "fit_scratch",
         "update",
         "in_place",
         "sub_ranges",

@@ -233,6 +233,9 @@ def plan(
             " Kernels run in the first; what does not fit is paged out to the others.",
         ),
     ] = None,
+    fit_scratch: Annotated[
+        bool, typer.Option("--fit-scratch", help="Less scratch, where scratch would make the peak.")
+    ] = False,
     storage: StorageOption = None,
     costs: CostsOption = None,
     parallelism: Annotated[
@@ -264,7 +267,7 @@ def plan(
         given |= {"capacity": capacity, "deadline_seconds": deadline, "update": update, "in_place": in_place}
         given |= {"rewrite": rewrite, "sub_ranges": sub_ranges, "order": order, "recompute": recompute}
         given |= {"parallelism": parallelism, "workers": workers, "scratch_budget": scratch_budget}
-        given |= {"tiers": tier or None, "costs": costs, "storage": storage}
+        given |= {"tiers": tier or None, "costs": costs, "storage": storage, "fit_scratch": fit_scratch}
         given = {name: value for name, value in given.items() if value is not None}
         chosen = _choices(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,

@@ -95,7 +95,7 @@ _PLAN: Final = _Command(
         "--storage": ("storage", _word),
         "--parallelism": ("parallelism", _whole),
     },
-    frozenset({"--in-place", "--sub-ranges", "--rewrite", "--order", "--recompute"}),
+    frozenset({"--in-place", "--sub-ranges", "--rewrite", "--order", "--recompute", "--fit-scratch"}),
     {"--tier": ("tiers", _phrase)},
 )
 

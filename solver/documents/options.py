@@ -77,6 +77,9 @@ class OptionFields(DocumentModel):
     storage: Name | None = Field(
         None, description="Activations wait for the backward pass as float16 or bfloat16, rounded."
     )
+    fit_scratch: bool = Field(
+        _DEFAULT.fit_scratch, description="A smaller scratch budget, where scratch would make the peak."
+    )
     costs: CostsOfOptions = Field(
         None, description="What each step takes on the device; a roofline says it without."
     )

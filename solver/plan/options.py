@@ -29,7 +29,8 @@ class PlanOptions:
     the first one, whose size is the capacity then, and what does not fit is paged out to the others.
     `costs` are what steps take on the device; without them a roofline says it, the same everywhere.
     `storage` is the type, ``float16`` or ``bfloat16``, in which activations wait for the backward pass; it
-    computes with what was rounded then.
+    computes with what was rounded then. `fit_scratch` makes the scratch budget smaller where scratch would
+    make the peak; a plan has the budget that was chosen.
     """
 
     target: str = "reference"
@@ -49,3 +50,4 @@ class PlanOptions:
     tiers: tuple[Tier, ...] = ()
     costs: Costs | None = None
     storage: str | None = None
+    fit_scratch: bool = False

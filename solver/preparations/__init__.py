@@ -10,14 +10,25 @@ from __future__ import annotations
 from dataclasses import fields
 
 from solver.preparations.base import Planner, Preparation, Prepared
+from solver.preparations.fit_scratch import FitScratch
 from solver.preparations.rewrite import Rewrite
 from solver.preparations.scratch import Scratch
 from solver.preparations.storage import Storage
 
-__all__ = ["PREPARATIONS", "Planner", "Preparation", "Prepared", "Rewrite", "Scratch", "Storage", "chosen"]
+__all__ = [
+    "PREPARATIONS",
+    "FitScratch",
+    "Planner",
+    "Preparation",
+    "Prepared",
+    "Rewrite",
+    "Scratch",
+    "Storage",
+    "chosen",
+]
 
 #: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
-PREPARATIONS: tuple[type[Preparation], ...] = (Scratch, Storage, Rewrite)
+PREPARATIONS: tuple[type[Preparation], ...] = (Scratch, Storage, FitScratch, Rewrite)
 
 
 def chosen(options: object) -> tuple[Preparation, ...]:

@@ -1,7 +1,8 @@
 """The preparation `fit_scratch`: as much scratch as kernels may have without making the peak.
 
-More scratch makes kernels faster and the arena larger, but only where the peak is at a step with scratch. On small
-devices it often is: LeNet's default of 2 MiB is 44 % of its arena, and a sixteenth of that runs as fast.
+More scratch makes kernels faster and the arena larger, but only where the peak is at a step with scratch. On
+small devices it often is: the default of 2 MiB makes 44 % of LeNet's arena, and a sixteenth of it is hardly
+slower.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _SHARE: Final = 16
 class FitScratch(Preparation):
     """Whether the scratch budget is made smaller, so that scratch does not make the peak.
 
-    With a capacity that the least scratch keeps, the budget becomes the largest power of two that keeps it too;
-    otherwise the largest one whose footprint is within a sixteenth of that of the least scratch. One derivation
-    for each trial, about seven of them.
+    With a capacity that the least scratch keeps, the budget becomes the largest power of two that keeps it
+    too; otherwise the largest one whose footprint is within a sixteenth of that of the least scratch. One
+    derivation for each trial, about seven of them.
     """
 
     name: ClassVar[str] = "fit_scratch"

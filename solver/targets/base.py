@@ -41,6 +41,7 @@ class Capabilities:
     `update`: gradients may be applied at another time. `sub_ranges`: in place also parts of values.
     `recompute`: its steps may run several times. `order`: they may run in another order.
     `paging`: values may leave its arena for slower memory. `storage`: it can keep activations in 16 bits.
+    `scratch`: its kernels work within a scratch budget.
     """
 
     trains: bool = False
@@ -53,6 +54,7 @@ class Capabilities:
     order: bool = False
     paging: bool = False
     storage: bool = False
+    scratch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

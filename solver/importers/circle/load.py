@@ -36,8 +36,8 @@ def load_circle_model(
         if getattr(options, field) not in (None, {}):
             option = {"dims": "dim", "output": "output_name"}.get(field, field)
             raise OptionsError(
-                "A Circle or TensorFlow Lite model has one output, its classes at the last axis, and no dimension"
-                " but the batch left open.",
+                "A Circle or TensorFlow Lite model has one output, its classes at the last axis, and leaves"
+                " no dimension but the batch open.",
                 remedy=f"Leave out --{option.replace('_', '-')}; --batch gives the batch.",
                 path=(option,),
             )

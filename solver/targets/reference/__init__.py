@@ -34,6 +34,7 @@ class Reference(Target):
         order=True,
         paging=True,
         storage=True,
+        scratch=True,
     )
 
     def reference(self, prepared: Prepared, options: TargetOptions) -> Lowered:

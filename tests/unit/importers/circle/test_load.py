@@ -30,6 +30,7 @@ def test_found_by_suffix_and_by_its_first_bytes() -> None:
         found = find_importer(data, path)
         assert found is not None
         assert found.name == "circle"
+    assert found is not None
     imported = load_model(found, dense(), options=ImportOptions(batch=4), path=None, name="net")
     assert imported.graph.name == "net"
     assert imported.graph.operands["x"].shape == (4, 4)
@@ -57,7 +58,7 @@ def test_the_file_says_how_and_choices_go_first() -> None:
 
 def test_choices_that_these_files_do_not_leave() -> None:
     for given in ({"dim": ["x=3"]}, {"output": "out"}, {"class_axis": "1"}, {"batch_norm": "train"}):
-        with pytest.raises(OptionsError, match="no dimension but the batch"):
+        with pytest.raises(OptionsError, match="no dimension but the batch open"):
             load_circle_model(dense(), options=import_options(given))
     with pytest.raises(TrainableError, match="No weight of the model is called 'nothing'"):
         load_circle_model(dense(), options=import_options({"trainable": "nothing"}))
