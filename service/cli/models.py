@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from service.cli.console import print_json, print_line, read_document, write_document
 from solver import documents
 from solver.errors import DocumentError, OptionsError
-from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.pipeline import TrainableGraph
 
 if TYPE_CHECKING:
@@ -24,6 +23,10 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 def is_document(data: bytes, path: Path) -> bool:
     """Whether this is JSON of this project, and not a model of another tool."""
+    if path.suffix.lower() == ".json":
+        return True  # as usual, and nothing of other tools is loaded
+    from solver.importers.registry import find_importer
+
     return find_importer(data, path) is None
 
 
@@ -96,6 +99,7 @@ def print_operators(*, onnx: bool, as_json: bool) -> None:
 
 def _imported(data: bytes, path: Path, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
     from solver.importers.options import import_options
+    from solver.importers.registry import find_importer, load_model
 
     importer = find_importer(data, path)
     assert importer is not None, "documents are read elsewhere"
@@ -122,6 +126,8 @@ def _parsed(data: bytes, path: Path) -> Any:
     """Raises DocumentError; of what is not text at all, one that names the formats."""
     if path.suffix.lower() == ".json":
         return documents.parse_json(data)
+    from solver.importers.registry import unknown_format
+
     if b"\0" in data[:1024]:
         raise unknown_format(path.name)
     try:

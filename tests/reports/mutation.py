@@ -97,7 +97,7 @@ def importers(root: Path, module: str) -> tuple[str, ...]:
 
     In the order in which they are likely to notice something: named after it, direct, the rest.
     """
-    files = [path for top in COPIED[:5] for path in sorted((root / top).rglob("*.py"))]
+    files = [path for top in (*PACKAGES, "examples", "tests") for path in sorted((root / top).rglob("*.py"))]
     names = {_dotted(path, root): path for path in files}
     known = frozenset(names)
     imports = {name: _imported(path, known) for name, path in names.items()}

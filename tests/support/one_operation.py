@@ -30,6 +30,14 @@ Values = Sequence[Array | None]
 Derivatives = Array | Sequence[Array | None]
 
 
+def _dtype(value: Array) -> DType:
+    """Raises ValueError for a type that no operator computes in."""
+    found = DType(value.dtype.name)
+    if found.is_storage:
+        raise ValueError(f"{found.value} is a type of storage")
+    return found
+
+
 def poisoned(type_: TensorType) -> Array:
     """A C-contiguous array at a multiple of 64 bytes, full of poison."""
     block = np.full(type_.nbytes + _ALIGNMENT, _POISON, np.uint8)
@@ -39,7 +47,7 @@ def poisoned(type_: TensorType) -> Array:
 
 def placed(values: Array) -> Array:
     """A copy of `values` in an aligned array."""
-    array = poisoned(TensorType(values.shape, DType(values.dtype.name)))
+    array = poisoned(TensorType(values.shape, _dtype(values)))
     np.copyto(array, values)
     return array
 
@@ -192,7 +200,7 @@ def _subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _operand(name: str, value: Array, *, is_constant: bool) -> Operand:
-    type_ = TensorType(value.shape, DType(value.dtype.name))
+    type_ = TensorType(value.shape, _dtype(value))
     if type_.dtype.is_floating and not is_constant:
         return Operand(name, type_, Role.INPUT)
     return Operand(name, type_, Role.CONSTANT, Initializer("values", value.tobytes()))

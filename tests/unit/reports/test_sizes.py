@@ -40,6 +40,7 @@ def test_percentile() -> None:
 
 def test_every_part_has_a_row(tmp_path: Path) -> None:
     for name in (
+        "arenaplan/a.py",
         "clients/a.py",
         "service/cli/a.py",
         "solver/a.py",
@@ -54,5 +55,5 @@ def test_every_part_has_a_row(tmp_path: Path) -> None:
     text = console.export_text()
     for row in ("clients", "service", "solver/layout", "solver/*.py"):
         assert f"│ {row} " in text
-    assert "4 clients/a.py:8 twice" in text
+    assert "4 arenaplan/a.py:8 twice" in text
     assert "2 clients/a.py:4 _once" in text

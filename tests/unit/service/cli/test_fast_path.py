@@ -77,8 +77,9 @@ def test_plans_are_read_alike(words: list[str]) -> None:
     fast = read_fast(arguments)
     if fast is not None:
         assert isinstance(fast, FastPlan)
-        ((model, given, output, rest),) = slowly(arguments, planning)
+        ((model, given, output, choices, rest),) = slowly(arguments, planning)
         assert (model, output, rest) == (fast.model, fast.output, {"as_json": fast.as_json})
+        assert choices == {}
         assert options_of(given) == options_of(fast.given)
 
 
@@ -125,8 +126,17 @@ def test_json_and_lists() -> None:
     assert read_fast(["solve", "a.csv", "--solver", "greedy", "--race", "--json"]) == solve
 
 
+#: How models of other tools, which are slower to read than options, are trained.
+OF_MODELS = {
+    *("--loss", "--output-name", "--class-axis", "--optimizer", "--learning-rate", "--trainable", "--dim"),
+    *("--batch-norm", "--weights"),
+}
+
 #: Options of the whole command line that scripts give seldom, or whose values need a closer look.
-SELDOM = {"plan": {"--costs", "--workers"}, "solve": {"--target-gap", "--without", "--plot"}}
+SELDOM = {
+    "plan": {"--costs", "--workers", *OF_MODELS},
+    "solve": {"--target-gap", "--without", "--plot"},
+}
 
 #: A value that each option takes which is not a flag.
 VALUES = {
