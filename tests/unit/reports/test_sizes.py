@@ -56,4 +56,4 @@ def test_every_part_has_a_row(tmp_path: Path) -> None:
     for row in ("clients", "service", "solver/layout", "solver/*.py"):
         assert f"│ {row} " in text
     assert "4 arenaplan/a.py:8 twice" in text
-    assert "2 clients/a.py:4 _once" in text
+    assert "2 arenaplan/a.py:4 _once" in text
