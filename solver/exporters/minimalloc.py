@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
 
 from solver.errors import ProblemError
 from solver.layout import Buffer, Hole, Layout, LayoutProblem
+from solver.names import first_hidden
 
 __all__ = ["dump_minimalloc"]
-
-_UNSAFE: Final = re.compile(r"[,\x00-\x1f\x7f]")
 
 
 def dump_minimalloc(problem: LayoutProblem, layout: Layout | None = None) -> bytes:
@@ -43,9 +40,10 @@ def dump_minimalloc(problem: LayoutProblem, layout: Layout | None = None) -> byt
 def _check_ids(buffers: Sequence[Buffer]) -> None:
     """Most are right, which one look at all of them together shows."""
     ids = [buffer.id for buffer in buffers]
-    if all(ids) and not _UNSAFE.search("".join(ids)):
+    joined = "".join(ids)
+    if all(ids) and "," not in joined and first_hidden(joined) is None:
         return
-    index = next(i for i, id_ in enumerate(ids) if not id_ or _UNSAFE.search(id_))
+    index = next(i for i, id_ in enumerate(ids) if not id_ or "," in id_ or first_hidden(id_) is not None)
     raise ProblemError(
         f"The id {ids[index]!r:.80} cannot be written to CSV.",
         remedy="Name the buffer without commas and control characters, or write JSON.",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from examples.gallery import GALLERY
+from solver.errors import CapacityError
 from solver.executor import validate
 from solver.passes import Order
 from solver.pipeline import plan
@@ -22,6 +23,9 @@ from solver.training import derive
 pytestmark = pytest.mark.fuzz
 
 NAMES = list(GALLERY) if os.environ.get("ARENAPLAN_FUZZ") else ["lenet5"]
+
+#: Networks in which no schedule keeps some of these budgets by running steps again alone.
+WITHOUT_SCHEDULES = ("autoencoder", "bias_only")
 
 #: Behind the first tier: room for everything, at the speed of DRAM.
 SLOW = Tier("slow", 2**34, 4 * 10**9, 4 * 10**9, 1_000)
@@ -43,6 +47,13 @@ def test_each_keeps_its_memory_and_computes_the_same_bits(
         options = PlanOptions(capacity=most, recompute=True, **more)
     else:
         options = PlanOptions(tiers=(Tier("fast", most), SLOW), recompute=kind == "both", **more)
-    made = plan(graph, options)
+    try:
+        made = plan(graph, options)
+    except CapacityError:
+        # The floor is that of single steps. Between it and the peak there may be no schedule of this order: so it
+        # is for what keeps little, and then only where nothing leaves for slower memory.
+        assert kind == "recompute"
+        assert name in WITHOUT_SCHEDULES
+        return
     assert made.sizes[0] <= most
     assert validate(graph, made, steps=1).identical
