@@ -46,7 +46,7 @@ def _check_ids(buffers: Sequence[Buffer]) -> None:
     index = next(i for i, id_ in enumerate(ids) if not id_ or "," in id_ or first_hidden(id_) is not None)
     raise ProblemError(
         f"The id {ids[index]!r:.80} cannot be written to CSV.",
-        remedy="Name the buffer without commas and control characters, or write JSON.",
+        remedy="Name the buffer without commas, control and format characters, or write JSON.",
         path=("buffers", index, "id"),
     )
 

@@ -50,8 +50,8 @@ def test_each_keeps_its_memory_and_computes_the_same_bits(
     try:
         made = plan(graph, options)
     except CapacityError:
-        # The floor is that of single steps. Between it and the peak there may be no schedule of this order: so it
-        # is for what keeps little, and then only where nothing leaves for slower memory.
+        # The floor is that of single steps: above it, too, there may be no schedule of this order. So it is
+        # where little is kept, and only where nothing leaves for slower memory.
         assert kind == "recompute"
         assert name in WITHOUT_SCHEDULES
         return
