@@ -228,7 +228,7 @@ class Walk:
             if op in LOWERINGS:
                 return self._lowered(site, node)
         except Unsupported as error:
-            self.faults.append(_fault(site, error))
+            self.faults.append(_fault(site, str(error)))
             return [Unknown()] * len(wanted)
         except TooManyOperationsError:
             raise
@@ -237,7 +237,7 @@ class Walk:
             self.faults.append(error)
             return [Unknown()] * len(wanted)
         except _NONSENSE as error:
-            self.faults.append(_fault(site, Unsupported(f"{type(error).__name__}: {error}")))
+            self.faults.append(_fault(site, f"{type(error).__name__}: {error}"))
             return [Unknown()] * len(wanted)
         body = _body(node, inputs, opset)
         if body is None:
@@ -367,9 +367,9 @@ def _named(names: Sequence[str]) -> str:
     return f"{shown}{more}"
 
 
-def _fault(site: Site, error: GraphError) -> GraphError:
+def _fault(site: Site, why: str) -> GraphError:
     return GraphError(
-        f"Node {site.name!r:.80} ({site.op}) cannot be imported: {error.message}.",
+        f"Node {site.name!r:.80} ({site.op}) cannot be imported: {why}.",
         remedy="Export the model without it, or in another form.",
     )
 

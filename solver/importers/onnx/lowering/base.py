@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solver.errors import DocumentError, GraphError
+from solver.errors import DocumentError
 from solver.graph import Array, AttributeValue, DType
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Value
 from solver.importers.onnx.read import ELEMENTS
@@ -16,8 +16,11 @@ from solver.importers.onnx.read import ELEMENTS
 __all__ = ["Lowering", "Site", "Unsupported", "ints"]
 
 
-class Unsupported(GraphError):
-    """A use of an operator that there is no translation for: what is asked for, not which operator."""
+class Unsupported(Exception):
+    """A use of an operator that there is no translation for: what is asked for, not which operator.
+
+    It stays inside this package, whose callers get a GraphError that names the node.
+    """
 
 
 @dataclass(slots=True)
