@@ -250,7 +250,15 @@ CASES: Sequence[CircleCase] = (
         *("CONCATENATION", (2, 3), lambda x: np.concatenate([x, x], 1), (), "ConcatenationOptions"),
         *({"axis": 1}, (0, 0)),
     ),
-    CircleCase("PACK", (2, 3), lambda x: np.stack([x, x], 1), (), "PackOptions", {"axis": 1, "valuesCount": 2}, (0, 0)),
+    CircleCase(
+        "PACK",
+        (2, 3),
+        lambda x: np.stack([x, x], 1),
+        (),
+        "PackOptions",
+        {"axis": 1, "valuesCount": 2},
+        (0, 0),
+    ),
     CircleCase(
         "UNPACK",
         (2, 2, 3),
