@@ -17,7 +17,7 @@ import httpx
 __all__ = ["Retry"]
 
 #: The service, or something in between, asks for patience: the request did not arrive in time (408), there
-#: are too many of them (429), or nobody is there to answer (502, 503, 504).
+#: are too many of them (429), or the service behind it does not answer (502, 503, 504).
 _TRANSIENT_STATUS: Final = frozenset({408, 429, 502, 503, 504})
 #: What says of an answer that it is the service's own.
 _PROBLEM: Final = "application/problem+json"

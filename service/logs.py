@@ -26,7 +26,7 @@ def configure_logging(level: str, style: str) -> None:
     structlog.configure(
         processors=[*_SHARED, _renderer(style)],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(_Unfailing(sys.stderr)),  # type: ignore[arg-type]
+        logger_factory=structlog.PrintLoggerFactory(_Unfailing(sys.stderr)),  # type: ignore[arg-type]  # only write and flush
         cache_logger_on_first_use=False,
     )
     logging.config.dictConfig(_library_logging(threshold, style))

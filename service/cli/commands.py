@@ -70,7 +70,9 @@ def _fraction(text: str) -> float:
 
 Graph = Annotated[
     Path,
-    typer.Argument(help="Graph document, - for standard input; or a model: .onnx, or nntrainer's .ini."),
+    typer.Argument(
+        help="Graph document, - for standard input; or a model: .onnx, .circle, .tflite, or nntrainer's .ini."
+    ),
 ]
 StorageOption = Annotated[
     str | None,
@@ -92,8 +94,8 @@ Model = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="Graph document, program document (explicit operations), ONNX model (.onnx), or nntrainer's"
-        " model file (.ini); - for standard input.",
+        help="Graph document, program document (explicit operations), or a model: ONNX (.onnx), Circle or"
+        " TensorFlow Lite (.circle, .tflite), nntrainer's (.ini); - for standard input.",
     ),
 ]
 # How a model of another tool, which holds no training, is trained.
@@ -731,7 +733,7 @@ def accesses(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Name the steps that read what nobody wrote, or what was overwritten, in the log of a runtime."""
+    """Name the steps that read what no step wrote, or what was overwritten, in the log of a runtime."""
     if (log is None) == (record is None):
         raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
     gc.enable()

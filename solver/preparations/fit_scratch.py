@@ -1,8 +1,8 @@
 """The preparation `fit_scratch`: as much scratch as kernels may have without making the peak.
 
 More scratch makes kernels faster and the arena larger, but only where the peak is at a step with scratch. On
-small devices it often is: the default of 2 MiB makes 44 % of LeNet's arena, and a sixteenth of it is hardly
-slower.
+small devices it often is: the default of 2 MiB makes 44 % of LeNet's arena. With a sixteenth of it, a step
+takes 6.1 ms instead of 4.5.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from solver.program import Record
 __all__ = ["FitScratch"]
 
 #: What scratch may add to the bytes that are needed anyway: one part in so many. The last of them cost
-#: kernels more time than all before (LeNet: 3 % of the arena against a tenfold step).
+#: kernels more time than all before (LeNet: 3 % of the arena against a step of nine times the length).
 _SHARE: Final = 16
 
 

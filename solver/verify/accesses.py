@@ -1,4 +1,4 @@
-"""What a runtime really touched, held against the plan: who reads what nobody wrote, or what was overwritten.
+"""What a runtime really touched, beside the plan: which step reads what no step wrote, or what changed since.
 
     log      step 3 writes [0, 64)   step 4 writes [32, 96)   step 5 reads [0, 64)
                    │                       │                        │
@@ -23,7 +23,7 @@ from solver.program import Access, EntryKind, held_lives
 
 __all__ = ["AccessFault", "AccessRule", "MemoryAccess", "check_accesses"]
 
-#: Written by nobody.
+#: Written by no step.
 _NOBODY = -1
 
 
@@ -46,7 +46,7 @@ class MemoryAccess:
 class AccessRule(Enum):
     """What is wrong with an access.
 
-    `UNWRITTEN`: it reads what nobody wrote. `OVERWRITTEN`: a later step has written there since. `STALE`: the
+    `UNWRITTEN`: it reads what no step wrote. `OVERWRITTEN`: a later step wrote there since. `STALE`: the
     step that should have written has not, and what is there is older. `OUTSIDE`: the plan gives the step
     other bytes.
     """
@@ -62,7 +62,7 @@ class AccessFault:
     """One wrong access: bytes ``[start, end)`` of a space, the first of the access that are wrong.
 
     `value` is what the plan has there for the step, `wanted` the step that wrote it in the plan, `found` the
-    one that wrote there last in the log; None where nobody did, or the caller. `count` are faults of the
+    one that wrote there last in the log; None where no step did, or the caller. `count` are faults of the
     same kind by the same step, this one included.
     """
 
@@ -272,9 +272,9 @@ class _Checker:
         writer = right or "the caller"
         if found == _NOBODY:
             rule = AccessRule.UNWRITTEN
-            detail = "nobody has written there"
+            detail = "no step has written there"
             if right is not None and wanted != self._tag(iteration, access.step):
-                detail = f"nobody has written there; {writer} should have"
+                detail = f"no step has written there; {writer} should have"
             elif wanted == self._tag(iteration, access.step):
                 detail = "the step has not written it yet, and finds nothing there"
         elif found > wanted:

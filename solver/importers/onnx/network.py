@@ -28,7 +28,7 @@ from solver.graph import (
 __all__ = ["Constant", "Network", "Sequence_", "Tensor", "Unknown", "Value"]
 
 _DTYPES: Final = {dtype.numpy: dtype for dtype in DType}
-#: What is computed before training starts has at most so many elements.
+#: Longer names of operands are shortened to so many characters.
 _LONGEST_NAME: Final = 1024
 
 

@@ -92,7 +92,7 @@ def test_a_result_that_nobody_wrote(plan: Plan) -> None:
     labels = plan.program.step_labels
     assert (found.rule, found.step, found.wanted) == (AccessRule.UNWRITTEN, labels[reader], labels[writer])
     assert found.value == plan.program.values[value].label
-    assert found.detail.endswith(f"nobody has written there; {labels[writer]} should have.")
+    assert found.detail.endswith(f"no step has written there; {labels[writer]} should have.")
 
 
 def test_a_result_that_was_overwritten(plan: Plan) -> None:
