@@ -351,7 +351,7 @@ def test_show_what_is_no_plan(run: Run, graph: Path) -> None:
 
 def test_plan_says_what_it_reads(run: Run) -> None:
     text = " ".join(run("plan", "--help").stdout.split())
-    for kind in ("Graph document", "program document", "nntrainer's model file (.ini)"):
+    for kind in ("Graph document", "program document", "ONNX (.onnx)", ".tflite", "nntrainer's (.ini)"):
         assert kind in text
 
 
