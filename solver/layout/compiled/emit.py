@@ -110,7 +110,7 @@ def _callback(one: Compiled, kinds: Sequence[Kind], arguments: Sequence[Any]) ->
         return f"carray(pointer(block[{place}]), ({shape}), {element})"
 
     called = ", ".join(map(text, kinds, arguments))
-    returns = one.function.__annotations__.get("return") != "None"
+    returns = one.returns != "None"
     source = f"""
 def callback(address):
     block, reals = carray(pointer(address), ({at},), int64), carray(pointer(address), ({at},), float64)

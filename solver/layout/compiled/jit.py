@@ -60,6 +60,12 @@ class Compiled:
         """As ``sweep.disjoint``: enough to tell one from another."""
         return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__qualname__}"
 
+    @property
+    def returns(self) -> str:
+        """``int``, ``bool`` or ``None``, as annotated."""
+        told = self.function.__annotations__["return"]
+        return told if isinstance(told, str) else getattr(told, "__name__", "None")
+
     def loaded(self) -> bool:
         """Whether it has been called, and runs as machine code."""
         return isinstance(self._call, _Machine)
@@ -97,6 +103,8 @@ class Compiled:
         if address is None:
             if not _COMPILING:
                 raise RuntimeError(f"{self.name} was not compiled before")
+            if not native.writable():
+                raise RuntimeError("there is no directory to keep compiled code in: set NUMBA_CACHE_DIR")
             from solver.layout.compiled.emit import dispatcher, machine_code
 
             try:
@@ -106,16 +114,17 @@ class Compiled:
                 native.keep(self.name, text, made)
             except (AttributeError, TypeError, ValueError):
                 return _without_addresses(dispatcher(self))
-        return _Machine(self.name, kinds, address, self.function.__annotations__.get("return"))
+        return _Machine(self.name, kinds, address, self.returns)
 
 
 class _Machine:
     """Machine code at an address, called with one block of numbers."""
 
-    def __init__(self, name: str, kinds: tuple[Kind, ...], address: int, returns: object) -> None:
+    def __init__(self, name: str, kinds: tuple[Kind, ...], address: int, returns: str) -> None:
         self._name, self.kinds = name, kinds
         self._function = native.function_at(address)
-        self._answer = {"bool": bool, "int": int}.get(str(returns), _nothing)
+        answers: dict[str, Callable[[int], Any]] = {"bool": bool, "int": int, "None": _nothing}
+        self._answer = answers[returns]
 
     def __call__(self, *arguments: Any) -> Any:
         numbers: list[int] = []

@@ -35,6 +35,7 @@ __all__ = [
     "load",
     "processor",
     "read",
+    "writable",
 ]
 
 #: How the code is called; `ctypes` lets go of the interpreter's lock meanwhile.
@@ -80,6 +81,16 @@ def read(name: str, kinds: str) -> MachineCode | None:
         with suppress(ImportError, OSError, RuntimeError, ValueError):
             return _read(place / _file(name), kinds)
     return None
+
+
+def writable() -> bool:
+    """Whether there is a place to keep code in: compiling without one would take a minute each time."""
+    for place in _places():
+        with suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place):
+                return True
+    return False
 
 
 def keep_library(name: str, kinds: str, code: bytes) -> None:
