@@ -1,0 +1,131 @@
+"""`--server`: commands whose work a real service does print, write and refuse what they do without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.commands import app
+from service.cli.console import Exit
+from tests.support.server import ROOT, running_server
+
+EXAMPLES = ROOT / "examples"
+MNIST = EXAMPLES / "mnist.json"
+CSV = "id,lower,upper,size\na,0,2,400\nb,1,3,400\nc,2,5,300\n"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_server(workers=1) as server:
+        yield server.url
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Holds a graph, a wrong one, and buffers; commands run in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("ARENAPLAN_SERVER", "ARENAPLAN_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    Path("graph.json").write_text(json.dumps(tiny), encoding="utf-8")
+    broken = {**tiny, "operations": [{**tiny["operations"][0], "type": "Nope"}, *tiny["operations"][1:]]}
+    Path("wrong.json").write_text(json.dumps(broken), encoding="utf-8")
+    Path("half.json").write_text(json.dumps(tiny)[:-2], encoding="utf-8")
+    Path("p.csv").write_text(CSV, encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "160"})
+
+
+def outcome(arguments: str, *more: str) -> tuple[int, str, str, list[bytes]]:
+    """Exit code, both streams, and the file that was written."""
+    for old in Path().glob("out.*"):
+        old.unlink()
+    done = run(*arguments.split(), *more)
+    return done.exit_code, done.stdout, done.stderr, [path.read_bytes() for path in Path().glob("out.*")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("plan graph.json -o out.json", Exit.OK),
+        ("plan graph.json --order --json -o out.json", Exit.OK),
+        ("plan graph.json --capacity 200", Exit.TOO_LARGE),
+        ("plan graph.json --capacity 200 --json", Exit.TOO_LARGE),
+        ("plan graph.json --target nobody", Exit.USAGE),
+        ("plan graph.json --loss mse", Exit.USAGE),
+        ("plan wrong.json --json", Exit.USAGE),
+        ("plan half.json", Exit.USAGE),
+        ("plan missing.json", Exit.USAGE),
+        (f"plan {EXAMPLES}/programs/momentum.json -o out.json", Exit.OK),
+        ("solve p.csv -o out.csv", Exit.OK),
+        ("solve p.csv --json -o out.json", Exit.OK),
+        ("solve p.csv --capacity 700", Exit.TOO_LARGE),
+        ("tradeoff graph.json --points 2 -o out.json", Exit.OK),
+        ("explain graph.json --capacity 200 --json", Exit.OK),
+    ],
+)
+def test_as_if_done_here(url: str, arguments: str, code: Exit) -> None:
+    here = outcome(arguments)
+    assert here[0] == code
+    assert outcome(arguments, "--server", url) == here
+
+
+def test_validate(url: str) -> None:
+    assert run("plan", "graph.json", "-o", "plan.json").exit_code == Exit.OK
+    for arguments in ("validate graph.json plan.json --steps 2", "validate graph.json plan.json --json"):
+        assert outcome(arguments, "--server", url) == outcome(arguments)
+    refused = run(*["validate", "graph.json", "plan.json", "--paging-file", "f", "--server", "http://x"])
+    assert refused.exit_code == Exit.USAGE
+    assert "--paging-file: A paging file would be one of the service's." in refused.stderr
+
+
+def test_plans_by_their_digest(url: str) -> None:
+    """What the service keeps is named in the place of a file; files go on being files."""
+    assert run("plan", "graph.json", "-o", "plan.json", "--server", url).exit_code == Exit.OK
+    digest = json.loads(Path("plan.json").read_bytes())["digest"]
+    for command in (
+        "show {}",
+        "show {} --json",
+        "report {}",
+        "export {} --to c-header",
+        "offsets {}",
+        "diff {} {}",
+    ):
+        here = outcome(command.format("plan.json", "plan.json"))
+        assert here[0] == Exit.OK
+        assert outcome(command.format(digest, digest), "--server", url) == here
+        assert outcome(command.format("plan.json", "plan.json"), "--server", url) == here
+    assert "No such file" in run("show", digest).stderr
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_what_only_a_service_says(url: str, as_json: tuple[str, ...]) -> None:
+    unknown = "0" * 64
+    done = run("show", unknown, "--server", url, *as_json)
+    assert done.exit_code == Exit.USAGE
+    if as_json:
+        said = json.loads(done.stderr)
+        assert (said["exit"], said["type"]) == (2, "/problems/plan-not-found")
+    else:
+        assert done.stderr.startswith(f"arenaplan: {url}: No plan '{unknown}' is kept here.")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("server", ["nowhere", "http://[::1", "ftp://host"])
+def test_what_is_not_an_address(server: str) -> None:
+    done = run("plan", "graph.json", "--server", server)
+    assert done.exit_code == Exit.USAGE
+    assert done.stderr.startswith("arenaplan: --server: ")
+
+
+def test_only_the_option_sends_anything_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that clients obey does not send a model elsewhere behind the back of who plans it."""
+    monkeypatch.setenv("ARENAPLAN_SERVER", "http://127.0.0.1:1")
+    assert run("plan", "graph.json", "-o", "plan.json").exit_code == Exit.OK
