@@ -10,6 +10,7 @@ from typing import Self
 import httpx
 
 from clients.calls import Calls
+from clients.jobs import AsyncJobs
 from clients.requests import DEFAULT_TIMEOUT
 from clients.retry import Retry
 from clients.settings import exchange_with, http_arguments
@@ -37,6 +38,7 @@ class AsyncClient(Calls, Asynchronous):
         arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
         self.shell = AsyncShell(httpx.AsyncClient(transport=transport, **arguments), sleep)
         self.exchange = exchange_with(self.shell.http, retry)
+        self.jobs = AsyncJobs(self.shell, self.exchange)
 
     async def __aenter__(self) -> Self:
         return self
