@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx
 from rich.console import Console
 from rich.markup import escape
 
-from clients import CapacityExceeded, Client, ClientError, ProblemError, Retry
+from clients import CapacityExceeded, Client, ClientError, Job, JobStatus, ProblemError, Retry
 from service.cli.console import Exit, fail, read_document
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
@@ -22,6 +22,8 @@ from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
 
 __all__ = ["Service", "is_digest", "read_plan"]
+
+T = TypeVar("T")
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -36,6 +38,11 @@ _ERRORS: Final[Mapping[str, type[ArenaplanError]]] = {
     and issubclass(kind, ArenaplanError)
     and kind not in (ArenaplanError, CapacityError, InternalError, TooManyOperationsError)
 }
+
+#: What says that a service keeps no jobs, or none for who asks.
+_NO_JOBS: Final = frozenset(
+    f"/problems/{code}" for code in ("jobs-off", "not-found", "method-not-allowed", "forbidden")
+)
 
 #: As long as a person waits for a name that may be misspelt.
 _RETRY: Final = Retry(attempts=6)
@@ -61,54 +68,101 @@ class Service:
     ) -> Plan:
         """The plan of a graph or a program; `document` is its text, None for what came from another tool."""
         given = json.loads(documents.dump_options(options))
-        with self._asking(f"planning {model.name}") as client:
-            if isinstance(model, BlockProgram):
-                text = document or documents.dump_program(model)
-                return documents.load_plan(client.plan_program(text, given).document)
-            return documents.load_plan(client.plan(document or documents.dump_graph(model), given).document)
+        title = f"planning {model.name}"
+        if isinstance(model, BlockProgram):
+            text = document or documents.dump_program(model)
+            answer = self._answer(
+                title, lambda c: c.jobs.plan_program(text, given), lambda c: c.plan_program(text, given)
+            )
+        else:
+            text = document or documents.dump_graph(model)
+            answer = self._answer(title, lambda c: c.jobs.plan(text, given), lambda c: c.plan(text, given))
+        return documents.load_plan(answer.document)
 
     def tradeoff(
         self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, points: int
     ) -> TradeOff:
+        """The curve of a graph; `document` as for plans."""
         given = json.loads(documents.dump_options(options))
-        with self._asking(f"looking for schedules of {graph.name}") as client:
-            answer = client.tradeoff(document or documents.dump_graph(graph), given, points=points)
-            return documents.load_tradeoff(answer.document)
+        text = document or documents.dump_graph(graph)
+        answer = self._answer(
+            f"looking for schedules of {graph.name}",
+            lambda c: c.jobs.tradeoff(text, given, points=points),
+            lambda c: c.tradeoff(text, given, points=points),
+        )
+        return documents.load_tradeoff(answer.document)
 
     def explain(
         self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, *, training: bool
     ) -> Verdict:
+        """The verdict on the capacity among the options; `document` as for plans."""
         given = json.loads(documents.dump_options(options))
         capacity = given.pop("capacity")
-        with self._asking(f"looking for what makes {graph.name} fit") as client:
-            text = document or documents.dump_graph(graph)
-            answer = client.explain(text, capacity, given, training=training)
-            return documents.load_verdict(answer.document)
+        text = document or documents.dump_graph(graph)
+        answer = self._answer(
+            f"looking for what makes {graph.name} fit",
+            lambda c: c.jobs.explain(text, capacity, given, training=training),
+            lambda c: c.explain(text, capacity, given, training=training),
+        )
+        return documents.load_verdict(answer.document)
 
     def layout(self, name: str, problem: LayoutProblem, options: LayoutOptions) -> PlacedBuffers:
+        """The layout of buffers from a file called `name`."""
         given = json.loads(documents.dump_layout_options(options))
-        with self._asking(f"placing {len(problem.buffers):,} buffers of {name}") as client:
-            return documents.load_layout(client.layout(documents.dump_buffers(problem), given).document)
+        text = documents.dump_buffers(problem)
+        answer = self._answer(
+            f"placing {len(problem.buffers):,} buffers of {name}",
+            lambda c: c.jobs.layout(text, given),
+            lambda c: c.layout(text, given),
+        )
+        return documents.load_layout(answer.document)
 
     def validate(self, graph: TrainableGraph, plan: Plan, steps: int, seed: int) -> ValidationReport:
-        with self._asking(f"training {graph.name}") as client:
-            text = documents.dump_graph(graph)
-            answer = client.validate(text, documents.dump_plan(plan), steps=steps, seed=seed)
-            return documents.load_report(answer.document)
+        """What training in the plan showed there."""
+        text, planned = documents.dump_graph(graph), documents.dump_plan(plan)
+        answer = self._answer(
+            f"training {graph.name}",
+            lambda c: c.jobs.validate(text, planned, steps=steps, seed=seed),
+            lambda c: c.validate(text, planned, steps=steps, seed=seed),
+        )
+        return documents.load_report(answer.document)
 
     def stored_plan(self, digest: str) -> bytes:
         """The document of a plan that the service keeps."""
-        with self._asking(f"fetching plan {digest[:12]}") as client:
+        with self._asking(f"fetching plan {digest[:12]}") as (client, _):
             return documents.dump_plan(documents.load_plan(client.stored_plan(digest).document))
 
+    def _answer(self, title: str, submit: Callable[[Client], Job[T]], ask: Callable[[Client], T]) -> T:
+        """The result of a job, or of a synchronous request where the service keeps no jobs.
+
+        A job outlives broken connections and restarts of the service; Ctrl-C ends it.
+        """
+        with self._asking(title) as (client, show):
+            try:
+                job = submit(client)
+            except ProblemError as problem:
+                if problem.type not in _NO_JOBS:
+                    raise
+                return ask(client)
+            try:
+                return job.wait(lambda status: show(_told(status)))
+            except KeyboardInterrupt:
+                job.cancel()
+                raise
+
     @contextlib.contextmanager
-    def _asking(self, title: str) -> Iterator[Client]:
-        """A client; what it is asked for stands on standard error meanwhile, if that is a terminal."""
+    def _asking(self, title: str) -> Iterator[tuple[Client, Callable[[str], None]]]:
+        """A client, and what shows how far it is, on standard error if that is a terminal."""
         console = Console(stderr=True)
-        status = console.status(escape(f"{title}, at {self._url}")) if console.is_terminal else None
+        title = f"{title}, at {self._url}"
         try:
-            with status or contextlib.nullcontext(), Client(self._url, retry=_RETRY) as client:
-                yield client
+            with contextlib.ExitStack() as stack:
+                client = stack.enter_context(Client(self._url, retry=_RETRY))
+                if console.is_terminal:
+                    status = stack.enter_context(console.status(escape(title)))
+                    yield client, lambda text: status.update(escape(f"{title} ({text})"))
+                else:
+                    yield client, lambda _text: None
         except ProblemError as problem:
             if (error := _error(problem)) is not None:
                 raise error from problem
@@ -118,6 +172,16 @@ class Service:
             fail(f"{self._url}: {problem}", code, as_json=self._as_json, **facts)
         except (ClientError, httpx.InvalidURL) as error:
             fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
+
+
+def _told(status: JobStatus) -> str:
+    """``layout, 21,613,184 bytes, at least 21,613,184, 1.2 s``."""
+    found = status.progress
+    if found is None:
+        return status.state
+    peak = [] if found.peak_bytes is None else [f"{found.peak_bytes:,} bytes"]
+    bound = [] if found.bound_bytes is None else [f"at least {found.bound_bytes:,}"]
+    return ", ".join([found.stage, *peak, *bound, f"{found.seconds:.1f} s"])
 
 
 def _error(problem: ProblemError) -> ArenaplanError | None:
