@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.http.responses import problem_response
 from service.problems import Problem
 
-__all__ = ["HeadAsGet", "RequestContext", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "is_head", "note"]
 
 _log = structlog.get_logger("service.access")
 
@@ -26,6 +26,11 @@ _QUIET: Final = frozenset({"/healthz", "/readyz"})
 def note(scope: Scope, **facts: Any) -> None:
     """Add facts to the access line of this request."""
     scope["state"]["facts"].update(facts)
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether the caller wants the headers alone."""
+    return bool(scope["state"].get("head"))
 
 
 class RequestContext:
@@ -67,6 +72,7 @@ class HeadAsGet:
         async def send_head(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
+        scope["state"]["head"] = True
         await self._app({**scope, "method": "GET"}, receive, send_head)
 
 

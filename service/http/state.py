@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from fastapi import Request
 
+from service.http.backend import Backend, job_limits
 from service.http.cache import PlanCache
 from service.http.intake import Intake
+from service.http.shared import SharedPlans
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
@@ -36,11 +38,16 @@ class State:
     cache: PlanCache
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
+    backend: Backend = field(init=False)
+    shared: SharedPlans = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
+        backend = Backend(chosen, self.pool, job_limits(chosen, self.limits, self.search_limits))
+        object.__setattr__(self, "backend", backend)
+        object.__setattr__(self, "shared", SharedPlans(backend))
 
     def check_early(self, task: str, body: bytes | Spool) -> None:
         """While all workers are busy, tell of a small request that is plainly wrong without one of them."""
