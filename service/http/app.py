@@ -12,7 +12,7 @@ from fastapi_offline import FastAPIOffline
 from service.http import handlers, openapi
 from service.http.cache import PlanCache
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import exports, graphs, jobs, layout, meta, plan, validate, verdict
+from service.http.routers import exports, graphs, jobs, layout, meta, page, plan, validate, verdict
 from service.http.state import State
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
@@ -45,7 +45,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
     app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
-    for routes in (plan, exports, verdict, layout, validate, jobs, graphs, meta):
+    for routes in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta):
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app, settings)

@@ -1,4 +1,4 @@
-"""The JavaScript client of the page at ``/``, and its types: written from the OpenAPI document, and committed.
+"""The JavaScript client of the page at ``/``, and its types, written from the OpenAPI document.
 
 ``python -m service.http.javascript`` writes both anew; ``./run schema`` does so, too.
 """
@@ -58,7 +58,7 @@ def client() -> str:
 
 
 def _method(name: str, method: str, path: str, operation: Mapping[str, Any]) -> str:
-    inside = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"]
+    inside = _inside(operation)
     takes_body = "requestBody" in operation
     arguments = [*inside, *(["body"] if takes_body else []), "options = {}"]
     address = re.sub(r"\{(\w+)\}", r"${encodeURIComponent(\1)}", path)
@@ -70,6 +70,12 @@ def _method(name: str, method: str, path: str, operation: Mapping[str, Any]) -> 
         f'    return this.{kind}("{method}", `{address}`, {body}, options);\n'
         "  }\n"
     )
+
+
+def _inside(operation: Mapping[str, Any]) -> list[str]:
+    """Parameters in the path, each once."""
+    found = (one["name"] for one in operation.get("parameters", ()) if one["in"] == "path")
+    return list(dict.fromkeys(found))
 
 
 def _media(operation: Mapping[str, Any]) -> set[str]:
@@ -99,7 +105,7 @@ def types() -> str:
 
 
 def _declaration(name: str, _method: str, _path: str, operation: Mapping[str, Any]) -> str:
-    inside = [f"{p['name']}: string" for p in operation.get("parameters", ()) if p["in"] == "path"]
+    inside = [f"{name}: string" for name in _inside(operation)]
     if "requestBody" in operation:
         content = operation["requestBody"]["content"]
         kinds = [_type(c["schema"]) for m, c in content.items() if m.endswith("json") and c.get("schema")]

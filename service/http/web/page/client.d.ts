@@ -2,15 +2,24 @@
 import { Options, Service, ServerEvent } from "./service.js";
 
 export class Client extends Service {
-  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument>;
-  program(body: ProgramRequest, options?: Options): Promise<PlanDocument>;
+  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | JobDocument>;
+  program(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
   storedPlan(digest: string, options?: Options): Promise<PlanDocument>;
   exportedPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
-  tradeoff(body: TradeOffRequest, options?: Options): Promise<TradeOffDocument>;
-  explain(body: ExplainRequest, options?: Options): Promise<VerdictDocument>;
-  layout(body: LayoutRequest, options?: Options): Promise<LayoutDocument>;
+  tradeoff(body: TradeOffRequest, options?: Options): Promise<TradeOffDocument | JobDocument>;
+  explain(body: ExplainRequest, options?: Options): Promise<VerdictDocument | JobDocument>;
+  layout(body: LayoutRequest, options?: Options): Promise<LayoutDocument | JobDocument>;
   storedLayout(digest: string, options?: Options): Promise<LayoutDocument>;
-  validate(body: ValidateRequest, options?: Options): Promise<ReportDocument>;
+  validate(body: ValidateRequest, options?: Options): Promise<ReportDocument | JobDocument>;
+  submit(body: JobRequest, options?: Options): Promise<JobDocument>;
+  jobs(options?: Options<{ state?: State | null; limit?: number; after?: string | null }>): Promise<JobsDocument>;
+  job(id: string, options?: Options): Promise<JobDocument>;
+  cancel(id: string, options?: Options): Promise<JobDocument>;
+  result(id: string, options?: Options): Promise<Record<string, unknown>>;
+  events(id: string, options?: Options): AsyncGenerator<ServerEvent>;
+  store(digest: string, body: Blob | ArrayBuffer, options?: Options): Promise<any>;
+  graph(digest: string, options?: Options): Promise<any>;
+  remove(digest: string, options?: Options): Promise<any>;
   schemas(options?: Options): Promise<Record<string, Array<string>>>;
   schema(name: string, options?: Options): Promise<Record<string, unknown>>;
 }
@@ -144,6 +153,42 @@ export interface InitializerDocument {
   file?: string | null;
   offset?: number | null;
   sha256?: string | null;
+}
+
+/** A job: what it is, and how far. */
+export interface JobDocument {
+  id: string;
+  task: "plan" | "program" | "layout" | "tradeoff" | "explain" | "validate" | "import";
+  state: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+  created: string;
+  started: string | null;
+  finished: string | null;
+  attempts: number;
+  progress: Progress | null;
+  error: ProblemDocument | null;
+  links: JobLinks;
+}
+
+/** Paths of what belongs to a job. */
+export interface JobLinks {
+  self: string;
+  result: string;
+  events: string;
+}
+
+/** Work that outlives the request. What `request` must be is said by the synchronous route of the task. */
+export interface JobRequest {
+  task: "plan" | "program" | "layout" | "tradeoff" | "explain" | "validate" | "import";
+  request?: Record<string, unknown> | null;
+  graph?: string | null;
+  options?: Record<string, unknown> | null;
+  webhook?: Webhook | null;
+}
+
+/** A page of jobs, the newest first. */
+export interface JobsDocument {
+  jobs: Array<JobDocument>;
+  next: string | null;
 }
 
 export type KernelOfPlan = [string, Record<string, unknown>, Array<Array<number> | null>, Array<FloatsOfPlan>, number];
@@ -380,6 +425,15 @@ export interface ProgramRequest {
   options?: PlanRequestOptions | null;
 }
 
+/** How far a job is. */
+export interface Progress {
+  stage: string;
+  done?: number | null;
+  peak_bytes?: number | null;
+  bound_bytes?: number | null;
+  seconds: number;
+}
+
 export type RecordOfPlan = [string, Record<string, unknown>];
 
 /** A combination of measures that fits the capacity: planned, and its plan proved. */
@@ -441,6 +495,9 @@ export interface ShortVerdict {
 export type SlotOfPlan = [string, Access];
 
 export type SpaceOfPlan = [string, number, boolean, number, CertificateOfPlan];
+
+/** ``queued`` ──► ``running`` ──► one of the others, for good; ``queued`` again if its worker dies. */
+export type State = "queued" | "running" | "succeeded" | "failed" | "cancelled";
 
 export type StepOfPlan = [number, number, number | null, number, number, Array<number>];
 
@@ -533,4 +590,9 @@ export interface ViolationOfReport {
   rule: string;
   buffers: Array<string>;
   detail: string;
+}
+
+/** What is called once a job is finished: a POST of its document, signed as Standard Webhooks says. */
+export interface Webhook {
+  url: string;
 }

@@ -48,6 +48,51 @@ export class Client extends Service {
     return this.ask("POST", `/v1/validate`, body, options);
   }
 
+  /** Accept a job: POST /v1/jobs */
+  submit(body, options = {}) {
+    return this.ask("POST", `/v1/jobs`, body, options);
+  }
+
+  /** Jobs, the newest first: GET /v1/jobs */
+  jobs(options = {}) {
+    return this.ask("GET", `/v1/jobs`, undefined, options);
+  }
+
+  /** A job: GET /v1/jobs/{id} */
+  job(id, options = {}) {
+    return this.ask("GET", `/v1/jobs/${encodeURIComponent(id)}`, undefined, options);
+  }
+
+  /** Cancel a job: DELETE /v1/jobs/{id} */
+  cancel(id, options = {}) {
+    return this.ask("DELETE", `/v1/jobs/${encodeURIComponent(id)}`, undefined, options);
+  }
+
+  /** What a job has come to: GET /v1/jobs/{id}/result */
+  result(id, options = {}) {
+    return this.ask("GET", `/v1/jobs/${encodeURIComponent(id)}/result`, undefined, options);
+  }
+
+  /** News of a job: GET /v1/jobs/{id}/events */
+  events(id, options = {}) {
+    return this.stream("GET", `/v1/jobs/${encodeURIComponent(id)}/events`, undefined, options);
+  }
+
+  /** Store a graph or a model: PUT /v1/graphs/{digest} */
+  store(digest, body, options = {}) {
+    return this.ask("PUT", `/v1/graphs/${encodeURIComponent(digest)}`, body, options);
+  }
+
+  /** A stored graph: GET /v1/graphs/{digest} */
+  graph(digest, options = {}) {
+    return this.ask("GET", `/v1/graphs/${encodeURIComponent(digest)}`, undefined, options);
+  }
+
+  /** Forget a graph: DELETE /v1/graphs/{digest} */
+  remove(digest, options = {}) {
+    return this.ask("DELETE", `/v1/graphs/${encodeURIComponent(digest)}`, undefined, options);
+  }
+
   /** Names of the JSON Schemas: GET /v1/schemas */
   schemas(options = {}) {
     return this.ask("GET", `/v1/schemas`, undefined, options);
