@@ -21,7 +21,9 @@ from service.http.app import create_app
 from service.http.connections import Admission, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
+from service.problems import Problem
 from service.settings import Settings, unknown_settings
+from service.store import check_schema, open_store
 
 __all__ = ["run", "settings"]
 
@@ -48,6 +50,7 @@ def run(chosen: Settings) -> None:
     configure_logging(chosen.log_level, chosen.log_format)
     listener = _listen(chosen.host, chosen.port)
     signal.signal(signal.SIGTERM, _leave)
+    _check_database(chosen.database_url)
     app = create_app(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
     config = uvicorn.Config(
@@ -63,6 +66,23 @@ def run(chosen: Settings) -> None:
     server = _Server(config, _url(listener), app.state.arenaplan.phase, chosen.drain_seconds)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve(sockets=[listener]))
+
+
+def _check_database(url: str) -> None:
+    """End with one sentence where the database cannot be used; an SQLite file that cannot leaves jobs off."""
+    if url == "off":
+        return
+    try:
+        store = open_store(url)
+        if not store.is_sqlite and (wrong := check_schema(store)):
+            fail(wrong, Exit.WRONG)
+        store.close()
+    except ValueError as error:
+        fail(f"ARENAPLAN_DATABASE_URL: {error}", Exit.USAGE)
+    except Problem as problem:
+        fail(problem.detail, Exit.WRONG)
+    except OSError:  # said in the log when it is opened
+        return
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -9,8 +9,7 @@ from typing import Final
 from fastapi import Request, Response
 
 from service.auth.principal import principal_of
-from service.http.answers import answer_response
-from service.http.job_documents import job_response
+from service.http.job_responses import answer_response, job_response
 from service.http.middleware import note
 from service.http.state import state_of
 from service.jobs.model import NewJob, State

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from service.http.backend import Backend
 from service.http.cache import CachedPlan
+from service.jobs.backend import Backend
 from service.jobs.blobs import Results
 from service.problems import Problem
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from service.http.backend import Backend, job_limits
 from service.http.cache import PlanCache
 from service.http.intake import Intake
 from service.http.shared import SharedPlans
+from service.jobs.backend import Backend
+from service.jobs.limits import search_limits, worker_limits
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
@@ -45,7 +46,7 @@ class State:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
-        backend = Backend(chosen, self.pool, job_limits(chosen, self.limits, self.search_limits))
+        backend = Backend(chosen, self.pool)
         object.__setattr__(self, "backend", backend)
         object.__setattr__(self, "shared", SharedPlans(backend))
 
@@ -57,27 +58,12 @@ class State:
     @property
     def search_limits(self) -> Limits:
         """When a search must have answered."""
-        chosen = self.settings
-        grace = chosen.deadline_grace_seconds
-        return Limits(chosen.deadline_max_seconds + grace, grace, chosen.deadline_floor_seconds)
+        return search_limits(self.settings)
 
     @property
     def limits(self) -> Mapping[str, Any]:
         """The settings that a worker has to obey."""
-        return self.settings.model_dump(
-            include={
-                "max_operations",
-                "max_operands",
-                "max_buffers",
-                "deadline_default_seconds",
-                "deadline_max_seconds",
-                "deadline_floor_seconds",
-                "validate_max_steps",
-                "validate_max_bytes",
-                "worker_memory_bytes",
-                "worker_cpu_seconds",
-            }
-        )
+        return worker_limits(self.settings)
 
 
 def state_of(request: Request) -> State:

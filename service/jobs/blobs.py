@@ -90,8 +90,8 @@ class Graphs:
                 )
             row = {"tenant": tenant, "digest": digest, "media_type": graph.media_type}
             insert = upsert(connection, graphs).values(**row, created=time.time())
-            insert = insert.on_conflict_do_nothing().returning(graphs.c.digest)
-            made = connection.execute(insert).first() is not None
+            insert = insert.on_conflict_do_nothing()
+            made = connection.execute(insert.returning(graphs.c.digest)).first() is not None
             if not made:
                 here = update(graphs).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
                 connection.execute(here.values(media_type=graph.media_type, created=time.time()))

@@ -68,11 +68,14 @@ class _Run:
     worker: Worker
     end: _End | None = None
     progress: Mapping[str, Any] | None = None
+    # Until the worker has answered: from then on it is somebody else's.
+    working: bool = True
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self, why: _End) -> None:
-        self.end = self.end or why
-        self.worker.kill()
+        if self.working:
+            self.end = self.end or why
+            self.worker.kill()
 
 
 class Runner:
@@ -112,18 +115,21 @@ class Runner:
         if run := self._runs.get(job):
             run.stop(_End.CANCELLED)
 
-    async def run(self, claim: Claim, worker: Worker) -> None:
-        """Make one attempt at a job with a leased worker, and write down what it has come to."""
+    async def run(self, claim: Claim, worker: Worker) -> bool:
+        """Make one attempt at a job with a leased worker, and write down what it has come to.
+
+        Whether the job waits for another attempt.
+        """
         run = self._runs[claim.job.id] = _Run(claim, worker)
         self._changed(claim.job.id)
         try:
-            await self._attempt(run)
+            return await self._attempt(run)
         finally:
             del self._runs[claim.job.id]
             run.done.set()
             self._changed(claim.job.id)
 
-    async def _attempt(self, run: _Run) -> None:
+    async def _attempt(self, run: _Run) -> bool:
         claim, found = run.claim, list[tuple[str, bytes]]()
 
         async def known(key: str) -> bool:
@@ -138,13 +144,20 @@ class Runner:
         head = {**self._limits.head, "progress": True}
         try:
             body = with_graph(claim.work, claim.request, claim.graph)
-            frame = await converse(run.worker, claim.work, head, body, self._limits.answer, known, note)
+            try:
+                frame = await converse(run.worker, claim.work, head, body, self._limits.answer, known, note)
+            finally:
+                run.working = False
         except Problem as problem:
-            await self._record(partial(self._failed, run, problem))
+            return await self._record(partial(self._failed, run, problem))
         else:
-            await self._record(partial(self._succeeded, claim, frame, found[-1] if found else None))
+            return await self._record(partial(self._succeeded, claim, frame, found[-1] if found else None))
 
     async def _succeeded(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
+        await self._write_result(claim, frame, known)
+        return False
+
+    async def _write_result(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         facts = dict(frame.head)
         if known is not None:
             name, body = known
@@ -162,16 +175,18 @@ class Runner:
     async def _failed(self, run: _Run, problem: Problem) -> bool:
         match run.end:
             case _End.CANCELLED:
-                return await self.table.cancelled(run.claim)
+                await self.table.cancelled(run.claim)
+                return False
             case _End.LOST:
                 return False
             case _End.STOPPING:
                 return await self.table.give_back(run.claim)
         if problem.kind.code == "worker-lost" and problem.extensions.get("reason") != "memory":
             return await self.table.give_back(run.claim, problem)
-        return await self.table.fail(run.claim, problem)
+        await self.table.fail(run.claim, problem)
+        return False
 
-    async def _record(self, write: Callable[[], Awaitable[bool]]) -> None:
+    async def _record(self, write: Callable[[], Awaitable[bool]]) -> bool:
         """Write down the end of an attempt; again, where the database is away for a while.
 
         Once the lease has run out, somebody else may have the job, and this end is dropped.
@@ -180,15 +195,13 @@ class Runner:
         until = asyncio.get_running_loop().time() + 6 * LEASE_SECONDS
         while True:
             try:
-                await write()
+                return await write()
             except Problem as problem:
                 if asyncio.get_running_loop().time() > until:
                     _log.exception("the end of a job could not be written down", detail=problem.detail)
-                    return
+                    return False
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            else:
-                return
 
     async def _keep(self) -> None:
         """Renew leases, hear of cancelled jobs, pass progress on; as long as this process runs jobs."""

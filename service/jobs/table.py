@@ -31,7 +31,7 @@ from service.store.schema import deliveries, graphs, jobs, results
 __all__ = ["LEASE_SECONDS", "Claim", "JobTable"]
 
 #: How long a job may be without news of who runs it, until somebody else does.
-LEASE_SECONDS: Final = 10.0
+LEASE_SECONDS: Final = 8.0
 #: Bytes that nothing refers to are kept this long: somebody may be about to refer to them.
 SPARE_SECONDS: Final = 3600.0
 
@@ -314,12 +314,6 @@ class JobTable:
             return [row.id for row in connection.execute(lost).all() if self._again(connection, row, why)]
 
         return await self._store.write(rescue)
-
-    async def queued(self, limit: int) -> list[str]:
-        """Jobs that wait, the oldest first."""
-        wanted = select(jobs.c.id).where(jobs.c.state == State.QUEUED).order_by(jobs.c.id).limit(limit)
-        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
-        return [row.id for row in rows]
 
     async def tidy(self) -> None:
         """Remove results that have expired, the jobs as long again after that, and what nobody refers to."""

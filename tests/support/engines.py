@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from service.jobs.blobs import Results
+from service.jobs.cluster import ClusterEngine, ClusterWorker
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
 from service.jobs.model import Job, NewJob
@@ -34,14 +36,20 @@ async def running_engine(
     pool = WorkerPool("tests.support.fake_tasks", workers)
     table = table_of(store, limit=limit)
     runner = Runner(table, Results(store), JobLimits({}, Limits(seconds)))
-    engine = EmbeddedEngine(pool, runner)
     pool.start()
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(pool.close)
+        engine: JobEngine
+        if store.is_sqlite:
+            engine = EmbeddedEngine(pool, runner)
+        else:
+            worker = ClusterWorker(store, pool, runner)
+            await worker.start()
+            stack.push_async_callback(worker.close)
+            engine = ClusterEngine(store, table)
         await engine.start()
+        stack.push_async_callback(engine.close)
         yield engine
-    finally:
-        await engine.close()
-        await pool.close()
 
 
 def new_job(text: str, **more: str) -> NewJob:

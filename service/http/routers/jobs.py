@@ -13,9 +13,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from service.auth.principal import principal_of
-from service.http.answers import answer_response
 from service.http.bodies import MODEL_TYPES, read_json_body
-from service.http.job_documents import job_document, job_response
+from service.http.job_responses import answer_response, job_response
 from service.http.middleware import is_head, note
 from service.http.openapi import (
     CANCEL_ROUTE,
@@ -26,6 +25,7 @@ from service.http.openapi import (
     SUBMIT_ROUTE,
 )
 from service.http.state import State, state_of
+from service.jobs.documents import job_document
 from service.jobs.model import Job, NewJob
 from service.jobs.model import State as JobState
 from service.jobs.orders import read_order

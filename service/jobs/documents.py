@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import Any
-
-from fastapi import Request, Response
 
 from service.jobs.model import Job
 from service.problems import Problem
 
-__all__ = ["job_document", "job_response"]
+__all__ = ["job_document"]
 
 
 def _moment(seconds: float | None) -> str | None:
@@ -37,13 +34,3 @@ def job_document(job: Job, root: str = "") -> dict[str, Any]:
         "error": None if job.error is None else Problem(**job.error).document(),
         "links": {"self": here, "result": f"{here}/result", "events": f"{here}/events"},
     }
-
-
-def job_response(request: Request, job: Job, status: int = 200, **headers: str) -> Response:
-    """The document, with where it is; and with when to ask again, as long as the job is not finished."""
-    document = job_document(job, request.scope.get("root_path", ""))
-    headers = {"Cache-Control": "no-store", "Location": document["links"]["self"], **headers}
-    if not job.state.final:
-        headers["Retry-After"] = "1"
-    body = json.dumps(document, ensure_ascii=False).encode()
-    return Response(body, status, headers, "application/json")
