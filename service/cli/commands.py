@@ -340,6 +340,7 @@ def import_(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Write the graph document of a model of another tool, with how it is trained."""
@@ -350,7 +351,7 @@ def import_(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        models.run_import(model, output, batch, chosen, as_json=as_json)
+        models.run_import(model, output, batch, chosen, as_json=as_json, server=server)
 
 
 @app.command(

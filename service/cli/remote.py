@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 from rich.console import Console
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 #: What pointers of the service begin with, and those of a command do not.
-_MEMBERS: Final = frozenset({"graph", "program", "problem", "model", "plan", "options"})
+_MEMBERS: Final = frozenset({"graph", "program", "problem", "model", "plan", "options", "query"})
 
 #: The core's errors by their code. Too many operations is a limit of the service, not of the graph.
 _ERRORS: Final[Mapping[str, type[ArenaplanError]]] = {
@@ -127,6 +127,15 @@ class Service:
         )
         return documents.load_report(answer.document)
 
+    def import_model(
+        self, name: str, model: bytes, batch: int | None, choices: Mapping[str, Any]
+    ) -> TrainableGraph:
+        """The graph of a model of another tool, called `name`. Only jobs import models."""
+        given = {**choices, "batch": batch}
+        with self._asking(f"importing {name}") as (client, show):
+            document = self._waited(client.jobs.import_model(model, **given), show)
+        return documents.load_graph({**document, "name": name})
+
     def stored_plan(self, digest: str) -> bytes:
         """The document of a plan that the service keeps."""
         with self._asking(f"fetching plan {digest[:12]}") as (client, _):
@@ -144,11 +153,14 @@ class Service:
                 if problem.type not in _NO_JOBS:
                     raise
                 return ask(client)
-            try:
-                return job.wait(lambda status: show(_told(status)))
-            except KeyboardInterrupt:
-                job.cancel()
-                raise
+            return self._waited(job, show)
+
+    def _waited(self, job: Job[T], show: Callable[[str], None]) -> T:
+        try:
+            return job.wait(lambda status: show(_told(status)))
+        except KeyboardInterrupt:
+            job.cancel()
+            raise
 
     @contextlib.contextmanager
     def _asking(self, title: str) -> Iterator[tuple[Client, Callable[[str], None]]]:

@@ -26,12 +26,6 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running_server(workers=1) as running:
-        yield running
-
-
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """The page, which complains of nothing and asks nobody but its service."""

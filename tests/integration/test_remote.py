@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from clients import Client, JobCancelled
 from service.cli.commands import app
 from service.cli.console import Exit
-from tests.support.server import ROOT, running_server
+from tests.integration.test_cli import read_terminal
+from tests.support.onnx_models import model_of, node
+from tests.support.server import PATIENCE, ROOT, Server, die_with_parent, running_server
 
 EXAMPLES = ROOT / "examples"
 MNIST = EXAMPLES / "mnist.json"
 CSV = "id,lower,upper,size\na,0,2,400\nb,1,3,400\nc,2,5,300\n"
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running_server(workers=1) as server:
-        yield server.url
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.url
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +63,7 @@ def outcome(arguments: str, *more: str) -> tuple[int, str, str, list[bytes]]:
     ("arguments", "code"),
     [
         ("plan graph.json -o out.json", Exit.OK),
-        ("plan graph.json --order --json -o out.json", Exit.OK),
+        ("plan graph.json --in-place --json -o out.json", Exit.OK),
         ("plan graph.json --capacity 200", Exit.TOO_LARGE),
         ("plan graph.json --capacity 200 --json", Exit.TOO_LARGE),
         ("plan graph.json --target nobody", Exit.USAGE),
@@ -103,6 +111,53 @@ def test_plans_by_their_digest(url: str) -> None:
         assert outcome(command.format(digest, digest), "--server", url) == here
         assert outcome(command.format("plan.json", "plan.json"), "--server", url) == here
     assert "No such file" in run("show", digest).stderr
+
+
+def test_models(url: str) -> None:
+    """Imported here, so that only the graph is sent; or there, by `import`, under the name of the file."""
+    weights = {"w": np.ones((8, 4), dtype=np.float32)}
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
+    Path("net.onnx").write_bytes(model)
+    trained = "net.onnx --loss mse --dim n=4 --optimizer sgd,momentum=0.9 --learning-rate 0.5 -o out.json"
+    for arguments in (f"plan {trained}", f"import {trained}", f"import {trained} --json", "import net.onnx"):
+        assert outcome(arguments, "--server", url) == outcome(arguments)
+
+
+def test_a_service_without_jobs_answers_at_once() -> None:
+    with running_server(workers=1, database_url="off") as server:
+        arguments = "solve p.csv --json -o out.json"
+        assert outcome(arguments, "--server", server.url) == outcome(arguments)
+        refused = run("import", "graph.onnx", "--server", server.url)
+        assert refused.exit_code == Exit.USAGE
+
+
+def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(server: Server, slow: dict[str, Any]) -> None:
+    """What the service is at is drawn; Ctrl-C cancels the job there."""
+    Path("slow.json").write_text(json.dumps(slow), encoding="utf-8")
+    assert run("plan", "slow.json", "-o", "plan.json").exit_code == Exit.OK
+    ours, theirs = pty.openpty()
+    arguments = ["validate", "slow.json", "plan.json", "--steps", "6", "--server", server.url]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "service.cli", *arguments],
+        env=environment,
+        stderr=theirs,
+        preexec_fn=die_with_parent,
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while b"(" not in seen:  # state or stage
+            assert select.select([ours], [], [], PATIENCE)[0]
+            seen += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        read_terminal(ours)
+    os.close(ours)
+    assert process.returncode == Exit.INTERRUPTED
+    assert b"training slow, at http://" in seen
+    with Client(server.url) as client:
+        job = client.jobs.get(next(iter(client.jobs.list())).id)
+        with pytest.raises(JobCancelled):
+            job.wait()
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
