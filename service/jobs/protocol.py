@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from service.jobs.frames import Frame
-from service.jobs.pool import SMALL_BYTES, WorkerPool
+from service.jobs.pool import DEFAULT_TENANT, SMALL_BYTES, WorkerPool
 from service.jobs.requests import named_deadline
 from service.jobs.spool import Spool
 from service.problems import Problem
@@ -48,14 +48,16 @@ async def run_task(
     body: bytes | Spool,
     limits: Limits,
     known: Callable[[str], bool] = lambda _key: False,
+    *,
+    tenant: str = DEFAULT_TENANT,
 ) -> Frame:
     """Run one task in a worker; its result, or its fallback when time ran out. Time counts from when there
     is a worker: reading the request is part of it.
 
     `known` tells whether the answer to a request key is at hand already; the result is then
-    empty. Raises `Problem`; a worker that is late is killed.
+    empty. The time is charged to `tenant`. Raises `Problem`; a worker that is late is killed.
     """
-    async with pool.lease(large=len(body) > SMALL_BYTES) as worker:
+    async with pool.lease(tenant, large=len(body) > SMALL_BYTES) as worker:
         loop = asyncio.get_running_loop()
         began, first = loop.time(), limits.total
         if limits.floor is not None and (named := named_deadline(body)) is not None:

@@ -42,7 +42,7 @@ async def readyz(request: Request) -> JSONResponse:
     """
     state = state_of(request)
     pool = state.pool
-    status = "starting" if pool.alive == 0 else "overloaded" if pool.overloaded else "ready"
+    status = "starting" if pool.alive == 0 else "overloaded" if pool.overloaded() else "ready"
     status = "draining" if state.phase.draining else status
     ready = status == "ready"
     facts = {"status": status, "workers": pool.alive, "wanted": pool.size}
