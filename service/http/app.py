@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service.http import handlers, openapi
-from service.http.cache import PlanCache
+from service.http.cache import PlanCaches
 from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import exports, layout, meta, plan, validate, verdict
 from service.http.state import State
@@ -44,7 +44,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         # The badge would ask a validator on the Internet.
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
-    app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
+    app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes))
     for routes in (plan, exports, verdict, layout, validate, meta):
         app.include_router(routes.router)
     handlers.install(app)

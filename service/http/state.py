@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from service.http.cache import PlanCache
+from service.http.cache import PlanCaches
 from service.http.intake import Intake
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
@@ -33,7 +33,7 @@ class Phase:
 class State:
     settings: Settings
     pool: WorkerPool
-    cache: PlanCache
+    cache: PlanCaches
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
 
