@@ -226,7 +226,7 @@ class WorkerPool:
         queue_seconds: float = 30.0,
         start_seconds: float = START_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        meter: Callable[[str, float], None] = lambda _tenant, _seconds: None,
+        meter: Callable[[str, float], None] | None = None,
     ) -> None:
         self._module = module
         self._size = size
@@ -342,14 +342,15 @@ class WorkerPool:
         """
         worker = await self._take(tenant, large)
         self._leased += 1
-        began, cpu = self._queue.begin(tenant), worker.cpu_seconds
+        began, cpu = self._queue.begin(tenant), worker.cpu_seconds if self._meter else 0.0
         try:
             yield worker
         finally:
             self._leased -= 1
             held = self._queue.end(tenant, began)
-            # Of a process that has died, nobody can ask what it took.
-            self._meter(tenant, worker.cpu_seconds - cpu if worker.alive else held)
+            if self._meter is not None:
+                # Of a process that has died, nobody can ask what it took.
+                self._meter(tenant, worker.cpu_seconds - cpu if worker.alive else held)
             if worker.busy:
                 worker.kill()
             elif worker.alive:
