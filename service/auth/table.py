@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, union, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.auth.keys import Key
@@ -176,11 +176,17 @@ def usage_since(connection: Connection, hour: int) -> list[Usage]:
 
 
 def stored_bytes(connection: Connection, tenant: str) -> int:
-    """What is stored for a tenant: requests, graphs and results."""
-    blobs = schema.blobs
-    return int(
-        connection.execute(select(func.sum(blobs.c.size)).where(blobs.c.tenant == tenant)).scalar() or 0
+    """What is stored for a tenant: its graphs, and requests and results of its jobs. Linear in their number."""
+    blobs, jobs, graphs = schema.blobs, schema.jobs, schema.graphs
+    named = union(
+        select(graphs.c.digest).where(graphs.c.tenant == tenant),
+        *(
+            select(one).where(jobs.c.tenant == tenant)
+            for one in (jobs.c.request, jobs.c.graph, jobs.c.result)
+        ),
     )
+    query = select(func.sum(blobs.c.size)).where(blobs.c.tenant == tenant, blobs.c.digest.in_(named))
+    return int(connection.execute(query).scalar() or 0)
 
 
 # ------------------------------------------------------------------------------------------- audit

@@ -25,7 +25,7 @@ from service.auth.registry import SYNC_SECONDS
 from service.auth.table import Entry, Tenant
 from service.cli import serving
 from service.cli.console import Exit, fail, print_json, print_line
-from service.http.users import open_prepared
+from service.jobs.backend import open_database
 from service.problems import Problem
 from solver.documents import read_size
 
@@ -41,7 +41,7 @@ def _database() -> Iterator[Connection]:
     if url == "off":
         fail("There is no database: ARENAPLAN_DATABASE_URL is off.", Exit.USAGE)
     try:
-        store = open_prepared(url)
+        store = open_database(url)
         with store.transaction() as connection:
             yield connection
         store.close()

@@ -13,7 +13,7 @@ from service.http import handlers, openapi
 from service.http.access import Access
 from service.http.cache import PlanCaches
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import exports, layout, meta, plan, validate, verdict
+from service.http.routers import exports, graphs, jobs, layout, meta, plan, validate, verdict
 from service.http.state import State
 from service.http.users import Users
 from service.jobs.pool import WorkerPool
@@ -54,7 +54,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
     app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
-    for routes in (plan, exports, verdict, layout, validate, meta):
+    for routes in (plan, exports, verdict, layout, validate, jobs, graphs, meta):
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app, settings)
@@ -68,14 +68,17 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state: State = app.state.arenaplan
-    if state.users is not None:
-        await state.users.open()
-    state.pool.start()
-    _log.info("service started", workers=state.pool.size, auth=state.settings.auth)
+    pool = state.pool
+    pool.start()
     try:
+        await state.backend.open()
+        if state.users is not None:
+            await state.users.open()
+        _log.info("service started", workers=pool.size, auth=state.settings.auth)
         yield
     finally:
-        await state.pool.close()
+        await state.backend.close()
+        await pool.close()
         if state.users is not None:
             await state.users.close()
         _log.info("service stopped")

@@ -63,7 +63,7 @@ async def export(request: Request, digest: str, name: str, against: str | None =
         remedy = "Add ?against= and the digest of the older plan."
         raise Problem("invalid-request", f"A {_DIFFERENCE} is made of two plans.", remedy=remedy)
     state, tenant = state_of(request), principal_of(request).tenant
-    old, new = (_kept(state, tenant, one) if one is not None else b"" for one in (against, digest))
+    old, new = [await _kept(state, tenant, one) if one is not None else b"" for one in (against, digest)]
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
     headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
@@ -81,8 +81,9 @@ async def export(request: Request, digest: str, name: str, against: str | None =
     return Response(frame.body, media_type=exporter.media_type, headers=headers)
 
 
-def _kept(state: State, tenant: str, digest: str) -> bytes:
-    cached = state.cache.of(tenant).by_digest(f"plans/{digest}")
+async def _kept(state: State, tenant: str, digest: str) -> bytes:
+    name = f"plans/{digest}"
+    cached = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
     if cached is None:
         raise Problem(
             "plan-not-found",

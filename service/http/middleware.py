@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.http.responses import problem_response
 from service.problems import Problem
 
-__all__ = ["HeadAsGet", "RequestContext", "note", "path_of"]
+__all__ = ["HeadAsGet", "RequestContext", "is_head", "note", "path_of"]
 
 _log = structlog.get_logger("service.access")
 
@@ -45,6 +45,11 @@ def path_of(scope: Scope) -> str:
     """The path without the prefix that a reverse proxy strips."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether the caller wants the headers alone."""
+    return bool(scope["state"].get("head"))
 
 
 class RequestContext:
@@ -86,6 +91,7 @@ class HeadAsGet:
         async def send_head(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
+        scope["state"]["head"] = True
         await self._app({**scope, "method": "GET"}, receive, send_head)
 
 

@@ -10,7 +10,10 @@ from fastapi import Request
 
 from service.http.cache import PlanCaches
 from service.http.intake import Intake
+from service.http.shared import SharedPlans
 from service.http.users import Users
+from service.jobs.backend import Backend
+from service.jobs.limits import search_limits, worker_limits
 from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
@@ -38,11 +41,16 @@ class State:
     users: Users | None = None
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
+    backend: Backend = field(init=False)
+    shared: SharedPlans = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
+        backend = Backend(chosen, self.pool)
+        object.__setattr__(self, "backend", backend)
+        object.__setattr__(self, "shared", SharedPlans(backend))
 
     def check_early(self, task: str, body: bytes | Spool) -> None:
         """While all workers are busy, tell of a small request that is plainly wrong without one of them."""
@@ -57,27 +65,12 @@ class State:
     @property
     def search_limits(self) -> Limits:
         """When a search must have answered."""
-        chosen = self.settings
-        grace = chosen.deadline_grace_seconds
-        return Limits(chosen.deadline_max_seconds + grace, grace, chosen.deadline_floor_seconds)
+        return search_limits(self.settings)
 
     @property
     def limits(self) -> Mapping[str, Any]:
         """The settings that a worker has to obey."""
-        return self.settings.model_dump(
-            include={
-                "max_operations",
-                "max_operands",
-                "max_buffers",
-                "deadline_default_seconds",
-                "deadline_max_seconds",
-                "deadline_floor_seconds",
-                "validate_max_steps",
-                "validate_max_bytes",
-                "worker_memory_bytes",
-                "worker_cpu_seconds",
-            }
-        )
+        return worker_limits(self.settings)
 
 
 def state_of(request: Request) -> State:

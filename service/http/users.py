@@ -8,23 +8,11 @@ import contextlib
 from service.auth.gate import Gate
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
+from service.jobs.backend import open_database
 from service.settings import Settings
-from service.store import Store, check_schema, open_store, upgrade
+from service.store import open_store
 
-__all__ = ["Users", "open_prepared"]
-
-
-def open_prepared(url: str) -> Store:
-    """A database with the tables of this version: SQLite is brought to them, PostgreSQL must have them.
-
-    Raises ValueError with one sentence that says what to do, OSError, or `Problem` ``database-unavailable``.
-    """
-    store = open_store(url)
-    if store.is_sqlite:
-        upgrade(store)
-    elif wrong := check_schema(store):
-        raise ValueError(wrong)
-    return store
+__all__ = ["Users"]
 
 
 class Users:
@@ -53,8 +41,8 @@ class Users:
         self._exchange: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read who is known. Raises as `open_prepared` does."""
-        await asyncio.to_thread(lambda: open_prepared(self._url).close())
+        """Read who is known. Raises as `service.jobs.backend.open_database` does."""
+        await asyncio.to_thread(lambda: open_database(self._url).close())
         await self.registry.sync()
         self._exchange = asyncio.create_task(self.registry.run())
 

@@ -26,11 +26,15 @@ MOST_ACCOUNTS: Final = 10_000
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Ticket(Generic[T]):
-    """Somebody who waits; `turn` is what the owner of the queue tells them by."""
+    """Somebody who waits; `turn` is what the owner of the queue tells them by.
+
+    The `patient` have no place that others might need: they are not counted, and never have to leave.
+    """
 
     tenant: str
     large: bool
     turn: T
+    patient: bool = False
 
 
 @dataclass(slots=True)
@@ -74,14 +78,14 @@ class FairQueue(Generic[T]):
         if account.idle:
             account.seconds = max(account.seconds, self._level)
         account.waiting[ticket.large].append(ticket)
-        self._waiting[ticket.large] += 1
+        self._waiting[ticket.large] += not ticket.patient
 
     def remove(self, ticket: Ticket[T]) -> None:
         """Nothing happens where it does not wait any more."""
         account = self._accounts.get(ticket.tenant)
         if account is not None and ticket in account.waiting[ticket.large]:
             account.waiting[ticket.large].remove(ticket)
-            self._waiting[ticket.large] -= 1
+            self._waiting[ticket.large] -= not ticket.patient
 
     def next(self, *, large: bool = True) -> Ticket[T] | None:
         """Take out who is next; without `large`, of those with small tasks. None where there is nobody."""
@@ -97,7 +101,7 @@ class FairQueue(Generic[T]):
         take_small = bool(small) and (not large or not others or account.small_in_a_row < SMALL_IN_A_ROW)
         ticket = (small if take_small else others).popleft()
         account.small_in_a_row = account.small_in_a_row + 1 if take_small else 0
-        self._waiting[ticket.large] -= 1
+        self._waiting[ticket.large] -= not ticket.patient
         return ticket
 
     def begin(self, tenant: str) -> float:
@@ -125,13 +129,13 @@ class FairQueue(Generic[T]):
         """
         kinds = (True, False) if len(self) >= self._limit else (True,)
 
-        def length(account: _Account[T] | None) -> int:
-            return 0 if account is None else sum(len(account.waiting[kind]) for kind in kinds)
+        def counted(account: _Account[T] | None) -> list[Ticket[T]]:
+            """The last one first, large ones before small ones."""
+            waiting = account.waiting if account else {True: (), False: ()}
+            return [one for kind in kinds for one in reversed(waiting[kind]) if not one.patient]
 
-        longest = max(self._accounts.values(), key=length, default=None)
-        if longest is None or length(longest) < length(self._accounts.get(tenant)) + 2:
-            return None
-        return next(longest.waiting[kind][-1] for kind in kinds if longest.waiting[kind])
+        longest = max(map(counted, self._accounts.values()), key=len, default=[])
+        return longest[0] if len(longest) >= len(counted(self._accounts.get(tenant))) + 2 else None
 
     def _account(self, tenant: str) -> _Account[T]:
         account = self._accounts.get(tenant)

@@ -55,6 +55,7 @@ class Worker:
     """One process. `busy` from the first frame sent until a final frame arrived.
 
     `warmed` is what the process has said of itself (see `service.jobs.tasks.warm`), empty until then.
+    `charged_to` is the tenant that its time is charged to when the lease ends.
     """
 
     def __init__(self, process: Process) -> None:
@@ -64,6 +65,7 @@ class Worker:
         self._killed = False
         self._oom_kills = oom_kills()
         self.busy = False
+        self.charged_to = DEFAULT_TENANT
         self.warmed: Mapping[str, Any] = {}
 
     @classmethod
@@ -332,15 +334,20 @@ class WorkerPool:
         return reported
 
     @contextlib.asynccontextmanager
-    async def lease(self, tenant: str = DEFAULT_TENANT, *, large: bool = False) -> AsyncIterator[Worker]:
+    async def lease(
+        self, tenant: str = DEFAULT_TENANT, *, large: bool = False, patient: bool = False
+    ) -> AsyncIterator[Worker]:
         """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time.
 
         Tenants share the workers' time (see `service.jobs.fair`). Small tasks go first, four of them to one
         large one, and have a quarter of the queue to themselves. Of several workers, one is kept from large
         tasks while there have been small ones lately. Who waits in a full queue for the tenant with the most
-        that wait may have to leave it for another tenant's.
+        that wait may have to leave it for another tenant's. Who is `patient` waits for as long as it takes,
+        and takes nobody's place in the queue.
         """
-        worker = await self._take(tenant, large)
+        ticket = Ticket(tenant, large or patient, asyncio.get_running_loop().create_future(), patient)
+        worker = await self._take(ticket)
+        worker.charged_to = tenant
         self._leased += 1
         began, cpu = self._queue.begin(tenant), worker.cpu_seconds if self._meter else 0.0
         try:
@@ -350,25 +357,23 @@ class WorkerPool:
             held = self._queue.end(tenant, began)
             if self._meter is not None:
                 # Of a process that has died, nobody can ask what it took.
-                self._meter(tenant, worker.cpu_seconds - cpu if worker.alive else held)
+                self._meter(worker.charged_to, worker.cpu_seconds - cpu if worker.alive else held)
             if worker.busy:
                 worker.kill()
             elif worker.alive:
                 self._offer(worker)
             self._hand_out()  # what waited for another to be free may be next
 
-    async def _take(self, tenant: str, large: bool) -> Worker:
-        loop = asyncio.get_running_loop()
-        if not large:
-            self._small_seen = loop.time()
-        turn: asyncio.Future[Worker] = loop.create_future()
-        ticket = Ticket(tenant, large, turn)
+    async def _take(self, ticket: Ticket[asyncio.Future[Worker]]) -> Worker:
+        turn = ticket.turn
+        if not ticket.large:
+            self._small_seen = asyncio.get_running_loop().time()
         self._queue.add(ticket)
         try:
             self._hand_out()
-            if not turn.done():
+            if not (turn.done() or ticket.patient):
                 self._make_room(ticket)
-            async with asyncio.timeout(self._queue_seconds):
+            async with asyncio.timeout(None if ticket.patient else self._queue_seconds):
                 return await turn
         except (TimeoutError, asyncio.CancelledError) as error:
             # Handed out in the very moment in which it was late.

@@ -168,24 +168,39 @@ def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     head, _, data = body.partition(b"\n")
     choices, fields = _of_query(documents.parse_json(head))
     with _reading(head, limits) as clock:
-        with _inside("query"):
-            options = limited_options(documents.load_options(fields), limits)
-            chosen = import_options(choices, batch=options.batch)
-        importer = find_importer(data)
-        if importer is None:
-            error = unknown_format("The body")
-            raise Problem("invalid-document", error.message, remedy=error.remedy)
-        with _inside("model"):
-            graph = load_model(importer, data, options=chosen, path=None, name="model").graph
-            if len(graph.operations) > limits["max_operations"]:
-                raise TooManyOperationsError(
-                    f"The model has {len(graph.operations):,} operations;"
-                    f" {limits['max_operations']:,} are allowed.",
-                    remedy="Plan it with `arenaplan plan`.",
-                )
+        graph, options = _imported(limits, choices, fields, data)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("model"), _with_verdict(graph, options):
         _answer(partial(pipeline.plan, graph), options, channel, key, clock)
+
+
+def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """The graph document of a model, which is sent as for `_model`."""
+    head, _, data = body.partition(b"\n")
+    graph, _ = _imported(limits, *_of_query(documents.parse_json(head)), data)
+    channel.send("result", {}, documents.dump_graph(graph))
+
+
+def _imported(
+    limits: Mapping[str, Any], choices: dict[str, Any], fields: dict[str, Any], data: bytes
+) -> tuple[pipeline.TrainableGraph, PlanOptions]:
+    """The graph of a model, and the options of its plan."""
+    with _inside("query"):
+        options = limited_options(documents.load_options(fields), limits)
+        chosen = import_options(choices, batch=options.batch)
+    importer = find_importer(data)
+    if importer is None:
+        error = unknown_format("The body")
+        raise Problem("invalid-document", error.message, remedy=error.remedy)
+    with _inside("model"):
+        graph = load_model(importer, data, options=chosen, path=None, name="model").graph
+        if len(graph.operations) > limits["max_operations"]:
+            raise TooManyOperationsError(
+                f"The model has {len(graph.operations):,} operations;"
+                f" {limits['max_operations']:,} are allowed.",
+                remedy="Plan it with `arenaplan plan`.",
+            )
+    return graph, options
 
 
 def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -482,6 +497,7 @@ TASKS: Final[Mapping[str, Task]] = {
     "explain": _explain,
     "program": _program,
     "model": _model,
+    "import": _import,
     "layout": _layout,
     "validate": _validate,
     "export": _export,

@@ -4,9 +4,11 @@ a new one is closed, or this test wants to know what it is for.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,11 @@ from service.auth.principal import ALL_SCOPES
 from service.auth.table import Tenant
 from service.http.app import create_app
 from service.http.openapi import example
-from service.http.users import open_prepared
+from service.jobs.backend import open_database
 from service.settings import Settings
 from solver import documents, pipeline
 from solver.exporters import EXPORTERS
+from tests.support.server import PATIENCE
 
 #: Open to everybody, as they say nothing about anybody. Whoever opens another route has to say so here.
 PUBLIC = {
@@ -47,7 +50,11 @@ class Owned:
 
     def things(self) -> set[str]:
         """What is named by what is in it, or by chance."""
-        return {value for values in self.values.values() for value in values.get("digest", [])}
+        return {
+            value
+            for values in self.values.values()
+            for value in values.get("digest", []) + values.get("id", [])
+        }
 
     def paths(self, template: str) -> Iterator[str]:
         """The template with everything that the tenant has in its places."""
@@ -62,6 +69,10 @@ class Owned:
 
 def graph(name: str) -> dict[str, Any]:
     return {**example("tiny")["graph"], "name": name}
+
+
+#: Stored by the first tenant.
+GRAPH = json.dumps(graph(MARK)).encode()
 
 
 def body(path: str, mark: str) -> Any:
@@ -80,6 +91,8 @@ def body(path: str, mark: str) -> Any:
     if kind == "/validate":
         made = pipeline.plan(documents.load_graph(graph(mark)), documents.load_options({"solver": "greedy"}))
         return {"graph": graph(mark), "plan": json.loads(documents.dump_plan(made)), "steps": 1}
+    if kind == "/jobs":
+        return {"task": "plan", "request": {"graph": graph(mark)}}
     raise AssertionError(f"tell this test what {path} takes")
 
 
@@ -89,7 +102,7 @@ class Keys:
     def __init__(self, url: str) -> None:
         self.text: dict[str, str] = {}
         self.ids: dict[str, str] = {}
-        store = open_prepared(url)
+        store = open_database(url)
         now = time.time()
         with store.transaction() as connection:
             for name, tenant, scopes, ends in [
@@ -139,8 +152,8 @@ async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
+def bearer(token: str) -> list[tuple[str, str]]:
+    return [("Authorization", f"Bearer {token}")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -154,12 +167,21 @@ async def owned(http: httpx.AsyncClient, keys: Keys) -> Owned:
         plans.append(made.json()["digest"])
     layout = await http.post("/v1/layout", json=body("/v1/layout", MARK), headers=headers)
     assert layout.status_code == 200, layout.text
+    digest = hashlib.sha256(GRAPH).hexdigest()
+    typed = [*headers, ("Content-Type", "application/json")]
+    put = await http.put(f"/v1/graphs/{digest}", content=GRAPH, headers=typed)
+    assert put.status_code == 201, put.text
+    job = (await http.post("/v1/jobs", json=body("/v1/jobs", MARK), headers=headers)).json()
+    async with asyncio.timeout(PATIENCE):
+        await http.get(f"/v1/jobs/{job['id']}/events", headers=headers)  # until it is finished
     formats = [*EXPORTERS, "difference"]
     return Owned(
         {
             "/v1/plans": {"digest": plans, "format": formats},
             "/plans": {"digest": plans},
             "/v1/layouts": {"digest": [layout.json()["digest"]]},
+            "/v1/graphs": {"digest": [digest]},
+            "/v1/jobs": {"id": [job["id"]]},
             "/v1/schemas": {"name": ["graph"]},
             "/problems": {"code": ["quota"]},
             "/static-offline-docs": {"file": ["favicon.png"]},
@@ -196,7 +218,7 @@ class Asked:
     method: str
     template: str
     path: str
-    json: Any = None
+    content: bytes | None = None
 
     @property
     def public(self) -> bool:
@@ -209,15 +231,20 @@ def requests(app: FastAPI, owned: Owned, mark: str) -> Iterator[Asked]:
         for path in owned.paths(route.template):
             if path.endswith("/difference"):
                 path += f"?against={owned.values['/plans']['digest'][0]}"
-            sent = body(path, mark) if route.method == "POST" else None
+            if route.method == "DELETE" and mark == MARK:
+                continue  # the first keeps its things for the second to ask for
+            sent = json.dumps(body(path, mark)).encode() if route.method == "POST" else None
+            if route.method == "PUT":
+                sent = GRAPH
             yield Asked(route.method, route.template, path, sent)
             if route.method == "GET":
                 yield Asked("HEAD", route.template, path)
 
 
-async def ask(http: httpx.AsyncClient, asked: Asked, headers: Any) -> httpx.Response:
+async def ask(http: httpx.AsyncClient, asked: Asked, headers: Sequence[tuple[str, str]]) -> httpx.Response:
     """The answer to somebody else than the first tenant."""
-    answer = await http.request(asked.method, asked.path, json=asked.json, headers=headers)
+    headers = [*headers, ("Content-Type", "application/json")]
+    answer = await http.request(asked.method, asked.path, content=asked.content, headers=headers)
     for text in (answer.text, str(answer.headers)):
         assert MARK not in text, (asked, headers)
         assert "subject" not in text, (asked, headers)
@@ -234,7 +261,7 @@ async def test_what_is_open_to_everybody(app: FastAPI) -> None:
 async def test_public_pages_need_no_key(app: FastAPI, http: httpx.AsyncClient, owned: Owned) -> None:
     for asked in requests(app, owned, "nobody"):
         if asked.public:
-            assert (await ask(http, asked, {})).status_code in (200, 307), asked
+            assert (await ask(http, asked, [])).status_code in (200, 307), asked
 
 
 async def test_the_owner_gets_in_everywhere(
@@ -242,8 +269,8 @@ async def test_the_owner_gets_in_everywhere(
 ) -> None:
     """Else the refusals below would say nothing."""
     for asked in requests(app, owned, MARK):
-        headers = bearer(keys.text["first"])
-        answer = await http.request(asked.method, asked.path, json=asked.json, headers=headers)
+        headers = [*bearer(keys.text["first"]), ("Content-Type", "application/json")]
+        answer = await http.request(asked.method, asked.path, content=asked.content, headers=headers)
         assert answer.status_code < 400, (asked, answer.text)
 
 
@@ -253,7 +280,7 @@ async def test_the_owner_gets_in_everywhere(
 async def test_without_a_good_key(
     app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys, name: str
 ) -> None:
-    sent = {"nothing": {}, "no scheme": {"Authorization": keys.text["first"]}}
+    sent = {"nothing": [], "no scheme": [("Authorization", keys.text["first"])]}
     headers = sent[name] if name in sent else bearer(keys.text[name])
     refused = 0
     for asked in requests(app, owned, "nobody"):
@@ -298,6 +325,9 @@ async def test_another_tenant(app: FastAPI, http: httpx.AsyncClient, owned: Owne
         if asked.public:
             continue
         answer = await ask(http, asked, headers)
+        if asked.method == "PUT":
+            assert answer.status_code == 201, asked  # and not 204, which would say that somebody has it
+            continue
         if "{" not in asked.template:
             assert answer.status_code < 500, (asked, answer.text)
             continue
@@ -331,6 +361,35 @@ async def test_nothing_is_found_in_the_cache_of_another(
         assert first.headers["x-cache"] == "hit"
         assert second.headers["x-cache"] == ("miss" if path != "/plan" else "hit")
         assert second.content == first.content
+
+
+async def test_what_jobs_refer_to_is_their_own(http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
+    """A graph of another is not there to be planned, and the same Idempotency-Key is that of another job."""
+    graphs = json.dumps({**graph(MARK), "batch": 3}).encode()
+    digest = hashlib.sha256(graphs).hexdigest()
+    typed = [*bearer(keys.text["first"]), ("Content-Type", "application/json")]
+    assert (await http.put(f"/v1/graphs/{digest}", content=graphs, headers=typed)).status_code == 201
+    for name, status in (("second", 404), ("first", 202)):
+        order = {"task": "plan", "graph": digest}
+        answer = await http.post("/v1/jobs", json=order, headers=bearer(keys.text[name]))
+        assert answer.status_code == status, answer.text
+    ids = set()
+    for name in ("first", "second"):
+        headers = [*bearer(keys.text[name]), ("Idempotency-Key", "the-same")]
+        for _ in range(2):
+            answer = await http.post("/v1/jobs", json=body("/v1/jobs", "x"), headers=headers)
+            ids.add(answer.json()["id"])
+    assert len(ids) == 2
+
+
+async def test_lists_hold_what_is_ones_own(http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
+    (job,) = owned.values["/v1/jobs"]["id"]
+    listed = {}
+    for name in ("first", "second"):
+        answer = await http.get("/v1/jobs?limit=1000", headers=bearer(keys.text[name]))
+        listed[name] = {one["id"] for one in answer.json()["jobs"]}
+    assert job in listed["first"]
+    assert not listed["first"] & listed["second"]
 
 
 async def test_no_secret_in_the_logs(app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
