@@ -120,6 +120,7 @@ class Runner:
 
         Whether the job waits for another attempt.
         """
+        worker.charged_to = claim.job.tenant
         run = self._runs[claim.job.id] = _Run(claim, worker)
         self._changed(claim.job.id)
         try:
