@@ -67,5 +67,6 @@ def _page(name: str) -> str:
         name,
         PACKAGES[name],
         f"Names: {', '.join(map(code, public))}.",
-        f"::: {name}\n    options:\n      members:{members}",
+        # The methods of both clients, and of their jobs, are written once, in classes that they share.
+        f"::: {name}\n    options:\n      inherited_members: {str(name == 'clients').lower()}\n      members:{members}",
     )

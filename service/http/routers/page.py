@@ -44,12 +44,7 @@ async def part(request: Request, name: str) -> Response:
 
 def _file(request: Request, name: str) -> Response:
     body, tag = _content(name)
-    headers = {
-        "ETag": f'"{tag}"',
-        "Cache-Control": CACHE_CONTROL,
-        "Content-Security-Policy": _POLICY,
-        "Referrer-Policy": "no-referrer",
-    }
+    headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Content-Security-Policy": _POLICY}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=_MEDIA_TYPES[name], headers=headers)

@@ -219,6 +219,7 @@ function failed(error) {
   at("live").hidden = !live.length;
   at("live").tBodies[0].replaceChildren(...live.slice(0, 12).map((one) => row([one.operand, bytes(one.bytes)])));
   show("failed");
+  if (error.status === 401) at("key").closest("details").open = true;
   at("failed").focus();
 }
 
