@@ -20,7 +20,10 @@ __all__ = ["AsyncClient"]
 
 
 class AsyncClient(Calls, Asynchronous):
-    """`Client` with ``await``. Safe to share between tasks; close it, or use it in an ``async with``."""
+    """`Client` with ``await``. Safe to share between tasks; close it, or use it in an ``async with``.
+
+    What a signature calls `Steps[T]` is awaited, and is a T then.
+    """
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class Client(Calls, Blocking):
     is `api_key`, else `ARENAPLAN_API_KEY`; `auth` is for other ways to say who asks. `timeout` and `limits`
     have the meaning they have in httpx, but a call may wait for one of the client's connections as long as
     it takes, unless a `httpx.Timeout` says otherwise; `transport` replaces the network in tests. `jobs` gives
-    away work that takes long.
+    away work that takes long. What a signature calls `Steps[T]` is a T.
     """
 
     def __init__(

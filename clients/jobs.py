@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from os import PathLike
+from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote, urlencode
 
@@ -175,6 +178,19 @@ class JobCalls(Generic[T]):
         return (yield from self._result(timeout))
 
     @call
+    def save(self, path: PathLike[str] | str, *, timeout: Timeout = None) -> Steps[int]:
+        """Write the document of the result to a file as it comes, and return its bytes; raises as `result`.
+
+        Where that fails, a file that was there stays as it was.
+        """
+        request = Request("GET", f"{self._path()}/result", timeout=timeout)
+        response = yield from self.exchange.save(request, Path(path))
+        with _telling_of_cancelled():
+            if not response.is_success:
+                read_answer(response)
+        return response.num_bytes_downloaded
+
+    @call
     def cancel(self, *, timeout: Timeout = None) -> Steps[JobStatus]:
         """End the job; one that has ended stays as it is."""
         return (yield from _status(self.exchange, Request("DELETE", self._path(), timeout=timeout)))
@@ -189,12 +205,8 @@ class JobCalls(Generic[T]):
 
     def _result(self, timeout: Timeout) -> Steps[T]:
         response = yield from self.exchange.ask(Request("GET", f"{self._path()}/result", timeout=timeout))
-        try:
+        with _telling_of_cancelled():
             return self._read(response)
-        except ProblemError as problem:
-            if problem.type.endswith("/job-cancelled"):
-                raise JobCancelled(problem.document) from None
-            raise
 
     def _news(self, timeout: Timeout) -> Emitting[JobEvent]:
         path = f"{self._path()}/events"
@@ -227,8 +239,18 @@ class JobCalls(Generic[T]):
             yield Pause(pause)
 
 
+@contextlib.contextmanager
+def _telling_of_cancelled() -> Iterator[None]:
+    try:
+        yield
+    except ProblemError as problem:
+        if problem.type.endswith("/job-cancelled"):
+            raise JobCancelled(problem.document) from None
+        raise
+
+
 class Job(JobCalls[T], Blocking):
-    """A job at the service."""
+    """A job at the service, with a result of type T. What a signature calls `Steps[R]` is an R."""
 
     def __init__(self, shell: BlockingShell, exchange: Exchange, ticket: Ticket[T]) -> None:
         super().__init__(ticket)
@@ -236,7 +258,7 @@ class Job(JobCalls[T], Blocking):
 
 
 class AsyncJob(JobCalls[T], Asynchronous):
-    """`Job` with ``await``."""
+    """`Job` with ``await``, and with asynchronous iterators."""
 
     def __init__(self, shell: AsyncShell, exchange: Exchange, ticket: Ticket[T]) -> None:
         super().__init__(ticket)

@@ -195,7 +195,7 @@ async def test_a_job_that_fails(run: Run) -> None:
     assert isinstance(heard[0].error, CapacityExceeded)
 
 
-async def test_a_job_that_was_cancelled(run: Run) -> None:
+async def test_a_job_that_was_cancelled(run: Run, tmp_path: Path) -> None:
     gone = {**PROBLEM, "type": "/problems/job-cancelled", "status": 410}
     service = Service(
         post_jobs=ACCEPTED,
@@ -208,10 +208,23 @@ async def test_a_job_that_was_cancelled(run: Run) -> None:
         made = await outcome(client.jobs.plan(GRAPH))
         assert (await outcome(made.status())).state == "running"
         assert (await outcome(made.cancel())).state == "cancelled"
+        with pytest.raises(JobCancelled):
+            await outcome(made.save(tmp_path / "plan.json"))
         return await outcome(made.result())
 
     with pytest.raises(JobCancelled):
         await run(service, use)
+
+
+async def test_a_result_goes_to_a_file(run: Run, tmp_path: Path) -> None:
+    service = Service(post_jobs=ACCEPTED, get_result=httpx.Response(200, json=PLAN))
+
+    async def use(client: Any, outcome: Any) -> Any:
+        return await outcome((await outcome(client.jobs.plan(GRAPH))).save(tmp_path / "plan.json"))
+
+    data = httpx.Response(200, json=PLAN).content
+    assert await run(service, use) == len(data)
+    assert (tmp_path / "plan.json").read_bytes() == data
 
 
 async def test_what_is_sent_of_each_task(run: Run) -> None:
