@@ -188,7 +188,7 @@ class JobCalls(Generic[T]):
         with _telling_of_cancelled():
             if not response.is_success:
                 read_answer(response)
-        return response.num_bytes_downloaded
+        return (yield from do(Path(path).stat)).st_size
 
     @call
     def cancel(self, *, timeout: Timeout = None) -> Steps[JobStatus]:

@@ -557,6 +557,7 @@ async def test_save_plan(call: Call, tmp_path: Path) -> None:
     saved = await call(service, "save_plan", GRAPH, path, batch=2)
     assert service.body == {"graph": GRAPH, "options": {"batch": 2}}
     assert (saved.digest, saved.path, saved.cached) == ("abc", path, True)
+    assert saved.size == len(path.read_bytes())
     assert json.loads(path.read_bytes()) == PLAN
     assert names_in(tmp_path) == ["plan.json"]
 
