@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import httpx
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from clients import CapacityExceeded, Client, ClientError, Job, JobStatus, ProblemError, Retry
 from service.cli.console import Exit, fail, read_document
@@ -170,11 +171,13 @@ class Service:
         try:
             with contextlib.ExitStack() as stack:
                 client = stack.enter_context(Client(self._url, retry=_RETRY))
-                if console.is_terminal:
-                    status = stack.enter_context(console.status(escape(title)))
-                    yield client, lambda text: status.update(escape(f"{title} ({text})"))
-                else:
-                    yield client, lambda _text: None
+                columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+                disabled = not console.is_terminal
+                bar = stack.enter_context(
+                    Progress(*columns, console=console, transient=True, disable=disabled)
+                )
+                task = bar.add_task(escape(title))
+                yield client, lambda text: bar.update(task, description=escape(f"{title}: {text}"))
         except ProblemError as problem:
             if (error := _error(problem)) is not None:
                 raise error from problem
@@ -187,13 +190,13 @@ class Service:
 
 
 def _told(status: JobStatus) -> str:
-    """``layout, 21,613,184 bytes, at least 21,613,184, 1.2 s``."""
+    """``layout, 21,613,184 bytes, at least 21,613,184``."""
     found = status.progress
     if found is None:
         return status.state
     peak = [] if found.peak_bytes is None else [f"{found.peak_bytes:,} bytes"]
     bound = [] if found.bound_bytes is None else [f"at least {found.bound_bytes:,}"]
-    return ", ".join([found.stage, *peak, *bound, f"{found.seconds:.1f} s"])
+    return ", ".join([found.stage, *peak, *bound])
 
 
 def _error(problem: ProblemError) -> ArenaplanError | None:

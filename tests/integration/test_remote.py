@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -147,7 +148,7 @@ def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(server: Server, 
     ) as process:
         os.close(theirs)
         seen = b""
-        while b"(" not in seen:  # state or stage
+        while re.search(rb": [a-z]+", seen.partition(b"at http")[2]) is None:  # state or stage
             assert select.select([ours], [], [], PATIENCE)[0]
             seen += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)

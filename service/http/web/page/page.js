@@ -99,6 +99,11 @@ at("form").addEventListener("submit", async (event) => {
   at("cancel").hidden = false;
   at("bar").removeAttribute("value");
   at("stage").textContent = "sending";
+  const began = performance.now();
+  const clock = setInterval(() => {
+    at("elapsed").textContent = `${Math.round((performance.now() - began) / 1000)} s`;
+  }, 1000);
+  at("elapsed").textContent = "";
   show("working");
   try {
     succeeded(await answer(client, options(), stop.signal));
@@ -106,6 +111,7 @@ at("form").addEventListener("submit", async (event) => {
     if (stop.signal.aborted) show();
     else failed(error);
   } finally {
+    clearInterval(clock);
     at("plan").disabled = false;
     at("cancel").hidden = true;
   }
@@ -172,7 +178,6 @@ function tell({ state, progress }) {
   const parts = [progress?.stage ?? state];
   if (progress?.peak_bytes != null) parts.push(`${bytes(progress.peak_bytes)} bytes so far`);
   if (progress?.bound_bytes != null) parts.push(`at least ${bytes(progress.bound_bytes)}`);
-  if (progress?.seconds) parts.push(`${progress.seconds.toFixed(1)} s`);
   at("stage").textContent = parts.join(", ");
   if (progress?.done != null) at("bar").value = progress.done;
 }
