@@ -4,48 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import resource
 import signal
 import socket
 import ssl
-from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from service.cli.console import Exit, fail
 from service.http.app import create_app
 from service.http.connections import Admission, Hosts, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
-from service.settings import Settings, unknown_settings
+from service.problems import Problem
+from service.settings import Settings
+from service.store import check_schema, open_store
 
-__all__ = ["run", "settings"]
+__all__ = ["run"]
 
 #: More open files than the service ever needs.
 _MOST_FILES: Final = 1 << 16
-
-
-def settings(given: Mapping[str, Any]) -> Settings:
-    """Settings from the environment, with `given` on top; ends with a message when one is none or wrong."""
-    for name, near in unknown_settings(os.environ).items():
-        meant = f"; did you mean {near}?" if near else ". The page Settings of the documentation lists them."
-        fail(f"{name} is not a setting{meant}", Exit.USAGE)
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if not name:  # settings that do not fit together
-            fail(f"{first['msg'].removeprefix('Value error, ')}.", Exit.USAGE)
-        wrong = f"must be {first['msg']}" if first["type"] == "wanted" else first["msg"]
-        fail(f"Setting {name} (ARENAPLAN_{name.upper()}): {wrong}.", Exit.USAGE)
 
 
 def run(chosen: Settings) -> None:
@@ -61,6 +44,7 @@ def run(chosen: Settings) -> None:
             Exit.USAGE,
         )
     signal.signal(signal.SIGTERM, _leave)
+    _check_database(chosen.database_url)
     app = _application(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
     hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))
@@ -85,6 +69,23 @@ def run(chosen: Settings) -> None:
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve(sockets=[listener]))
+
+
+def _check_database(url: str) -> None:
+    """End with one sentence where the database cannot be used; an SQLite file that cannot leaves jobs off."""
+    if url == "off":
+        return
+    try:
+        store = open_store(url)
+        if not store.is_sqlite and (wrong := check_schema(store)):
+            fail(wrong, Exit.WRONG)
+        store.close()
+    except ValueError as error:
+        fail(f"ARENAPLAN_DATABASE_URL: {error}", Exit.USAGE)
+    except Problem as problem:
+        fail(problem.detail, Exit.WRONG)
+    except OSError:  # said in the log when it is opened
+        return
 
 
 def _application(chosen: Settings) -> FastAPI:

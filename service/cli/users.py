@@ -23,7 +23,7 @@ from service.auth.principal import ALL_SCOPES, is_tenant
 from service.auth.quotas import hour_of
 from service.auth.registry import SYNC_SECONDS
 from service.auth.table import Entry, Tenant
-from service.cli import serving
+from service.cli import configuration
 from service.cli.console import Exit, fail, print_json, print_line
 from service.jobs.backend import open_database
 from service.problems import Problem
@@ -37,7 +37,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 @contextmanager
 def _database() -> Iterator[Connection]:
     """One transaction in the database of the service."""
-    url = serving.settings({}).database_url
+    url = configuration.settings({}).database_url
     if url == "off":
         fail("There is no database: ARENAPLAN_DATABASE_URL is off.", Exit.USAGE)
     try:

@@ -62,6 +62,8 @@ class _Tickets:
     """The queue of Procrastinate, in a schema of its own."""
 
     def __init__(self, store: Store) -> None:
+        # It says of each ticket what the table says of each job.
+        logging.getLogger("procrastinate").setLevel(logging.ERROR)
         self._store = store
         address = store.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
         self.app: Final = App(
@@ -73,7 +75,6 @@ class _Tickets:
                 timeout=5.0,
             )
         )
-        logging.getLogger("procrastinate").setLevel(logging.ERROR)  # says of each ticket what the table says
 
     async def open(self) -> None:
         await self.app.open_async()

@@ -68,11 +68,14 @@ class _Run:
     worker: Worker
     end: _End | None = None
     progress: Mapping[str, Any] | None = None
+    # Until the worker has answered: from then on it is somebody else's.
+    working: bool = True
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self, why: _End) -> None:
-        self.end = self.end or why
-        self.worker.kill()
+        if self.working:
+            self.end = self.end or why
+            self.worker.kill()
 
 
 class Runner:
@@ -142,7 +145,10 @@ class Runner:
         head = {**self._limits.head, "progress": True}
         try:
             body = with_graph(claim.work, claim.request, claim.graph)
-            frame = await converse(run.worker, claim.work, head, body, self._limits.answer, known, note)
+            try:
+                frame = await converse(run.worker, claim.work, head, body, self._limits.answer, known, note)
+            finally:
+                run.working = False
         except Problem as problem:
             return await self._record(partial(self._failed, run, problem))
         else:

@@ -141,14 +141,17 @@ def open_store(url: str) -> Store:
         event.listen(engine, "begin", _begin_sqlite)
         return Store(engine)
     if address.get_backend_name() in ("postgresql", "postgres"):
-        engine = create_engine(
-            address.set(drivername="postgresql+psycopg"),
-            pool_size=CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=CONNECT_SECONDS,
-            pool_pre_ping=True,  # a database that was restarted has forgotten its connections
-            connect_args={"connect_timeout": CONNECT_SECONDS},
-        )
+        try:
+            engine = create_engine(
+                address.set(drivername="postgresql+psycopg"),
+                pool_size=CONNECTIONS,
+                max_overflow=0,
+                pool_timeout=CONNECT_SECONDS,
+                pool_pre_ping=True,  # a database that was restarted has forgotten its connections
+                connect_args={"connect_timeout": CONNECT_SECONDS},
+            )
+        except ImportError:
+            raise ValueError("PostgreSQL needs an extra: pip install 'arenaplan[cluster]'.") from None
         return Store(engine)
     raise ValueError(
         f"{address.get_backend_name()} is not supported: give sqlite:///PATH or postgresql://..."
