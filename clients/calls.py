@@ -15,6 +15,7 @@ from clients.requests import (
     GraphLike,
     Option,
     Timeout,
+    document,
     export_path,
     given_options,
     is_cached,
@@ -66,8 +67,8 @@ class Calls:
         """
         request = yield from _to_plan(graph, given_options(options, more), timeout)
         response = yield from self.exchange.ask(request)
-        with reading(response) as document:
-            return PlanResult.of(document, cached=is_cached(response))
+        with reading(response) as answer:
+            return PlanResult.of(answer, cached=is_cached(response))
 
     @call
     def save_plan(
@@ -103,17 +104,17 @@ class Calls:
         **more: Option,
     ) -> Steps[PlanResult]:
         """Plan explicit operations; options as for `plan` (``parallelism=2``). It is kept where plans are."""
-        members = {"program": (yield from loaded(program)).data, "options": given_options(options, more)}
+        members = {"program": (yield from document(program)), "options": given_options(options, more)}
         response = yield from self.exchange.ask(json_request("/v1/program", members, timeout))
-        with reading(response) as document:
-            return PlanResult.of(document, cached=is_cached(response))
+        with reading(response) as answer:
+            return PlanResult.of(answer, cached=is_cached(response))
 
     @call
     def stored_plan(self, digest: str, *, timeout: Timeout = None) -> Steps[PlanResult]:
         """A plan that the service still keeps; `ProblemError` with status 404 when it does not."""
         response = yield from self.exchange.ask(Request("GET", f"/v1/plans/{digest}", timeout=timeout))
-        with reading(response) as document:
-            return PlanResult.of(document, cached=True)
+        with reading(response) as answer:
+            return PlanResult.of(answer, cached=True)
 
     @call
     def export(
@@ -135,8 +136,8 @@ class Calls:
         request = yield from _to_plan(graph, given_options(more, {"capacity": capacity}), timeout)
         response = yield from self.exchange.ask(request)
         try:
-            with reading(response) as document:
-                PlanResult.of(document)
+            with reading(response) as answer:
+                PlanResult.of(answer)
         except CapacityExceeded:
             return False
         return True
@@ -154,7 +155,7 @@ class Calls:
     ) -> Steps[TradeOffResult]:
         """What smaller peaks cost in modelled time; options as for `plan`, a capacity is left aside."""
         members = {
-            "graph": (yield from loaded(graph)).data,
+            "graph": (yield from document(graph)),
             "options": given_options(options, more),
             "points": points,
         }
@@ -177,7 +178,7 @@ class Calls:
         With `training` also measures are tried that change what is learned.
         """
         given = given_options(options, {**more, "capacity": capacity})
-        members = {"graph": (yield from loaded(graph)).data, "options": given, "training": training}
+        members = {"graph": (yield from document(graph)), "options": given, "training": training}
         return (yield from self._asked("/v1/explain", members, timeout, VerdictResult.of))
 
     @call
@@ -194,17 +195,17 @@ class Calls:
 
         Raises `CapacityExceeded` when there is a capacity and no layout within it was found.
         """
-        members = {"problem": (yield from loaded(problem)).data, "options": given_options(options, more)}
+        members = {"problem": (yield from document(problem)), "options": given_options(options, more)}
         response = yield from self.exchange.ask(json_request("/v1/layout", members, timeout))
-        with reading(response) as document:
-            return LayoutResult.of(document, cached=is_cached(response))
+        with reading(response) as answer:
+            return LayoutResult.of(answer, cached=is_cached(response))
 
     @call
     def stored_layout(self, digest: str, *, timeout: Timeout = None) -> Steps[LayoutResult]:
         """A layout that the service still keeps; `ProblemError` with status 404 when it does not."""
         response = yield from self.exchange.ask(Request("GET", f"/v1/layouts/{digest}", timeout=timeout))
-        with reading(response) as document:
-            return LayoutResult.of(document, cached=True)
+        with reading(response) as answer:
+            return LayoutResult.of(answer, cached=True)
 
     @call
     def validate(
@@ -212,8 +213,8 @@ class Calls:
     ) -> Steps[ValidationResult]:
         """Let the service train `steps` steps in the planned arena and compare bit for bit."""
         members = {
-            "graph": (yield from loaded(graph)).data,
-            "plan": (yield from loaded(plan)).data,
+            "graph": (yield from document(graph)),
+            "plan": (yield from document(plan)),
             "steps": steps,
             "seed": seed,
         }
@@ -231,8 +232,8 @@ class Calls:
         self, path: str, members: Mapping[str, Any], timeout: Timeout, read: Callable[[Mapping[str, Any]], T]
     ) -> Steps[T]:
         response = yield from self.exchange.ask(json_request(path, members, timeout))
-        with reading(response) as document:
-            return read(document)
+        with reading(response) as answer:
+            return read(answer)
 
 
 def _to_plan(graph: GraphLike, options: Mapping[str, Any], timeout: Timeout) -> Steps[Request]:

@@ -25,6 +25,7 @@ __all__ = [
     "Option",
     "Timeout",
     "address",
+    "document",
     "export_path",
     "given_options",
     "is_cached",
@@ -93,6 +94,14 @@ def loaded(given: GraphLike) -> Steps[Loaded]:
         suffix = path.suffix.lower()
         return Loaded(data, suffix in _MODEL_SUFFIXES or (suffix != ".json" and _looks_like_a_model(data)))
     return Loaded(json_bytes(given))
+
+
+def document(given: GraphLike) -> Steps[bytes]:
+    """The same where only a document will do. Raises ValueError for a model of another tool."""
+    found = yield from loaded(given)
+    if found.is_model:
+        raise ValueError("A model of another tool can only be planned: import it first (jobs.import_model).")
+    return found.data
 
 
 def _looks_like_a_model(data: bytes) -> bool:

@@ -535,6 +535,13 @@ async def test_a_model_is_sent_as_it_is(call: Call, tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+async def test_only_plans_are_made_of_models(call: Call) -> None:
+    service = Service(ok(CURVE))
+    with pytest.raises(ValueError, match="import it first"):
+        await call(service, "tradeoff", b"\x08\x07\x12\x00")
+    assert service.requests == []
+
+
 async def test_a_document_by_its_suffix(call: Call, tmp_path: Path) -> None:
     """What is in a file that is called .json is judged by the service."""
     path = tmp_path / "graph.json"
