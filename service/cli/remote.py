@@ -40,9 +40,15 @@ _ERRORS: Final[Mapping[str, type[ArenaplanError]]] = {
     and kind not in (ArenaplanError, CapacityError, InternalError, TooManyOperationsError)
 }
 
-#: What says that a service keeps no jobs, or none for who asks.
+#: What says that a service keeps no jobs, none for who asks, or none as large as this one.
 _NO_JOBS: Final = frozenset(
-    f"/problems/{code}" for code in ("jobs-off", "not-found", "method-not-allowed", "forbidden")
+    {
+        "/problems/jobs-off",
+        "/problems/not-found",
+        "/problems/method-not-allowed",
+        "/problems/forbidden",
+        "/problems/body-too-large",
+    }
 )
 
 #: As long as a person waits for a name that may be misspelt.
