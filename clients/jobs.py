@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from clients.errors import ConnectionFailed, JobCancelled, ProblemError
+from clients.errors import ConnectionFailed, JobCancelled, ProblemError, UnexpectedAnswer
 from clients.exchange import Exchange
 from clients.requests import (
     GraphLike,
@@ -208,6 +208,13 @@ class JobCalls(Generic[T]):
         with _telling_of_cancelled():
             return self._read(response)
 
+    def _told(self, data: str) -> JobStatus:
+        try:
+            return JobStatus.of(json.loads(data))
+        except (KeyError, TypeError, ValueError) as error:
+            place = address(self.exchange.base, self._path())
+            raise UnexpectedAnswer(f"{place} sent an event of another form: {error!r}.") from error
+
     def _news(self, timeout: Timeout) -> Emitting[JobEvent]:
         path = f"{self._path()}/events"
         headers = {"Accept": "text/event-stream"}
@@ -216,6 +223,8 @@ class JobCalls(Generic[T]):
             opened = yield from self.exchange.open(Request("GET", path, headers=headers, timeout=timeout))
             if not opened.response.is_success:
                 read_answer(opened.response)
+            if not opened.response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                raise UnexpectedAnswer(f"{address(self.exchange.base, path)} answered without events.")
             reader = EventReader()
             broken: httpx.TransportError | None = None
             silent += 1
@@ -224,8 +233,7 @@ class JobCalls(Generic[T]):
                     silent = 0
                     for event in reader.feed(piece):
                         headers["Last-Event-ID"] = event.id
-                        status = JobStatus.of(json.loads(event.data))
-                        yield Emit(JobEvent(event.kind, status))
+                        yield Emit(JobEvent(event.kind, self._told(event.data)))
                         if event.kind == "end":
                             return
             except httpx.TransportError as error:

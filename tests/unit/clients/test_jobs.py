@@ -21,6 +21,7 @@ from clients import (
     JobStatus,
     ProblemError,
     Retry,
+    UnexpectedAnswer,
 )
 from clients.server_events import EventReader, ServerEvent
 
@@ -148,7 +149,8 @@ async def test_a_job_from_end_to_end(run: Run) -> None:
 
 
 async def test_events_that_break_off_go_on_where_they_were(run: Run) -> None:
-    first = httpx.Response(200, stream=Broken(event("state", 7, job())))
+    headers = {"Content-Type": "text/event-stream"}
+    first = httpx.Response(200, stream=Broken(event("state", 7, job())), headers=headers)
     then = [stream(event("progress", 8, RUNNING)), stream(event("end", 9, DONE))]
     service = Service(post_jobs=ACCEPTED, get_events=[first, *then])
 
@@ -169,6 +171,24 @@ async def test_events_that_only_break_off(run: Run) -> None:
     with pytest.raises(ConnectionFailed, match="/v1/jobs/1f/events"):
         await run(service, use)
     assert len(service.sent("/events")) == 3
+
+
+@pytest.mark.parametrize(
+    ("news", "words"),
+    [
+        (httpx.Response(200, text="<html>"), "without events"),
+        (stream(b"event: state\ndata: {}\n\n"), "of another form: KeyError"),
+        (stream(b"data: half\n\n"), "of another form"),
+    ],
+)
+async def test_events_of_something_else(run: Run, news: httpx.Response, words: str) -> None:
+    service = Service(post_jobs=ACCEPTED, get_events=news)
+
+    async def use(client: Any, outcome: Any) -> Any:
+        return await outcome((await outcome(client.jobs.plan(GRAPH))).wait())
+
+    with pytest.raises(UnexpectedAnswer, match=words):
+        await run(service, use)
 
 
 async def test_a_job_that_fails(run: Run) -> None:
