@@ -34,12 +34,10 @@ def url() -> Iterator[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The project and its commands are at hand; the terminal is narrow and has no colours. State is kept in
-    the folder of the page.
-    """
+    """The project and its commands are at hand; the terminal is narrow and has no colours."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ours = {"PATH": path, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(folder / "state")}
-    return os.environ | ours | {"COLUMNS": "80", "NO_COLOR": "1"}
+    ours = {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+    return os.environ | ours | {"XDG_STATE_HOME": str(folder / ".state")}
 
 
 def run_console(block: Block, folder: Path, url: str) -> None:
