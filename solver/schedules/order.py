@@ -104,7 +104,9 @@ def load_walks(problem: ScheduleProblem) -> None:
     order: Integers = np.arange(count, dtype=np.int64)
     state: Integers = np.array([1], np.int64)
     links = _links([frozenset(range(t)) for t in range(count)])
-    walk(order, order.copy(), 0, 1, 1, 0, 1, state, links, arrays, _room(arrays, count))
+    room = _room(arrays, count)
+    peak_of(order, arrays, room)
+    walk(order, order.copy(), 0, 1, 1, 0, 1, state, links, arrays, room)
 
 
 def _room(arrays: Tables, count: int) -> Room:
