@@ -6,6 +6,7 @@ uvicorn's protocol over httptools does the talking; what is here happens before 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import uuid
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["Admission", "GuardedProtocol", "guarded"]
+__all__ = ["Admission", "GuardedProtocol", "Hosts", "guarded"]
 
 _log = structlog.get_logger("service.access")
 
@@ -28,17 +29,46 @@ _log = structlog.get_logger("service.access")
 HEAD_BYTES: Final = 1 << 16
 
 
+class Hosts:
+    """Names that a Host header may have, separated by commas; ``local`` for those of this machine.
+
+    A page of another site may let its own name lead here (DNS rebinding), but cannot make the browser say
+    another name. Addresses cannot be rebound: ``local`` includes all of them.
+    """
+
+    def __init__(self, names: str) -> None:
+        self._names = {name.strip().lower().rstrip(".") for name in names.split(",")} - {""}
+
+    def include(self, host: str) -> bool:
+        if "*" in self._names:
+            return True
+        bracketed, _, _ = host.lower().rpartition("]")
+        name = bracketed.lstrip("[") or host.lower().partition(":")[0].rstrip(".")
+        if name in self._names or any(
+            name.endswith(one[1:]) and name != one[2:] for one in self._names if one.startswith("*.")
+        ):
+            return True
+        if "local" not in self._names:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name == "localhost" or name.endswith(".localhost")
+        return True
+
+
 @dataclass(slots=True)
 class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
-    At most `connections` of them; `header_seconds` from the first byte of a request to the end of its
-    headers, `body_seconds` from there to the end of its body.
+    At most `connections` of them, to `hosts`; `header_seconds` from the first byte of a request to the end of
+    its headers, `body_seconds` from there to the end of its body.
     """
 
     connections: int
     header_seconds: float
     body_seconds: float
+    hosts: Hosts = field(default_factory=lambda: Hosts("*"))
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
 
 
@@ -101,6 +131,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and b"content-length" in names:
             # What stands before this service may go by the other of the two.
             raise httptools.HttpParserError("a length in two ways")
+        host = next((value for name, value in self.headers if name == b"host"), b"").decode("latin-1")
+        if host and not self._admission.hosts.include(host):  # no browser sends none
+            self._refuse("unknown-host", f"The host {host!r:.80} is not one of this service.")
+            raise httptools.HttpParserError("another host")
         super().on_headers_complete()
         self._stop_waiting()
         self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)

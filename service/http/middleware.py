@@ -15,17 +15,41 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.http.responses import problem_response
 from service.problems import Problem
 
-__all__ = ["HeadAsGet", "RequestContext", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "is_head", "note", "path_of"]
 
 _log = structlog.get_logger("service.access")
 
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _QUIET: Final = frozenset({"/healthz", "/readyz"})
 
+#: On every answer: nobody guesses its type, frames it, learns from where it is left, or reads it from another
+#: site. Pages have a policy of their own; what is no page may load nothing.
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+#: For two years, browsers come back by HTTPS only.
+_HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=63072000")
+
 
 def note(scope: Scope, **facts: Any) -> None:
     """Add facts to the access line of this request."""
     scope["state"]["facts"].update(facts)
+
+
+def path_of(scope: Scope) -> str:
+    """The path without the prefix that a reverse proxy strips."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether the caller wants the headers alone."""
+    return bool(scope["state"].get("head"))
 
 
 class RequestContext:
@@ -67,6 +91,7 @@ class HeadAsGet:
         async def send_head(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
+        scope["state"]["head"] = True
         await self._app({**scope, "method": "GET"}, receive, send_head)
 
 
@@ -85,8 +110,12 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            extra = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
-            message = {**message, "headers": [*message["headers"], *extra]}
+            headers = [*message["headers"], (b"x-request-id", self.request_id.encode()), *_ALWAYS]
+            if not any(name == b"content-security-policy" for name, _ in message["headers"]):
+                headers.append(_POLICY)
+            if self._scope.get("scheme") == "https":
+                headers.append(_HTTPS_ONLY)
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def fail(self, receive: Receive) -> None:
@@ -109,8 +138,7 @@ class _Exchange:
         self._held.close()
 
     def log(self) -> None:
-        path = self._scope["path"].removeprefix(self._scope.get("root_path", ""))
-        level = _log.debug if path in _QUIET else _log.info
+        level = _log.debug if path_of(self._scope) in _QUIET else _log.info
         level(
             "request",
             method=self._scope["method"],

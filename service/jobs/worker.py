@@ -15,6 +15,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -39,6 +40,17 @@ class Channel:
         self._output = output
         self._inbox = inbox
         self._lock = threading.Lock()
+        self._began: float | None = None
+
+    def begin(self, *, follows: bool) -> None:
+        """A task begins; whether somebody follows it."""
+        self._began = time.monotonic() if follows else None
+
+    def progress(self, stage: str, **facts: Any) -> None:
+        """Tell who follows the task how far it is."""
+        if self._began is not None:
+            seconds = round(time.monotonic() - self._began, 3)
+            self.send("progress", {"stage": stage, **facts, "seconds": seconds})
 
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
         frame = Frame(kind, head, body)
@@ -73,6 +85,7 @@ class _Forward(logging.Handler):
 
 def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
     try:
+        channel.begin(follows=bool(frame.head.get("progress")))
         with limited(frame.head):
             tasks[frame.kind](frame.head, frame.body, channel)
     except BrokenPipeError:

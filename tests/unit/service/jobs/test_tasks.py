@@ -28,6 +28,7 @@ class Recorder:
     def __init__(self, *, known: bool = False) -> None:
         self.sent: list[tuple[str, dict[str, Any], bytes]] = []
         self.offered: list[str] = []
+        self.followed: list[tuple[str, dict[str, Any]]] = []
         self._known = known
 
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
@@ -36,6 +37,9 @@ class Recorder:
     def offer(self, key: str) -> bool:
         self.offered.append(key)
         return not self._known
+
+    def progress(self, stage: str, **facts: Any) -> None:
+        self.followed.append((stage, facts))
 
     @property
     def kinds(self) -> list[str]:
