@@ -16,7 +16,9 @@ import yaml
 
 from service.http.app import create_app
 from service.settings import Settings
-from tests.support.dockerfile import read_stages
+from service.store import open_store
+from service.store.migrate import upgrade
+from tests.support.dockerfile import read_stages, stage_named
 
 Document = dict[str, Any]
 
@@ -84,7 +86,9 @@ def test_every_pod_is_bounded(pods: dict[str, Document]) -> None:
 
 
 def test_users_agree_with_the_image(pods: dict[str, Document], root: Path) -> None:
-    user, group = map(int, read_stages(root / "Dockerfile")[-1].only("USER").arguments.split(":"))
+    user, group = map(
+        int, stage_named(read_stages(root / "Dockerfile"), "service").only("USER").arguments.split(":")
+    )
     for pod in pods.values():
         context = pod["securityContext"]
         assert (context["runAsUser"], context["runAsGroup"]) == (user, group)
@@ -163,6 +167,17 @@ def test_what_is_selected_exists(everything: list[Document]) -> None:
             chosen = set(selector.get("matchLabels", {}).values())
             chosen |= {value for rule in selector.get("matchExpressions", ()) for value in rule["values"]}
             assert chosen <= components
+
+
+def test_the_queue_is_measured_with_a_query_that_runs(everything: list[Document], tmp_path: Path) -> None:
+    """KEDA's question, put to the tables as this version makes them."""
+    (scaled,) = (one for one in everything if one["kind"] == "ScaledObject")
+    (trigger,) = scaled["spec"]["triggers"]
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    upgrade(store)
+    with store.transaction(reads=True) as connection:
+        assert connection.exec_driver_sql(trigger["metadata"]["query"]).scalar() == 0
+    store.close()
 
 
 def test_nothing_is_reachable_unless_a_policy_says_so(everything: list[Document]) -> None:
