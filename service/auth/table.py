@@ -176,7 +176,7 @@ def usage_since(connection: Connection, hour: int) -> list[Usage]:
 
 
 def stored_bytes(connection: Connection, tenant: str) -> int:
-    """What is stored for a tenant: its graphs, and requests and results of its jobs. Linear in their number."""
+    """What is stored for a tenant: its graphs, and requests and results of its jobs. One query."""
     blobs, jobs, graphs = schema.blobs, schema.jobs, schema.graphs
     named = union(
         select(graphs.c.digest).where(graphs.c.tenant == tenant),

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import json
 import uuid
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import httptools
 import structlog
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.problems import MEDIA_TYPE, Problem
@@ -27,6 +29,55 @@ _log = structlog.get_logger("service.access")
 
 #: Request line and headers.
 HEAD_BYTES: Final = 1 << 16
+#: Bodies beyond this are read in turns.
+PACED_BYTES: Final = 1 << 16
+#: Connections that go on in one turn of the event loop; each may bring 256 KiB.
+PARTS_AT_A_TIME: Final = 4
+
+
+class Pace:
+    """Connections with large bodies go on a few at a time, in the order in which they were stopped: in each
+    turn of the event loop there is time for everything else as well.
+
+    Whoever has been let on waits for its caller without anybody waiting for it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[_PacedFlow, None] = OrderedDict()
+
+    def add(self, flow: _PacedFlow) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_on)
+        self._waiting[flow] = None
+
+    def remove(self, flow: _PacedFlow) -> None:
+        self._waiting.pop(flow, None)
+
+    def _let_on(self) -> None:
+        for _ in range(min(PARTS_AT_A_TIME, len(self._waiting))):
+            self._waiting.popitem(last=False)[0].go_on()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_on)
+
+
+class _PacedFlow(FlowControl):
+    """Is stopped at once, and goes on when it is its turn."""
+
+    def __init__(self, transport: asyncio.Transport, pace: Pace) -> None:
+        super().__init__(transport)
+        self._pace = pace
+
+    def pause_reading(self) -> None:
+        self._pace.remove(self)
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self._pace.add(self)
+
+    def go_on(self) -> None:
+        if not self._transport.is_closing():
+            super().resume_reading()
 
 
 class Hosts:
@@ -69,6 +120,7 @@ class Admission:
     header_seconds: float
     body_seconds: float
     hosts: Hosts = field(default_factory=lambda: Hosts("*"))
+    pace: Pace = field(default_factory=Pace)
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
 
 
@@ -80,12 +132,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self._admission = admission
         self._timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._body_bytes = 0
         self._refused = False
 
     # ---------------------------------------------------------------------------------- connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
+        self.flow = self._flow = _PacedFlow(transport, self._admission.pace)
         self._await_headers()
         if len(self.connections) > self._admission.connections:
             longest = next(iter(self._admission.waiting))
@@ -97,6 +151,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._admission.pace.remove(self._flow)
         super().connection_lost(exc)
 
     def give_up(self) -> None:
@@ -136,8 +191,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse("unknown-host", f"The host {host!r:.80} is not one of this service.")
             raise httptools.HttpParserError("another host")
         super().on_headers_complete()
+        self._body_bytes = 0
         self._stop_waiting()
         self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._body_bytes += len(body)
+        if self._body_bytes > PACED_BYTES and not self.cycle.response_complete:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
