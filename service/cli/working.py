@@ -11,6 +11,8 @@ from typing import Final
 import structlog
 import uvloop
 
+from service.auth.quotas import Quotas
+from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
 from service.jobs.backend import open_database, open_worker
 from service.jobs.pool import WorkerPool
@@ -48,9 +50,12 @@ async def _work(chosen: Settings) -> None:
     store = await _connected(chosen, stopped)
     if store is None:
         return
-    pool = WorkerPool("service.jobs.tasks", chosen.workers)
+    # Processor time is charged to the tenants of jobs here as it is where they were sent to.
+    usage = Registry(store, Quotas(), chosen.audit_days)
+    pool = WorkerPool("service.jobs.tasks", chosen.workers, meter=usage.meter.spend)
     worker, webhooks = open_worker(store, chosen, pool)
     pool.start()
+    exchange = asyncio.create_task(usage.run())
     try:
         await worker.start()
         if webhooks is not None:
@@ -64,6 +69,8 @@ async def _work(chosen: Settings) -> None:
         await worker.close()
     finally:
         await pool.close()
+        exchange.cancel()
+        await usage.close()
         store.close()
     _log.info("worker stopped")
 
