@@ -75,6 +75,7 @@ LABEL org.opencontainers.image.title="arenaplan" \
 RUN groupadd --system --gid 10001 arenaplan \
     && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
        --shell /usr/sbin/nologin arenaplan \
+    && install -d -o 10001 -g 10001 -m 0700 /var/lib/arenaplan \
     && (python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x 'lib2to3|idlelib|tkinter|ensurepip|/test/|site-packages|dist-packages' \
        "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" || true) \
     && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
@@ -106,7 +107,8 @@ FROM base AS service
 COPY --from=builder /opt/venv /opt/venv
 
 ENV ARENAPLAN_HOST=0.0.0.0 \
-    ARENAPLAN_PORT=8080
+    ARENAPLAN_PORT=8080 \
+    ARENAPLAN_DATABASE_URL=sqlite:////var/lib/arenaplan/arenaplan.db
 
 # Without compiled code the service would plan as well, but slower and less tightly: rather no image than that.
 RUN python -P -m solver.compile --check

@@ -101,7 +101,7 @@ class TestCompose:
         assert compose["cap_drop"] == ["ALL"]
         assert "no-new-privileges:true" in compose["security_opt"]
         assert "privileged" not in compose
-        assert "volumes" not in compose
+        assert compose["volumes"] == ["state:/var/lib/arenaplan"], "jobs, and nothing else"
         assert [mount.split(":")[0] for mount in compose["tmpfs"]] == ["/tmp"]
 
     def test_bounded(self, compose: dict[str, Any]) -> None:
