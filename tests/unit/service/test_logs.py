@@ -1,4 +1,4 @@
-"""Events are one JSON object a line, those of libraries too, and carry the request id. No reader holds them up."""
+"""Events are one JSON object a line, those of libraries too, with the request id. No reader holds them up."""
 
 from __future__ import annotations
 
@@ -150,13 +150,12 @@ def test_a_slow_reader_holds_nobody_up() -> None:
 def test_a_pipe_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a pipe holds: all of it arrives once somebody reads, in order."""
     source, sink = os.pipe()
-    with os.fdopen(source, encoding="utf-8") as reader:
-        with os.fdopen(sink, "w", encoding="utf-8") as stream:
-            monkeypatch.setattr(sys, "stderr", stream)
-            writer = configure_logging("info", "json")
-            for number in range(2_000):
-                structlog.get_logger("service").info("line", number=number, padding="é" * 50)
-            got = [json.loads(reader.readline())["number"] for _ in range(2_000)]
-            assert writer.drain(PATIENCE)
+    with os.fdopen(source, encoding="utf-8") as reader, os.fdopen(sink, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        writer = configure_logging("info", "json")
+        for number in range(2_000):
+            structlog.get_logger("service").info("line", number=number, padding="é" * 50)
+        got = [json.loads(reader.readline())["number"] for _ in range(2_000)]
+        assert writer.drain(PATIENCE)
     assert got == list(range(2_000))
     assert writer.dropped == 0
