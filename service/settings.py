@@ -6,9 +6,10 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
@@ -26,6 +27,12 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1  # where processes cannot be tied to processors
+
+
+def _state_database() -> str:
+    """An SQLite file where programs of this user keep their state (XDG Base Directory Specification)."""
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return f"sqlite:///{home / 'arenaplan' / 'arenaplan.db'}"
 
 
 class Settings(BaseSettings):
@@ -116,6 +123,30 @@ class Settings(BaseSettings):
     )
     cache_bytes: Size = Field(
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
+    )
+    database_url: str = Field(
+        default_factory=_state_database,
+        description="Where jobs, results and graphs are kept: `sqlite:///PATH`, `postgresql://...` for "
+        "workers on many machines, or `off`; default: a file in `$XDG_STATE_HOME/arenaplan`.",
+    )
+    job_limit: Annotated[int, Field(ge=1)] = Field(
+        default=10_000, description="Most jobs that are not finished; more are answered 429."
+    )
+    job_ttl_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=7 * 24 * 3600.0, description="How long results of jobs, and graphs nobody asks for, are kept."
+    )
+    job_max_attempts: Annotated[int, Field(ge=1)] = Field(
+        default=5, description="How often a job is begun whose worker, or whose machine, dies; then it fails."
+    )
+    job_max_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=3600.0, description="Longest deadline a job may name, and the time limit of every job."
+    )
+    webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="What webhooks are signed with: `whsec_` and base64, or any text. Unset: no webhooks.",
+    )
+    webhook_allow_private: bool = Field(
+        default=False, description="Whether webhooks may go to private and loopback addresses."
     )
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
         default=30, description="How long running requests may finish after SIGTERM."

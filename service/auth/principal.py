@@ -1,0 +1,33 @@
+"""Who sends a request: the principal that every route works for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+
+__all__ = ["ALL_SCOPES", "ANONYMOUS", "Principal", "principal_of"]
+
+#: `plan`: all synchronous work, and reading plans; `jobs`, `admin` and `metrics`: what they are called.
+ALL_SCOPES: Final = frozenset({"admin", "jobs", "metrics", "plan"})
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody known. What they store belongs to `tenant`, and no other tenant sees it."""
+
+    tenant: str
+    subject: str
+    scopes: frozenset[str]
+    key_id: str | None = None
+
+
+#: Everybody, where nobody has to say who they are.
+ANONYMOUS: Final = Principal("default", "anonymous", ALL_SCOPES)
+
+
+def principal_of(request: Request) -> Principal:
+    """Whoever was recognised for this request."""
+    principal: Principal = getattr(request.state, "principal", ANONYMOUS)
+    return principal
