@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import resource
 import signal
@@ -22,6 +23,8 @@ from service.http.connections import Admission, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
+from service.telemetry.metrics import Gauge
+from service.telemetry.tracing import configure_tracing, wanted
 
 __all__ = ["run", "settings"]
 
@@ -45,14 +48,27 @@ def settings(given: Mapping[str, Any]) -> Settings:
 
 def run(chosen: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then let running requests finish."""
-    configure_logging(chosen.log_level, chosen.log_format)
+    log = configure_logging(chosen.log_level, chosen.log_format)
+    if wanted(chosen.otlp_endpoint, os.environ) and (traces := configure_tracing(chosen.otlp_endpoint)):
+        atexit.register(traces.close)
     listener = _listen(chosen.host, chosen.port)
     signal.signal(signal.SIGTERM, _leave)
     app = create_app(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
+    metrics = app.state.arenaplan.metrics
+    admission = Admission(most, chosen.header_seconds, chosen.body_seconds, metrics.refused)
+    metrics.gauges(
+        Gauge("arenaplan_connections", "Open connections.", lambda: admission.open),
+        Gauge("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
+        Gauge(
+            "arenaplan_log_lines_dropped",
+            "Lines that the log's reader was too slow for.",
+            lambda: log.dropped,
+        ),
+    )
     config = uvicorn.Config(
         app,
-        http=guarded(Admission(most, chosen.header_seconds, chosen.body_seconds)),
+        http=guarded(admission),
         ws="none",
         log_config=None,
         access_log=False,

@@ -50,7 +50,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     handlers.install(app)
     openapi.install(app, settings)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, metrics=pool.metrics)
     return app
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -33,13 +33,16 @@ class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
     At most `connections` of them; `header_seconds` from the first byte of a request to the end of its
-    headers, `body_seconds` from there to the end of its body.
+    headers, `body_seconds` from there to the end of its body. `refused` is told the
+    type of each problem that is answered here, `open` counts connections.
     """
 
     connections: int
     header_seconds: float
     body_seconds: float
+    refused: Callable[[str], None] = lambda _problem: None
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
+    open: int = 0
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -56,6 +59,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
+        self._admission.open += 1
         self._await_headers()
         if len(self.connections) > self._admission.connections:
             longest = next(iter(self._admission.waiting))
@@ -67,6 +71,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._admission.open -= 1
         super().connection_lost(exc)
 
     def give_up(self) -> None:
@@ -173,6 +178,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
+        self._admission.refused(code)
         _log.info(
             "request refused",
             request_id=request_id,

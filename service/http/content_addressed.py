@@ -46,13 +46,16 @@ class ContentAddressed:
         key = self._key(await _digest(body))
         cached = state.cache.by_key(key)
         if cached is not None:
+            state.metrics.asked_cache("hit")
             return self._from_cache(request, cached)
         answer = await unless_disconnected(request, self._solve(state, body))
         if answer is None:
             return Response(status_code=GONE)
         if isinstance(answer, CachedPlan):
+            state.metrics.asked_cache("equivalent")
             state.cache.put(answer.digest, answer.body, key)
             return self._from_cache(request, answer)
+        state.metrics.asked_cache("miss")
         return self._fresh(request, state, answer, key)
 
     def stored(self, request: Request, digest: str) -> Response | None:

@@ -15,6 +15,7 @@ from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
 from service.settings import Settings
+from service.telemetry.metrics import Gauge, Metrics, memory_and_files
 
 __all__ = ["Phase", "State", "state_of"]
 
@@ -41,6 +42,57 @@ class State:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
+        self._watch()
+
+    @property
+    def metrics(self) -> Metrics:
+        return self.pool.metrics
+
+    def _watch(self) -> None:
+        """What is read whenever metrics are scraped."""
+        chosen, pool, cache, intake = self.settings, self.pool, self.cache, self.intake
+
+        def workers() -> Mapping[str, float]:
+            return {"idle": max(pool.idle, 0), "busy": pool.alive - max(pool.idle, 0)}
+
+        def bodies() -> Mapping[str, float]:
+            return {"memory": intake.in_memory, "disk": intake.on_disk}
+
+        def resident() -> Mapping[str, float]:
+            together, largest, _ = memory_and_files(pool.pids)
+            return {"all": together, "largest": largest}
+
+        self.metrics.gauges(
+            Gauge("arenaplan_ready", "1 where /readyz says 200.", lambda: self.status == "ready"),
+            Gauge("arenaplan_workers", "Live workers by what they do.", workers, "state"),
+            Gauge("arenaplan_workers_wanted", "Workers that there should be.", lambda: pool.size),
+            Gauge("arenaplan_queue_waiting", "Tasks that wait for a worker.", lambda: pool.waiting),
+            Gauge("arenaplan_queue_limit", "Tasks that may wait.", lambda: chosen.queue_limit),
+            Gauge("arenaplan_cache_bytes", "Memory of finished answers.", lambda: cache.cost),
+            Gauge("arenaplan_cache_limit_bytes", "What they may take.", lambda: chosen.cache_bytes),
+            Gauge("arenaplan_cache_answers", "Finished answers that are kept.", lambda: len(cache)),
+            Gauge("arenaplan_body_bytes", "Bodies of requests in flight, by place.", bodies, "place"),
+            Gauge(
+                "arenaplan_body_limit_bytes",
+                "What they may take there.",
+                lambda: {"memory": intake.memory, "disk": intake.disk},
+                "place",
+            ),
+            Gauge(
+                "arenaplan_workers_resident_bytes",
+                "Memory of all workers, and of the largest.",
+                resident,
+                "of",
+            ),
+            Gauge("arenaplan_workers_open_fds", "Their open files.", lambda: memory_and_files(pool.pids)[2]),
+        )
+
+    @property
+    def status(self) -> str:
+        """``ready``; else why not: ``starting``, ``overloaded``, or ``draining`` once asked to stop."""
+        if self.phase.draining:
+            return "draining"
+        return "starting" if self.pool.alive == 0 else "overloaded" if self.pool.overloaded else "ready"
 
     def check_early(self, task: str, body: bytes | Spool) -> None:
         """While all workers are busy, tell of a small request that is plainly wrong without one of them."""

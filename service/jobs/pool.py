@@ -14,6 +14,7 @@ import math
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,6 +27,9 @@ from service.jobs.frames import Frame, encode_head, read_frame
 from service.jobs.resources import oom_kills
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem, out_of_memory
+from service.telemetry import tracing
+from service.telemetry.metrics import Metrics
+from service.telemetry.work import Work
 
 __all__ = ["SMALL_BYTES", "Worker", "WorkerPool"]
 
@@ -56,8 +60,10 @@ class Worker:
     `warmed` is what the process has said of itself (see `service.jobs.tasks.warm`), empty until then.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, metrics: Metrics) -> None:
         self._process = process
+        self._metrics = metrics
+        self._work: Work | None = None
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
         self._killed = False
@@ -66,7 +72,7 @@ class Worker:
         self.warmed: Mapping[str, Any] = {}
 
     @classmethod
-    async def spawn(cls, module: str) -> Worker:
+    async def spawn(cls, module: str, metrics: Metrics) -> Worker:
         """Start a process that serves the tasks of `module`; it reports ``ready`` later."""
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -75,7 +81,7 @@ class Worker:
             stdin=PIPE, stdout=PIPE, limit=BUFFER_BYTES, start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
-        return cls(process)
+        return cls(process, metrics)
 
     @property
     def pid(self) -> int:
@@ -84,6 +90,11 @@ class Worker:
     @property
     def alive(self) -> bool:
         return self._process.returncode is None and not self._pump.done() and not self._killed
+
+    @property
+    def killed(self) -> bool:
+        """Whether the service has ended it, rather than something else."""
+        return self._killed
 
     async def _receive_all(self) -> None:
         """Until the process has gone, or says what cannot be understood: then it is killed."""
@@ -119,6 +130,9 @@ class Worker:
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes | Spool = b"") -> None:
         """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         assert self._process.stdin is not None
+        if not self.busy:  # a task, rather than an answer in the middle of one
+            self._work = Work(self._metrics, kind, self.pid)
+            head = {**head, "context": structlog.contextvars.get_contextvars()}
         self.busy = True
         try:
             self._process.stdin.write(encode_head(kind, head, len(body)))
@@ -133,13 +147,31 @@ class Worker:
         frame = await self._inbox.get()
         if frame is None:
             raise await self._loss()
+        if frame.kind == "fallback" and self._work is not None:
+            self._work.fallback = True
         if frame.kind in _FINAL:
             self.busy = False
+            frame = self._observed(frame)
             if frame.head.get("last"):
                 self.kill()
         return frame
 
+    def _observed(self, frame: Frame) -> Frame:
+        """The last frame of a task, without what is for metrics and traces only."""
+        head = dict(frame.head)
+        stages = head.pop("stages", ())
+        if self._work is not None:
+            outcome = head["code"] if frame.kind == "problem" else "result" if head else "known"
+            self._work.ended(outcome, head if outcome == "result" else None, stages)
+        return Frame(frame.kind, head, frame.body)
+
     async def _loss(self) -> Problem:
+        problem = await self._reason()
+        if self._work is not None:
+            self._work.ended(problem.kind.code)
+        return problem
+
+    async def _reason(self) -> Problem:
         """Why the process has died, as far as its end and the kernel's counters tell."""
         match -(await self.finished()):
             case signal.SIGABRT:  # how code in C++ ends where it gets no more memory
@@ -175,6 +207,8 @@ class Worker:
 
     def kill(self) -> None:
         self._killed = True
+        if self._work is not None:
+            self._work.ended("fallback" if self._work.fallback else "stopped")
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -207,7 +241,7 @@ class WorkerPool:
     """`size` workers for the tasks of `module`; at most `queue_limit` callers wait, `queue_seconds` each.
 
     A process that does not report within `start_seconds` is taken for broken; `pause` waits before the
-    next start of one that keeps failing.
+    next start of one that keeps failing. `metrics` are told of workers and waits.
     """
 
     def __init__(
@@ -219,6 +253,7 @@ class WorkerPool:
         queue_seconds: float = 30.0,
         start_seconds: float = START_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        metrics: Metrics | None = None,
     ) -> None:
         self._module = module
         self._size = size
@@ -226,6 +261,7 @@ class WorkerPool:
         self._queue_seconds = queue_seconds
         self._start_seconds = start_seconds
         self._pause = pause
+        self.metrics = metrics or Metrics()
         self._free: deque[Worker] = deque()
         self._queues: dict[bool, deque[asyncio.Future[Worker]]] = {True: deque(), False: deque()}
         self._small_in_a_row = 0
@@ -310,15 +346,18 @@ class WorkerPool:
 
     async def _live(self, slot: int) -> bool:
         """One process from its start to its end; whether it ever reported."""
-        worker = await Worker.spawn(self._module)
+        worker = await Worker.spawn(self._module, self.metrics)
         try:
             reported = await worker.ready(self._start_seconds)
             if reported:
                 self._workers[slot] = worker
+                self.metrics.worker_started()
                 self._offer(worker)
                 code = await worker.finished()
+                self.metrics.worker_ended("stopped" if worker.killed else "lost")
                 _say(logging.INFO, "worker ended", pid=worker.pid, exit_code=code)
             else:
+                self.metrics.worker_ended("failed")
                 _say(logging.ERROR, "worker did not start", pid=worker.pid)
         finally:
             self._workers.pop(slot, None)
@@ -333,7 +372,13 @@ class WorkerPool:
         Small tasks go first, four of them to one large one, and have a quarter of the queue to themselves.
         Of several workers, one is kept from large tasks while there have been small ones lately.
         """
-        worker = await self._take(large)
+        began, clock = time.time(), time.perf_counter()
+        try:
+            worker = await self._take(large)
+        finally:
+            seconds = time.perf_counter() - clock
+            self.metrics.waited(seconds, large=large)
+            tracing.record("wait for a worker", began, seconds)
         self._leased += 1
         try:
             yield worker

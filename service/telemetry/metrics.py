@@ -1,7 +1,7 @@
 """Metrics in the form that Prometheus scrapes: one registry an application, names in `arenaplan_*`.
 
 Labels take few values: routes as they are declared, names of tasks, solvers and problem types; never anything
-that a caller makes up. What happens is counted where it happens, in about a microsecond; what merely is (queue,
+that a caller makes up. What happens is counted where it happens, in some microseconds; what merely is (queue,
 workers, memory) is read when somebody scrapes.
 """
 
@@ -27,7 +27,25 @@ __all__ = ["CONTENT_TYPE", "Gauge", "Metrics", "memory_and_files"]
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 #: Upper bounds in seconds: answers from memory take a fraction of a millisecond, plans up to minutes.
-_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_SECONDS: Final = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+    120,
+)
 #: Upper bounds of (peak - lower bound) / lower bound; 0 is a proved optimum.
 _GAPS: Final = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
@@ -84,10 +102,18 @@ class Metrics:
             "task_seconds", "Time that a task had its worker, by how it ended.", "task", "outcome"
         )
         self._solves = self._histogram(
-            "solve_seconds", "Time in which a plan or layout was made, in its worker.", "task", "solver", "claim"
+            "solve_seconds",
+            "Time in which a plan or layout was made, in its worker.",
+            "task",
+            "solver",
+            "claim",
         )
         self._gaps = self._histogram(
-            "gap_ratio", "(peak - lower bound) / lower bound of what was made.", "task", "solver", bounds=_GAPS
+            "gap_ratio",
+            "(peak - lower bound) / lower bound of what was made.",
+            "task",
+            "solver",
+            bounds=_GAPS,
         )
         self._stages = self._histogram("stage_seconds", "Time of each stage of planning.", "stage")
         self._cache = self._counter(
@@ -96,12 +122,18 @@ class Metrics:
         )  # fmt: skip
         self._starts = self._counter("worker_starts", "Worker processes that reported.")
         self._ends = self._counter(
-            "worker_ends", "Worker processes that ended: lost (died), stopped (by the service), failed (at start).",
+            "worker_ends", "Workers that ended: lost (died), stopped (by the service), failed (at start).",
             "reason",
         )  # fmt: skip
         self._jobs_ended = self._counter("jobs_ended", "Jobs that came to an end.", "task", "state")
         self._job_seconds = self._histogram("job_seconds", "From the arrival of a job to its end.", "task")
-        self.gauges(Gauge("arenaplan_build_info", "The version, as a label.", lambda: {version(): 1}, "version"))
+        self.in_flight = 0
+        self.gauges(
+            Gauge("arenaplan_build_info", "The version, as a label.", lambda: {version(): 1}, "version"),
+            Gauge(
+                "arenaplan_requests_in_flight", "Requests that are not answered yet.", lambda: self.in_flight
+            ),
+        )
         self._routes: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         # What has not happened yet is zero, not absent: alerts compare with it.
         for outcome in ("hit", "equivalent", "miss"):
@@ -151,14 +183,14 @@ class Metrics:
         self._queue_wait.labels("large" if large else "small").observe(seconds)
 
     def worked(self, task: str, outcome: str, seconds: float) -> None:
-        """A worker was lent to a task; `outcome` is ``result``, ``known``, ``fallback``, or a problem's type."""
+        """A worker is done: ``result``, ``known``, ``fallback``, ``stopped``, or the type of a problem."""
         self._tasks.labels(task, outcome).observe(seconds)
 
-    def made(self, task: str, facts: Mapping[str, Any]) -> None:
-        """What a worker says of its result: solver, status, lower bound and stages, as far as there are any."""
+    def made(self, task: str, facts: Mapping[str, Any], seconds: float) -> None:
+        """What a worker says of a plan or layout that took it so long: solver, status, size and bound."""
         if "solver" in facts:
             solver = facts["solver"]
-            self._solves.labels(task, solver, facts["status"]).observe(facts["solve_seconds"])
+            self._solves.labels(task, solver, facts["status"]).observe(seconds)
             bound, size = facts["lower_bound"], facts["arena_bytes"]
             self._gaps.labels(task, solver).observe((size - bound) / bound if bound else 0.0)
 
