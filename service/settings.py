@@ -16,8 +16,9 @@ from solver.documents import Size
 
 __all__ = ["Settings", "unknown_settings"]
 
-#: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests.
-_OTHERS: Final = frozenset({"FUZZ", "OMNIMALLOC", "PUBLISH", "VENV"})
+#: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests, of
+#: clients.
+_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV"})
 #: What Kubernetes sets in every container for a Service of the name of this one.
 _OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 
