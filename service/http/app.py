@@ -11,6 +11,7 @@ from fastapi_offline import FastAPIOffline
 
 from service.http import handlers, openapi
 from service.http.cache import PlanCache
+from service.http.known import KnownAnswers
 from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import exports, layout, meta, plan, validate, verdict
 from service.http.state import State
@@ -49,6 +50,8 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app, settings)
+    # Innermost, so that everybody who may turn a request away has been asked.
+    app.add_middleware(KnownAnswers, state=app.state.arenaplan, kinds={**plan.KINDS, **layout.KINDS})
     app.add_middleware(HeadAsGet)
     app.add_middleware(RequestContext, metrics=pool.metrics)
     return app

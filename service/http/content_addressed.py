@@ -43,11 +43,11 @@ class ContentAddressed:
         """The kept answer to the same request, or a new one from a worker."""
         state = state_of(request)
         body = await self.read(request, state.settings.body_limit_bytes)
-        key = self._key(await _digest(body))
-        cached = state.cache.by_key(key)
-        if cached is not None:
-            state.metrics.asked_cache("hit")
-            return self._from_cache(request, cached)
+        digest = await _digest(body)
+        kept = self._kept(request, state, digest)
+        if kept is not None:
+            return kept
+        key = self._key(digest)
         answer = await unless_disconnected(request, self._solve(state, body))
         if answer is None:
             return Response(status_code=GONE)
@@ -57,6 +57,17 @@ class ContentAddressed:
             return self._from_cache(request, answer)
         state.metrics.asked_cache("miss")
         return self._fresh(request, state, answer, key)
+
+    def kept(self, request: Request, state: State, body: bytes) -> Response | None:
+        """The answer to this very body, if it is kept. For bodies that are hashed in a moment."""
+        return self._kept(request, state, hashlib.sha256(body).hexdigest())
+
+    def _kept(self, request: Request, state: State, digest: str) -> Response | None:
+        cached = state.cache.by_key(self._key(digest))
+        if cached is None:
+            return None
+        state.metrics.asked_cache("hit")
+        return self._from_cache(request, cached)
 
     def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""
