@@ -6,6 +6,7 @@ A thread of its own writes the lines. A reader that is slow, or has stopped, cos
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import logging.config
 import os
@@ -13,7 +14,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -24,10 +25,11 @@ __all__ = ["LogWriter", "configure_logging"]
 #: Characters that may wait for the reader of the log; lines beyond are dropped.
 ROOM: Final = 1 << 22
 #: Pause between two writes, in which lines gather: a write for each of them would cost more than they do.
-PAUSE_SECONDS: Final = 0.005
+PAUSE_SECONDS: Final = 0.02
 #: How long the end of the process waits for the reader.
 CLOSE_SECONDS: Final = 2.0
 
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, default=repr)
 _SHARED: tuple[Any, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -143,8 +145,13 @@ def configure_logging(level: str, style: str) -> LogWriter:
 
 def _renderer(style: str) -> Any:
     if style == "json":
-        return structlog.processors.JSONRenderer(sort_keys=True)
+        return _json
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+
+
+def _json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
+    """What `structlog.processors.JSONRenderer` makes, with one encoder for all lines."""
+    return _ENCODER.encode(event)
 
 
 def _library_logging(threshold: int, renderer: Any, writer: LogWriter) -> dict[str, Any]:

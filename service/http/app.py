@@ -42,6 +42,8 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         version=version(),
         description=_DESCRIPTION,
         lifespan=_lifespan,
+        # Requests are counted and traced by our own middleware, once.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         # The badge would ask a validator on the Internet.
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )

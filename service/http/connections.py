@@ -53,6 +53,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._admission = admission
         self._timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._in_head = False
+        self._begun = False
         self._refused = False
 
     # ---------------------------------------------------------------------------------- connections
@@ -60,7 +62,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
         self._admission.open += 1
-        self._await_headers()
+        self._wait()
+        self._set_timer(self._admission.header_seconds, self._late_headers)
         if len(self.connections) > self._admission.connections:
             longest = next(iter(self._admission.waiting))
             if longest is self:
@@ -88,16 +91,23 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         in_head = self in self._admission.waiting
         super().data_received(data)
+        # Timers are set for what is missing now: most requests arrive whole, and need none.
+        begun, self._begun = self._begun, False
         if self in self._admission.waiting:
             # Behind a body in the same data, a request has only begun.
             self._head_bytes = self._head_bytes + len(data) if in_head else 1
             if self._head_bytes > HEAD_BYTES:
                 self._refuse("headers-too-large", f"The headers take more than {HEAD_BYTES:,} bytes.")
+            elif begun or self._timer is None:
+                self._set_timer(self._admission.header_seconds, self._late_headers)
+        elif self._timer is None and self._at_work and self.cycle.more_body:
+            self._set_timer(self._admission.body_seconds, self._late_body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._in_head = self._begun = True
         if not self._at_work:
-            self._await_headers()
+            self._wait()
 
     def on_headers_complete(self) -> None:
         names = [name for name, _ in self.headers]
@@ -107,8 +117,8 @@ class GuardedProtocol(HttpToolsProtocol):
             # What stands before this service may go by the other of the two.
             raise httptools.HttpParserError("a length in two ways")
         super().on_headers_complete()
+        self._in_head = False
         self._stop_waiting()
-        self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -117,18 +127,25 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._at_work and not self.transport.is_closing():
-            self._await_headers()
+            self._wait()
+            if self._in_head:  # the next request has begun meanwhile
+                self._set_timer(self._admission.header_seconds, self._late_headers)
 
     @property
     def _at_work(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _await_headers(self) -> None:
+    def _wait(self) -> None:
+        """For a request. One that has been answered may stay for as long as the server keeps connections."""
         self._stop_waiting()
         self._head_bytes = 0
         self._admission.waiting[self] = None
-        self._timer = self.loop.call_later(self._admission.header_seconds, self._late_headers)
+
+    def _set_timer(self, seconds: float, late: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, late)
 
     def _stop_waiting(self) -> None:
         self._admission.waiting.pop(self, None)

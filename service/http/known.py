@@ -68,10 +68,7 @@ def _is_whole(message: Message) -> bool:
 
 def _is_plain_json(scope: Scope) -> bool:
     """Declared as JSON in the plainest way; all others are judged where bodies are read."""
-    declared = b""
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            declared = value
-        elif name == b"content-encoding":
-            return False
-    return declared == b"application/json"
+    telling = (b"content-type", b"content-encoding")
+    return [pair for pair in scope["headers"] if pair[0] in telling] == [
+        (b"content-type", b"application/json")
+    ]

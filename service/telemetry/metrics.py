@@ -136,8 +136,7 @@ class Metrics:
         )
         self._routes: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         # What has not happened yet is zero, not absent: alerts compare with it.
-        for outcome in ("hit", "equivalent", "miss"):
-            self._cache.labels(outcome)
+        self._asked = {one: self._cache.labels(one) for one in ("hit", "equivalent", "miss")}
         for reason in ("lost", "stopped", "failed"):
             self._ends.labels(reason)
         for size in ("small", "large"):
@@ -176,7 +175,7 @@ class Metrics:
 
     def asked_cache(self, outcome: str) -> None:
         """`hit`: the same bytes; `equivalent`: another spelling of them; `miss`."""
-        self._cache.labels(outcome).inc()
+        self._asked[outcome].inc()
 
     def waited(self, seconds: float, *, large: bool) -> None:
         """A task has got its worker, or has given up."""
