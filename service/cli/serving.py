@@ -23,7 +23,7 @@ from service.http.connections import Admission, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
-from service.telemetry.metrics import Gauge
+from service.telemetry.metrics import Reading
 from service.telemetry.tracing import configure_tracing, wanted
 
 __all__ = ["run", "settings"]
@@ -57,13 +57,14 @@ def run(chosen: Settings) -> None:
     most = min(chosen.connection_limit, _connections(chosen.workers))
     metrics = app.state.arenaplan.metrics
     admission = Admission(most, chosen.header_seconds, chosen.body_seconds, metrics.refused)
-    metrics.gauges(
-        Gauge("arenaplan_connections", "Open connections.", lambda: admission.open),
-        Gauge("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
-        Gauge(
-            "arenaplan_log_lines_dropped",
+    metrics.watch(
+        Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
+        Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
+        Reading(
+            "arenaplan_log_lines_dropped_total",
             "Lines that the log's reader was too slow for.",
             lambda: log.dropped,
+            counts=True,
         ),
     )
     config = uvicorn.Config(

@@ -15,7 +15,7 @@ from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
 from service.settings import Settings
-from service.telemetry.metrics import Gauge, Metrics, memory_and_files
+from service.telemetry.metrics import Metrics, Reading, memory_and_files
 
 __all__ = ["Phase", "State", "state_of"]
 
@@ -62,29 +62,31 @@ class State:
             together, largest, _ = memory_and_files(pool.pids)
             return {"all": together, "largest": largest}
 
-        self.metrics.gauges(
-            Gauge("arenaplan_ready", "1 where /readyz says 200.", lambda: self.status == "ready"),
-            Gauge("arenaplan_workers", "Live workers by what they do.", workers, "state"),
-            Gauge("arenaplan_workers_wanted", "Workers that there should be.", lambda: pool.size),
-            Gauge("arenaplan_queue_waiting", "Tasks that wait for a worker.", lambda: pool.waiting),
-            Gauge("arenaplan_queue_limit", "Tasks that may wait.", lambda: chosen.queue_limit),
-            Gauge("arenaplan_cache_bytes", "Memory of finished answers.", lambda: cache.cost),
-            Gauge("arenaplan_cache_limit_bytes", "What they may take.", lambda: chosen.cache_bytes),
-            Gauge("arenaplan_cache_answers", "Finished answers that are kept.", lambda: len(cache)),
-            Gauge("arenaplan_body_bytes", "Bodies of requests in flight, by place.", bodies, "place"),
-            Gauge(
+        self.metrics.watch(
+            Reading("arenaplan_ready", "1 where /readyz says 200.", lambda: self.status == "ready"),
+            Reading("arenaplan_workers", "Live workers by what they do.", workers, "state"),
+            Reading("arenaplan_workers_wanted", "Workers that there should be.", lambda: pool.size),
+            Reading("arenaplan_queue_waiting", "Tasks that wait for a worker.", lambda: pool.waiting),
+            Reading("arenaplan_queue_limit", "Tasks that may wait.", lambda: chosen.queue_limit),
+            Reading("arenaplan_cache_bytes", "Memory of finished answers.", lambda: cache.cost),
+            Reading("arenaplan_cache_limit_bytes", "What they may take.", lambda: chosen.cache_bytes),
+            Reading("arenaplan_cache_answers", "Finished answers that are kept.", lambda: len(cache)),
+            Reading("arenaplan_body_bytes", "Bodies of requests in flight, by place.", bodies, "place"),
+            Reading(
                 "arenaplan_body_limit_bytes",
                 "What they may take there.",
                 lambda: {"memory": intake.memory, "disk": intake.disk},
                 "place",
             ),
-            Gauge(
+            Reading(
                 "arenaplan_workers_resident_bytes",
                 "Memory of all workers, and of the largest.",
                 resident,
                 "of",
             ),
-            Gauge("arenaplan_workers_open_fds", "Their open files.", lambda: memory_and_files(pool.pids)[2]),
+            Reading(
+                "arenaplan_workers_open_fds", "Their open files.", lambda: memory_and_files(pool.pids)[2]
+            ),
         )
 
     @property

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import prometheus_client
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from solver.version import version
 
-__all__ = ["CONTENT_TYPE", "Gauge", "Metrics", "memory_and_files"]
+__all__ = ["CONTENT_TYPE", "Metrics", "Reading", "memory_and_files"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -52,28 +52,35 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
-    """Something that is read when it is scraped: a number, or numbers by the values of one label."""
+class Reading:
+    """Something that is read when it is scraped: a number, or numbers by the values of one label.
+
+    `counts` says that it only grows; its name then ends with ``_total``.
+    """
 
     name: str
     help: str
     read: Callable[[], float | Mapping[str, float]]
     label: str | None = None
+    counts: bool = False
+
+    def family(self) -> GaugeMetricFamily | CounterMetricFamily:
+        kind = CounterMetricFamily if self.counts else GaugeMetricFamily
+        return kind(self.name, self.help, labels=[self.label] if self.label else None)
 
 
-class _Gauges(Collector):
-    def __init__(self, gauges: Iterable[Gauge]) -> None:
-        self._gauges = tuple(gauges)
+class _Readings(Collector):
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        self._readings = tuple(readings)
 
     def describe(self) -> Iterator[Metric]:
         """Names without values: what is registered need not be ready to be read."""
-        for one in self._gauges:
-            yield GaugeMetricFamily(one.name, one.help, labels=[one.label] if one.label else None)
+        for one in self._readings:
+            yield one.family()
 
     def collect(self) -> Iterator[Metric]:
-        for family, one in zip(self.describe(), self._gauges, strict=True):
-            value = one.read()
-            assert isinstance(family, GaugeMetricFamily)
+        for one in self._readings:
+            family, value = one.family(), one.read()
             if isinstance(value, Mapping):
                 for label, number in value.items():
                     family.add_metric([label], number)
@@ -128,9 +135,9 @@ class Metrics:
         self._jobs_ended = self._counter("jobs_ended", "Jobs that came to an end.", "task", "state")
         self._job_seconds = self._histogram("job_seconds", "From the arrival of a job to its end.", "task")
         self.in_flight = 0
-        self.gauges(
-            Gauge("arenaplan_build_info", "The version, as a label.", lambda: {version(): 1}, "version"),
-            Gauge(
+        self.watch(
+            Reading("arenaplan_build_info", "The version, as a label.", lambda: {version(): 1}, "version"),
+            Reading(
                 "arenaplan_requests_in_flight", "Requests that are not answered yet.", lambda: self.in_flight
             ),
         )
@@ -150,9 +157,9 @@ class Metrics:
     ) -> Histogram:
         return Histogram(f"arenaplan_{name}", text, labels, registry=self.registry, buckets=bounds)
 
-    def gauges(self, *gauges: Gauge) -> None:
+    def watch(self, *readings: Reading) -> None:
         """Read these whenever somebody scrapes."""
-        self.registry.register(_Gauges(gauges))
+        self.registry.register(_Readings(readings))
 
     def answered(self, route: str | None, method: str, status: int, seconds: float) -> None:
         """A request was answered; `route` is its path as declared, None where there is none."""
@@ -212,7 +219,7 @@ class Metrics:
 
     def jobs(self, count: Callable[[], Mapping[str, float]]) -> None:
         """`count` is called at each scrape: jobs by state. Call this once, where there is a job engine."""
-        self.gauges(Gauge("arenaplan_jobs", "Jobs by state.", count, "state"))
+        self.watch(Reading("arenaplan_jobs", "Jobs by state.", count, "state"))
 
     def text(self) -> bytes:
         """Everything, in Prometheus's text format; some milliseconds."""

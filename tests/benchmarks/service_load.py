@@ -1,7 +1,7 @@
-"""A load generator with raw sockets: ``python -m tests.benchmarks.service_load PORT FILE CONNECTIONS SECONDS``.
+"""A load generator with raw sockets: ``python -m tests.benchmarks.service_load PORT FILE CONNECTIONS SECONDS``
 
-FILE holds one HTTP request, head and body. Each connection sends it, reads the answer by its Content-Length, and
-sends it again. Prints JSON: answers by status, seconds, bytes, and latencies as quantiles in milliseconds.
+FILE holds one HTTP request, head and body. Each connection sends it, reads the answer by its Content-Length,
+and sends it again. Prints JSON: answers by status, seconds, and latencies as quantiles in milliseconds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ class _Connection:
                 return None
             head = bytes(self._answer[:end]).lower()
             length = next(
-                (line.partition(b":")[2] for line in head.split(b"\r\n") if line.startswith(b"content-length:")),
+                (
+                    line.partition(b":")[2]
+                    for line in head.split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                ),
                 b"0",
             )
             self._wanted = end + 4 + int(length)

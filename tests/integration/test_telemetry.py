@@ -78,7 +78,7 @@ def test_metrics(tiny: Graph) -> None:
         assert sample(now, "workers_open_fds") >= 3
         assert now["process_resident_memory_bytes", frozenset()] > 10_000_000
         assert now["process_open_fds", frozenset()] > 3
-        assert sample(now, "log_lines_dropped") == 0
+        assert sample(now, "log_lines_dropped_total") == 0
 
 
 def test_metrics_may_be_off() -> None:
