@@ -160,6 +160,11 @@ class Settings(BaseSettings):
     metrics: bool = Field(
         default=True, description="Whether `/metrics` answers, in Prometheus's text format."
     )
+    worker_metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None,
+        description="Port where `arenaplan worker` answers `/metrics`, at the address of `ARENAPLAN_HOST`. "
+        "Unset: nowhere.",
+    )
     otlp_endpoint: str | None = Field(
         default=None,
         description="Where traces are sent, as `http://collector:4318` (OTLP over HTTP; needs the extra "

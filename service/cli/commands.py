@@ -913,3 +913,65 @@ def serve(
         from service.cli import serving
 
         serving.run(serving.settings({name: value for name, value in given.items() if value is not None}))
+
+
+@app.command(
+    epilog=_examples(
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan worker",
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan worker --workers 8",
+    )
+)
+def worker(
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
+) -> None:
+    """Run the jobs of a PostgreSQL database, as many machines as there are. Settings are those of serve."""
+    given = {"workers": workers, "log_format": "json" if as_json else log_format}
+    gc.enable()
+    with reporting(as_json=as_json):
+        from service.cli import serving, working
+
+        working.run_worker(serving.settings({n: value for n, value in given.items() if value is not None}))
+
+
+Database = typer.Typer(
+    help="The database of jobs: bring its tables to this version, check, or go back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=_examples(
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database upgrade",
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database check",
+    ),
+)
+app.add_typer(Database, name="database")
+
+
+@Database.command("upgrade")
+def upgrade_database(as_json: Json = False) -> None:
+    """Make the tables, or bring them to this version. All of it happens, or nothing."""
+    with reporting(as_json=as_json):
+        from service.cli import serving, working
+
+        working.upgrade_database(serving.settings({}))
+
+
+@Database.command("check")
+def check_database(as_json: Json = False) -> None:
+    """Whether the tables are those of this version; exit code 1 where they are not."""
+    with reporting(as_json=as_json):
+        from service.cli import serving, working
+
+        working.check_database(serving.settings({}))
+
+
+@Database.command("downgrade")
+def downgrade_database(
+    revision: Annotated[str, typer.Argument(metavar="REVISION", help="As 0001; base removes all tables.")],
+    as_json: Json = False,
+) -> None:
+    """Bring the tables back to an older version. What newer ones held is lost."""
+    with reporting(as_json=as_json):
+        from service.cli import serving, working
+
+        working.downgrade_database(serving.settings({}), revision)

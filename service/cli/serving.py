@@ -22,8 +22,10 @@ from service.http.app import create_app
 from service.http.connections import Admission, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
+from service.problems import Problem
 from service.settings import Settings, unknown_settings
-from service.telemetry.metrics import Reading
+from service.store import check_schema, open_store
+from service.telemetry.metrics import Reading, watch_log
 from service.telemetry.tracing import configure_tracing, wanted
 
 __all__ = ["run", "settings"]
@@ -53,6 +55,7 @@ def run(chosen: Settings) -> None:
         atexit.register(traces.close)
     listener = _listen(chosen.host, chosen.port)
     signal.signal(signal.SIGTERM, _leave)
+    _check_database(chosen.database_url)
     app = create_app(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
     metrics = app.state.arenaplan.metrics
@@ -60,13 +63,8 @@ def run(chosen: Settings) -> None:
     metrics.watch(
         Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
         Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
-        Reading(
-            "arenaplan_log_lines_dropped_total",
-            "Lines that the log's reader was too slow for.",
-            lambda: log.dropped,
-            counts=True,
-        ),
     )
+    watch_log(metrics, log)
     config = uvicorn.Config(
         app,
         http=guarded(admission),
@@ -80,6 +78,23 @@ def run(chosen: Settings) -> None:
     server = _Server(config, _url(listener), app.state.arenaplan.phase, chosen.drain_seconds)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve(sockets=[listener]))
+
+
+def _check_database(url: str) -> None:
+    """End with one sentence where the database cannot be used; an SQLite file that cannot leaves jobs off."""
+    if url == "off":
+        return
+    try:
+        store = open_store(url)
+        if not store.is_sqlite and (wrong := check_schema(store)):
+            fail(wrong, Exit.WRONG)
+        store.close()
+    except ValueError as error:
+        fail(f"ARENAPLAN_DATABASE_URL: {error}", Exit.USAGE)
+    except Problem as problem:
+        fail(problem.detail, Exit.WRONG)
+    except OSError:  # said in the log when it is opened
+        return
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -13,7 +13,7 @@ from service.http import handlers, openapi
 from service.http.cache import PlanCache
 from service.http.known import KnownAnswers
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import exports, layout, meta, plan, validate, verdict
+from service.http.routers import exports, graphs, jobs, layout, meta, plan, validate, verdict
 from service.http.state import State
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
@@ -48,7 +48,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
     app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
-    for routes in (plan, exports, verdict, layout, validate, meta):
+    for routes in (plan, exports, verdict, layout, validate, jobs, graphs, meta):
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app, settings)
@@ -61,11 +61,14 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    pool: WorkerPool = app.state.arenaplan.pool
+    state: State = app.state.arenaplan
+    pool = state.pool
     pool.start()
-    _log.info("service started", workers=pool.size)
     try:
+        await state.backend.open()
+        _log.info("service started", workers=pool.size)
         yield
     finally:
+        await state.backend.close()
         await pool.close()
         _log.info("service stopped")

@@ -13,7 +13,7 @@ from service.http.state import state_of
 from service.jobs.spool import Spool
 from service.problems import Problem
 
-__all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body"]
+__all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body", "read_stored_body"]
 
 #: Media types of models of other tools; what they are is told from their bytes.
 MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "application/vnd.onnx")
@@ -38,6 +38,18 @@ async def read_model_body(request: Request, limit: int) -> bytes | Spool:
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
     return await _read(request, limit, json.dumps(given).encode() + b"\n")
+
+
+async def read_stored_body(request: Request, limit: int) -> tuple[str, bytes | Spool]:
+    """Media type and bytes of what is to be stored: JSON, or a model.
+
+    Raises `Problem` as `read_model_body` and `read_json_body` do.
+    """
+    if is_model(request):
+        _check_encoding(request)
+    else:
+        _check_headers(request)
+    return _media_type(request), await _read(request, limit)
 
 
 async def read_json_body(request: Request, limit: int) -> bytes | Spool:

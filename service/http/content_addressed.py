@@ -10,10 +10,12 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.auth.principal import principal_of
 from service.http.bodies import read_json_body
 from service.http.cache import CachedPlan
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
+from service.http.prefer import respond_later, seconds_to_wait
 from service.http.responses import content_response
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
@@ -43,12 +45,17 @@ class ContentAddressed:
         """The kept answer to the same request, or a new one from a worker."""
         state = state_of(request)
         body = await self.read(request, state.settings.body_limit_bytes)
-        digest = await _digest(body)
+        digest, tenant = await _digest(body), principal_of(request).tenant
+        key = self._key(digest)
         kept = self._kept(request, state, digest)
+        if kept is None and (shared := await self._shared(state, tenant, key)) is not None:
+            state.metrics.asked_cache("shared")
+            kept = self._from_cache(request, shared)
         if kept is not None:
             return kept
-        key = self._key(digest)
-        answer = await unless_disconnected(request, self._solve(state, body))
+        if (seconds := seconds_to_wait(request)) is not None:
+            return await respond_later(request, self.task, body, seconds)
+        answer = await unless_disconnected(request, self._solve(state, tenant, body))
         if answer is None:
             return Response(status_code=GONE)
         if isinstance(answer, CachedPlan):
@@ -69,9 +76,11 @@ class ContentAddressed:
         state.metrics.asked_cache("hit")
         return self._from_cache(request, cached)
 
-    def stored(self, request: Request, digest: str) -> Response | None:
+    async def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""
-        cached = state_of(request).cache.by_digest(self._name(digest))
+        state, name = state_of(request), self._name(digest)
+        cached = state.cache.by_digest(name)
+        cached = cached or await state.shared.by_name(principal_of(request).tenant, name)
         return None if cached is None else self._from_cache(request, cached)
 
     def missing(self, digest: str) -> Problem:
@@ -88,13 +97,21 @@ class ContentAddressed:
     def _key(self, digest: str) -> str:
         return f"{self.task}:{digest}"
 
-    async def _solve(self, state: State, body: bytes | Spool) -> Frame | CachedPlan:
+    async def _shared(self, state: State, tenant: str, key: str) -> CachedPlan | None:
+        """The answer that another process has made, remembered here from now on."""
+        found = await state.shared.by_key(tenant, key)
+        if found is not None:
+            state.cache.put(found.digest, found.body, key)
+        return found
+
+    async def _solve(self, state: State, tenant: str, body: bytes | Spool) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
         state.check_early(self.task, body)
         found: list[CachedPlan] = []
 
-        def known(key: str) -> bool:
+        async def known(key: str) -> bool:
             cached = state.cache.by_key(self._key(key))
+            cached = cached or await self._shared(state, tenant, self._key(key))
             if cached is None:
                 return False
             # Spellings that are remembered from now on must not push this key out, which finds them all.
@@ -110,7 +127,9 @@ class ContentAddressed:
         name = self._name(head["digest"])
         note(request.scope, digest=head["digest"], arena_bytes=head["arena_bytes"], claim=head["status"])
         if head["deterministic"]:
-            state.cache.put(name, frame.body, raw_key, self._key(head["key"]))
+            keys = (raw_key, self._key(head["key"]))
+            state.cache.put(name, frame.body, *keys)
+            state.shared.put(principal_of(request).tenant, name, frame.body, *keys)
         kept = state.cache.by_digest(name) is not None
         return content_response(request, name, frame.body, kept=kept)
 

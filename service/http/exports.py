@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.auth.principal import principal_of
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.responses import CACHE_CONTROL, matches_tag
@@ -62,7 +63,8 @@ async def export(request: Request, digest: str, name: str, against: str | None =
         remedy = "Add ?against= and the digest of the older plan."
         raise Problem("invalid-request", f"A {_DIFFERENCE} is made of two plans.", remedy=remedy)
     state = state_of(request)
-    old, new = (_kept(state, one) if one is not None else b"" for one in (against, digest))
+    tenant = principal_of(request).tenant
+    old, new = [await _kept(state, tenant, one) if one is not None else b"" for one in (against, digest)]
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
     headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
@@ -80,8 +82,9 @@ async def export(request: Request, digest: str, name: str, against: str | None =
     return Response(frame.body, media_type=exporter.media_type, headers=headers)
 
 
-def _kept(state: State, digest: str) -> bytes:
-    cached = state.cache.by_digest(f"plans/{digest}")
+async def _kept(state: State, tenant: str, digest: str) -> bytes:
+    name = f"plans/{digest}"
+    cached = state.cache.by_digest(name) or await state.shared.by_name(tenant, name)
     if cached is None:
         raise Problem(
             "plan-not-found",

@@ -18,7 +18,7 @@ from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics
 
-__all__ = ["HeadAsGet", "RequestContext", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "is_head", "note"]
 
 _log = structlog.get_logger("service.access")
 
@@ -30,6 +30,11 @@ _TRACE_HEADERS: Final = {b"traceparent": "traceparent", b"tracestate": "tracesta
 def note(scope: Scope, **facts: Any) -> None:
     """Add facts to the access line of this request."""
     scope["state"]["facts"].update(facts)
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether the caller wants the headers alone."""
+    return bool(scope["state"].get("head"))
 
 
 class RequestContext:
@@ -74,6 +79,7 @@ class HeadAsGet:
         async def send_head(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
+        scope["state"]["head"] = True
         inner = {**scope, "method": "GET"}
         await self._app(inner, receive, send_head)
         scope["route"] = inner.get("route")

@@ -10,12 +10,16 @@ from fastapi import Request
 
 from service.http.cache import PlanCache
 from service.http.intake import Intake
+from service.http.shared import SharedPlans
+from service.jobs.backend import Backend
+from service.jobs.limits import search_limits, worker_limits
 from service.jobs.pool import WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
+from service.jobs.watched import watch_pool
 from service.settings import Settings
-from service.telemetry.metrics import Metrics, Reading, memory_and_files
+from service.telemetry.metrics import Metrics, Reading
 
 __all__ = ["Phase", "State", "state_of"]
 
@@ -37,11 +41,16 @@ class State:
     cache: PlanCache
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
+    backend: Backend = field(init=False)
+    shared: SharedPlans = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
+        backend = Backend(chosen, self.pool)
+        object.__setattr__(self, "backend", backend)
+        object.__setattr__(self, "shared", SharedPlans(backend))
         self._watch()
 
     @property
@@ -51,22 +60,13 @@ class State:
     def _watch(self) -> None:
         """What is read whenever metrics are scraped."""
         chosen, pool, cache, intake = self.settings, self.pool, self.cache, self.intake
-
-        def workers() -> Mapping[str, float]:
-            return {"idle": max(pool.idle, 0), "busy": pool.alive - max(pool.idle, 0)}
+        watch_pool(pool)
 
         def bodies() -> Mapping[str, float]:
             return {"memory": intake.in_memory, "disk": intake.on_disk}
 
-        def resident() -> Mapping[str, float]:
-            together, largest, _ = memory_and_files(pool.pids)
-            return {"all": together, "largest": largest}
-
         self.metrics.watch(
             Reading("arenaplan_ready", "1 where /readyz says 200.", lambda: self.status == "ready"),
-            Reading("arenaplan_workers", "Live workers by what they do.", workers, "state"),
-            Reading("arenaplan_workers_wanted", "Workers that there should be.", lambda: pool.size),
-            Reading("arenaplan_queue_waiting", "Tasks that wait for a worker.", lambda: pool.waiting),
             Reading("arenaplan_queue_limit", "Tasks that may wait.", lambda: chosen.queue_limit),
             Reading("arenaplan_cache_bytes", "Memory of finished answers.", lambda: cache.cost),
             Reading("arenaplan_cache_limit_bytes", "What they may take.", lambda: chosen.cache_bytes),
@@ -77,15 +77,6 @@ class State:
                 "What they may take there.",
                 lambda: {"memory": intake.memory, "disk": intake.disk},
                 "place",
-            ),
-            Reading(
-                "arenaplan_workers_resident_bytes",
-                "Memory of all workers, and of the largest.",
-                resident,
-                "of",
-            ),
-            Reading(
-                "arenaplan_workers_open_fds", "Their open files.", lambda: memory_and_files(pool.pids)[2]
             ),
         )
 
@@ -104,27 +95,12 @@ class State:
     @property
     def search_limits(self) -> Limits:
         """When a search must have answered."""
-        chosen = self.settings
-        grace = chosen.deadline_grace_seconds
-        return Limits(chosen.deadline_max_seconds + grace, grace, chosen.deadline_floor_seconds)
+        return search_limits(self.settings)
 
     @property
     def limits(self) -> Mapping[str, Any]:
         """The settings that a worker has to obey."""
-        return self.settings.model_dump(
-            include={
-                "max_operations",
-                "max_operands",
-                "max_buffers",
-                "deadline_default_seconds",
-                "deadline_max_seconds",
-                "deadline_floor_seconds",
-                "validate_max_steps",
-                "validate_max_bytes",
-                "worker_memory_bytes",
-                "worker_cpu_seconds",
-            }
-        )
+        return worker_limits(self.settings)
 
 
 def state_of(request: Request) -> State:

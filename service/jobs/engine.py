@@ -39,7 +39,7 @@ class JobEngine(Protocol):
     async def get(self, tenant: str, job: str) -> Job:
         """Raises `Problem` ``job-not-found``."""
 
-    async def list(
+    async def page(
         self, tenant: str, *, state: State | None = None, limit: int = 50, after: str | None = None
     ) -> list[Job]:
         """Jobs of a tenant, the newest first; `after` is the last one that is known already."""

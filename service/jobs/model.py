@@ -73,7 +73,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a job has come to: the bytes of the synchronous route, and what the worker said of them."""
+    """What a job has come to: the bytes of the synchronous route.
+
+    Of what has a digest, `facts` have the ``name``, collection and digest, and whether it is ``kept``.
+    """
 
     body: bytes
     facts: Mapping[str, Any] = field(default_factory=dict)

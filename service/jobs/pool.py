@@ -269,6 +269,7 @@ class WorkerPool:
         self._workers: dict[int, Worker] = {}
         self._supervisors: list[asyncio.Task[None]] = []
         self._waiting = 0
+        self._patient = 0
         self._leased = 0
 
     @property
@@ -305,7 +306,7 @@ class WorkerPool:
     @property
     def overloaded(self) -> bool:
         """Whether a large task would be turned away now; three quarters of the queue are for those."""
-        large = len(self._queues[True]) >= self._queue_limit - self._queue_limit // 4
+        large = len(self._queues[True]) - self._patient >= self._queue_limit - self._queue_limit // 4
         return self._waiting > 0 and (large or self._waiting >= self._queue_limit)
 
     def check_room(self, size: int) -> None:
@@ -366,15 +367,16 @@ class WorkerPool:
         return reported
 
     @contextlib.asynccontextmanager
-    async def lease(self, *, large: bool = False) -> AsyncIterator[Worker]:
+    async def lease(self, *, large: bool = False, patient: bool = False) -> AsyncIterator[Worker]:
         """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time.
 
         Small tasks go first, four of them to one large one, and have a quarter of the queue to themselves.
-        Of several workers, one is kept from large tasks while there have been small ones lately.
+        Of several workers, one is kept from large tasks while there have been small ones lately. Who is
+        `patient` waits among large tasks for as long as it takes, and takes nobody's place in the queue.
         """
         began, clock = time.time(), time.perf_counter()
         try:
-            worker = await self._take(large)
+            worker = await (self._take_patiently() if patient else self._take_in_time(large))
         finally:
             seconds = time.perf_counter() - clock
             self.metrics.waited(seconds, large=large)
@@ -390,29 +392,40 @@ class WorkerPool:
                 self._offer(worker)
             self._hand_out()  # what waited for another to be free may be next
 
-    async def _take(self, large: bool) -> Worker:
-        loop = asyncio.get_running_loop()
+    async def _take_in_time(self, large: bool) -> Worker:
         if not large:
-            self._small_seen = loop.time()
+            self._small_seen = asyncio.get_running_loop().time()
         full = self._waiting >= self._queue_limit or (large and self.overloaded)
-        turn: asyncio.Future[Worker] = loop.create_future()
-        self._queues[large].append(turn)
         self._waiting += 1
         try:
-            self._hand_out()
-            if full and not turn.done():
-                busy = f"All {self._size} workers are busy and {self._waiting - 1} requests wait already."
-                raise _overloaded(busy)
             async with asyncio.timeout(self._queue_seconds):
-                return await turn
-        except (TimeoutError, asyncio.CancelledError) as error:
-            if turn.done() and not turn.cancelled():  # handed out in the very moment in which it was late
-                self._offer(turn.result())
-            if isinstance(error, TimeoutError):
-                raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
-            raise
+                return await self._take(large=large, at_once=full)
+        except TimeoutError:
+            raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
         finally:
             self._waiting -= 1
+
+    async def _take_patiently(self) -> Worker:
+        self._patient += 1
+        try:
+            return await self._take(large=True)
+        finally:
+            self._patient -= 1
+
+    async def _take(self, *, large: bool, at_once: bool = False) -> Worker:
+        turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        self._queues[large].append(turn)
+        try:
+            self._hand_out()
+            if at_once and not turn.done():
+                busy = f"All {self._size} workers are busy and {self._waiting - 1} requests wait already."
+                raise _overloaded(busy)
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # handed out in the very moment in which it was late
+                self._offer(turn.result())
+            raise
+        finally:
             turn.cancel()
             with contextlib.suppress(ValueError):
                 self._queues[large].remove(turn)

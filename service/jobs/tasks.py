@@ -27,6 +27,7 @@ from solver.exporters.html import dump_report
 from solver.importers.options import IMPORT_OPTIONS, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
+from solver.layout import Progress
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 
 __all__ = ["TASKS", "warm"]
@@ -116,6 +117,18 @@ def _compiled() -> bool:
     return load_compiled()
 
 
+def _follower(channel: Channel) -> Callable[[str, Progress | None], None]:
+    """Passes on how far a plan, or a layout, is."""
+
+    def follow(stage: str, found: Progress | None) -> None:
+        if found is None:
+            channel.progress(stage)
+        else:
+            channel.progress(stage, peak_bytes=found.incumbent, bound_bytes=found.bound)
+
+    return follow
+
+
 def _key(digest: str, name: str, options: PlanOptions) -> str:
     """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
     parts = (digest.encode(), documents.dump_options(options), name.encode())
@@ -151,7 +164,8 @@ def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         graph = _graph(request, options.batch, limits)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("graph"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph, observe=channel.stage), options, channel, key, clock)
+        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _graph(
@@ -182,24 +196,40 @@ def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     head, _, data = body.partition(b"\n")
     choices, fields = _of_query(documents.parse_json(head))
     with _reading(head, limits, channel) as clock:
-        with _inside("query"):
-            options = limited_options(documents.load_options(fields), limits)
-            chosen = import_options(choices, batch=options.batch)
-        importer = find_importer(data)
-        if importer is None:
-            error = unknown_format("The body")
-            raise Problem("invalid-document", error.message, remedy=error.remedy)
-        with _inside("model"):
-            graph = load_model(importer, data, options=chosen, path=None, name="model").graph
-            if len(graph.operations) > limits["max_operations"]:
-                raise TooManyOperationsError(
-                    f"The model has {len(graph.operations):,} operations;"
-                    f" {limits['max_operations']:,} are allowed.",
-                    remedy="Plan it with `arenaplan plan`.",
-                )
+        graph, options = _imported(limits, choices, fields, data)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("model"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph, observe=channel.stage), options, channel, key, clock)
+        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
+
+
+def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """The graph document of a model, which is sent as for `_model`."""
+    head, _, data = body.partition(b"\n")
+    graph, _ = _imported(limits, *_of_query(documents.parse_json(head)), data)
+    channel.send("result", {}, documents.dump_graph(graph))
+
+
+def _imported(
+    limits: Mapping[str, Any], choices: dict[str, Any], fields: dict[str, Any], data: bytes
+) -> tuple[pipeline.TrainableGraph, PlanOptions]:
+    """The graph of a model, and the options of its plan."""
+    with _inside("query"):
+        options = limited_options(documents.load_options(fields), limits)
+        chosen = import_options(choices, batch=options.batch)
+    importer = find_importer(data)
+    if importer is None:
+        error = unknown_format("The body")
+        raise Problem("invalid-document", error.message, remedy=error.remedy)
+    with _inside("model"):
+        graph = load_model(importer, data, options=chosen, path=None, name="model").graph
+        if len(graph.operations) > limits["max_operations"]:
+            raise TooManyOperationsError(
+                f"The model has {len(graph.operations):,} operations;"
+                f" {limits['max_operations']:,} are allowed.",
+                remedy="Plan it with `arenaplan plan`.",
+            )
+    return graph, options
 
 
 def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,6 +283,7 @@ def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         options, graph = _to_explain(request, limits)
     options = clock.shortened(options)
     with _inside("graph"), _stage(channel, "tradeoff"):
+        channel.progress("tradeoff")
         made = verdict.tradeoff(graph, options, points=points)
     facts = {"points": len(made.points), "complete": made.complete}
     channel.send("result", facts, documents.dump_tradeoff(made))
@@ -274,6 +305,7 @@ def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         batches = verdict.batches_of(request["graph"], options)
     options = clock.shortened(options)
     with _inside("graph"), _stage(channel, "explain"):
+        channel.progress("explain")
         made = verdict.explain(graph, options, training=training, batches=batches)
     facts = {"verdict": made.status.value, "complete": made.complete}
     channel.send("result", facts, documents.dump_verdict(made))
@@ -301,7 +333,8 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
         key = _key(documents.program_digest(program), program.name, options)
     with _inside("program"):
-        _answer(partial(pipeline.plan_program, program, observe=channel.stage), options, channel, key, clock)
+        make = partial(pipeline.plan_program, program, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clock: _Clock) -> None:
@@ -354,7 +387,8 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         if options.deadline_seconds is not None:
             _send_layout_fallback(problem, options, channel, key)
         with _stage(channel, "layout"):
-            placed = placement.place(problem, clock.shortened(options))
+            follow = partial(_follower(channel), "layout")
+            placed = placement.place(problem, clock.shortened(options), progress=follow)
         _send_layout("result", dataclasses.replace(placed, options=options), channel, key)
 
 
@@ -433,6 +467,7 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     graph = _graph(request, plan.options.batch, limits)
     memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
     with limited({"worker_memory_bytes": memory}), _inside("plan"), _stage(channel, "train"):
+        channel.progress("train")
         report = executor.validate(graph, plan, steps=steps, seed=seed)
     channel.send("result", {"identical": report.identical}, documents.dump_report(report))
 
@@ -499,6 +534,7 @@ TASKS: Final[Mapping[str, Task]] = {
     "explain": _explain,
     "program": _program,
     "model": _model,
+    "import": _import,
     "layout": _layout,
     "validate": _validate,
     "export": _export,

@@ -40,17 +40,27 @@ class Channel:
         self._output = output
         self._inbox = inbox
         self._lock = threading.Lock()
+        self._began: float | None = None
         self._stages: list[tuple[str, float, float]] = []
         self.context: Mapping[str, Any] = {}
 
     def begin(self, head: Mapping[str, Any]) -> None:
-        """A task comes; its `context` is what the service's own log lines about the request carry."""
+        """A task begins. `progress` in its head says whether somebody follows it; `context` is what the
+        service's own log lines about it carry.
+        """
+        self._began = time.monotonic() if head.get("progress") else None
         self._stages = []
         self.context = head.get("context", {})
 
     def stage(self, name: str, seconds: float) -> None:
         """A stage of the task is over, which took so long; the service hears of it with the answer."""
         self._stages.append((name, time.time() - seconds, seconds))
+
+    def progress(self, stage: str, **facts: Any) -> None:
+        """Tell who follows the task how far it is."""
+        if self._began is not None:
+            seconds = round(time.monotonic() - self._began, 3)
+            self.send("progress", {"stage": stage, **facts, "seconds": seconds})
 
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
         if kind in ("result", "problem"):

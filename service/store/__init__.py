@@ -6,6 +6,6 @@ Read `schema` for the tables, `database` for how they are reached, `migrate` for
 from __future__ import annotations
 
 from service.store.database import Store, open_store
-from service.store.migrate import check_schema, downgrade, upgrade
+from service.store.migrate import check_schema, current_revision, downgrade, upgrade
 
-__all__ = ["Store", "check_schema", "downgrade", "open_store", "upgrade"]
+__all__ = ["Store", "check_schema", "current_revision", "downgrade", "open_store", "upgrade"]

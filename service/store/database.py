@@ -5,12 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    cast,
+    create_engine,
+    event,
+    extract,
+    func,
+    literal,
+    make_url,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -22,7 +35,7 @@ T = TypeVar("T")
 
 #: How long a transaction waits for that of another process. None of ours takes a second.
 BUSY_SECONDS: Final = 20.0
-#: Connections to PostgreSQL of one process, each with a thread. SQLite has one writer anyway.
+#: Connections to PostgreSQL of one process, each with a thread.
 CONNECTIONS: Final = 8
 #: How long a connection to PostgreSQL may take to be made.
 CONNECT_SECONDS: Final = 5
@@ -39,12 +52,21 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Final = engine
-        threads = 1 if self.is_sqlite else CONNECTIONS
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="arenaplan-store")
+        # SQLite has one writer at a time, and readers that it does not keep waiting.
+        writers, readers = (1, 2) if self.is_sqlite else (CONNECTIONS // 2, CONNECTIONS // 2)
+        self._writers = ThreadPoolExecutor(writers, thread_name_prefix="arenaplan-writes")
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="arenaplan-reads")
 
     @property
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
+
+    @property
+    def now(self) -> ColumnElement[float]:
+        """Seconds since 1970 by the one clock that all who share the database agree on."""
+        if self.is_sqlite:
+            return literal(time.time(), Double)
+        return cast(extract("epoch", func.clock_timestamp()), Double)
 
     @contextlib.contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[Connection]:
@@ -68,11 +90,13 @@ class Store:
             with self.transaction(reads=reads) as connection:
                 return work(connection)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, unit)
+        threads = self._readers if reads else self._writers
+        return await asyncio.get_running_loop().run_in_executor(threads, unit)
 
     def close(self) -> None:
         """Wait for the work at hand, and let go of all connections."""
-        self._threads.shutdown(cancel_futures=True)
+        for threads in (self._writers, self._readers):
+            threads.shutdown(cancel_futures=True)
         self.engine.dispose()
 
 
@@ -117,14 +141,17 @@ def open_store(url: str) -> Store:
         event.listen(engine, "begin", _begin_sqlite)
         return Store(engine)
     if address.get_backend_name() in ("postgresql", "postgres"):
-        engine = create_engine(
-            address.set(drivername="postgresql+psycopg"),
-            pool_size=CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=CONNECT_SECONDS,
-            pool_pre_ping=True,  # a database that was restarted has forgotten its connections
-            connect_args={"connect_timeout": CONNECT_SECONDS},
-        )
+        try:
+            engine = create_engine(
+                address.set(drivername="postgresql+psycopg"),
+                pool_size=CONNECTIONS,
+                max_overflow=0,
+                pool_timeout=CONNECT_SECONDS,
+                pool_pre_ping=True,  # a database that was restarted has forgotten its connections
+                connect_args={"connect_timeout": CONNECT_SECONDS},
+            )
+        except ImportError:
+            raise ValueError("PostgreSQL needs an extra: pip install 'arenaplan[cluster]'.") from None
         return Store(engine)
     raise ValueError(
         f"{address.get_backend_name()} is not supported: give sqlite:///PATH or postgresql://..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,10 @@ from alembic.script import ScriptDirectory
 
 from service.store.database import Store
 
-__all__ = ["check_schema", "downgrade", "upgrade"]
+__all__ = ["check_schema", "current_revision", "downgrade", "upgrade"]
+
+# It says of each migration, and of each look at the revision, that it happens.
+logging.getLogger("alembic").setLevel(logging.WARNING)
 
 _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 
@@ -34,12 +38,17 @@ def downgrade(store: Store, revision: str) -> None:
     command.downgrade(_config(store), revision)
 
 
+def current_revision(store: Store) -> str | None:
+    """The revision of the tables; None where there are none."""
+    with store.transaction(reads=True) as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
 def check_schema(store: Store) -> str | None:
     """None where the tables are those of this version, else one sentence that says what to do."""
     script = ScriptDirectory.from_config(_config())
     wanted = script.get_current_head()
-    with store.transaction(reads=True) as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
+    found = current_revision(store)
     if found == wanted:
         return None
     if found is None:

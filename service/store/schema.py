@@ -103,7 +103,7 @@ jobs: Final = Table(
     Column("trace", Text),
     UniqueConstraint("tenant", "idempotency_key", name="jobs_idempotency"),
     CheckConstraint("state in ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="jobs_state"),
-    Index("jobs_by_state", "state", "id"),
+    Index("jobs_by_state", "state", "tenant", "id"),
     Index("jobs_of_tenant", "tenant", "id"),
 )
 

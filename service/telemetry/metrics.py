@@ -20,9 +20,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from service.logs import LogWriter
 from solver.version import version
 
-__all__ = ["CONTENT_TYPE", "Metrics", "Reading", "memory_and_files"]
+__all__ = ["CONTENT_TYPE", "Metrics", "Reading", "memory_and_files", "watch_log"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -124,7 +125,7 @@ class Metrics:
         )
         self._stages = self._histogram("stage_seconds", "Time of each stage of planning.", "stage")
         self._cache = self._counter(
-            "cache_requests", "Questions to the memory of answers: hit, equivalent (other spelling), miss.",
+            "cache_requests", "Questions to the memory of answers: hit, shared, equivalent, miss.",
             "outcome",
         )  # fmt: skip
         self._starts = self._counter("worker_starts", "Worker processes that reported.")
@@ -143,7 +144,7 @@ class Metrics:
         )
         self._routes: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         # What has not happened yet is zero, not absent: alerts compare with it.
-        self._asked = {one: self._cache.labels(one) for one in ("hit", "equivalent", "miss")}
+        self._asked = {one: self._cache.labels(one) for one in ("hit", "shared", "equivalent", "miss")}
         for reason in ("lost", "stopped", "failed"):
             self._ends.labels(reason)
         for size in ("small", "large"):
@@ -181,7 +182,7 @@ class Metrics:
         self._problems.labels(code).inc()
 
     def asked_cache(self, outcome: str) -> None:
-        """`hit`: the same bytes; `equivalent`: another spelling of them; `miss`."""
+        """`hit`: the same bytes; `shared`: those, in the database; `equivalent`: another spelling; `miss`."""
         self._asked[outcome].inc()
 
     def waited(self, seconds: float, *, large: bool) -> None:
@@ -221,9 +222,19 @@ class Metrics:
         """`count` is called at each scrape: jobs by state. Call this once, where there is a job engine."""
         self.watch(Reading("arenaplan_jobs", "Jobs by state.", count, "state"))
 
+    def serve(self, host: str, port: int) -> None:
+        """Answer scrapes in a thread, where no other server does. Raises OSError for a port that is taken."""
+        prometheus_client.start_http_server(port, host, self.registry)
+
     def text(self) -> bytes:
         """Everything, in Prometheus's text format; some milliseconds."""
         return generate_latest(self.registry)
+
+
+def watch_log(metrics: Metrics, log: LogWriter) -> None:
+    """Count the lines that a slow reader has cost."""
+    name, text = "arenaplan_log_lines_dropped_total", "Lines that the log's reader was too slow for."
+    metrics.watch(Reading(name, text, lambda: log.dropped, counts=True))
 
 
 def memory_and_files(pids: Iterable[int]) -> tuple[int, int, int]:

@@ -18,6 +18,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -89,21 +90,23 @@ def trace_id_of(carried: Mapping[str, str]) -> str:
     return found[1] if found else ""
 
 
-@contextlib.contextmanager
 def span(
     name: str, carried: Mapping[str, str] | None = None, *, kind: str = "INTERNAL", **attributes: Any
-) -> Iterator[Span]:
+) -> AbstractContextManager[Span]:
     """A span around what the ``with`` holds, below the one around it, or below the one `carried` names.
 
     `kind` is one of OpenTelemetry's. Attributes, name and failure may be set until the end.
     """
     if _recorder is not None:
-        with _recorder.span(name, carried, kind, attributes) as one:
-            yield one
-        return
+        return _recorder.span(name, carried, kind, attributes)
     if carried is None:
-        yield Span(trace_id_of(_incoming.get()))
-        return
+        return contextlib.nullcontext(Span(trace_id_of(_incoming.get())))
+    return _passing(carried) if carried else contextlib.nullcontext(Span())
+
+
+@contextlib.contextmanager
+def _passing(carried: Mapping[str, str]) -> Iterator[Span]:
+    """What was carried here goes on, and nothing is recorded."""
     trace_id = trace_id_of(carried)
     token = _incoming.set({k: carried[k] for k in _HEADERS if carried.get(k)} if trace_id else {})
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -127,6 +128,30 @@ def test_traces(collector: Collector, tiny: Graph, monkeypatch: pytest.MonkeyPat
     assert task.attributes["arenaplan.outcome"] == refused.json()["type"].removeprefix("/problems/")
     assert task.failed
     assert wait.trace_id == task.trace_id == alone
+
+
+def test_jobs(collector: Collector, tiny: Graph, tmp_path: Path) -> None:
+    """A job goes on in the trace of the request that has made it, and is counted."""
+    settings = {"otlp_endpoint": collector.url, "database_url": f"sqlite:///{tmp_path}/jobs.db"}
+    with running_server(workers=1, **settings) as server, server.client() as http:
+        order = {"task": "plan", "request": {"graph": tiny}}
+        made = http.post("/v1/jobs", json=order, headers=CARRIED)
+        assert made.status_code == 202
+        ended = made.json()
+        while ended["state"] not in ("succeeded", "failed"):
+            ended = http.get(made.headers["location"], headers={"Prefer": "wait=5"}).json()
+        assert ended["state"] == "succeeded"
+        now = scraped(http)
+        assert sample(now, "jobs", state="succeeded") == 1
+        assert sample(now, "jobs", state="queued") == 0
+        assert sample(now, "jobs_ended_total", task="plan", state="succeeded") == 1
+        assert sample(now, "job_seconds_count", task="plan") == 1
+        assert server.stop() == 0
+    job = collector.wait_for("job plan")
+    (request,) = (span for span in collector.spans if span.name == "POST /v1/jobs")
+    assert (job.trace_id, job.parent_id) == (TRACE, request.span_id)
+    assert job.attributes["arenaplan.job"] == made.json()["id"]
+    assert "plan in a worker" in [span.name for span in collector.below(job)]
 
 
 def test_the_setting_and_the_sampling_of_the_caller(collector: Collector) -> None:

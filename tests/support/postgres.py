@@ -119,4 +119,4 @@ def running_postgres(*settings: str) -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.stop()
+            server.kill()

@@ -34,7 +34,7 @@ async def layout(request: Request) -> Response:
 @router.get("/v1/layouts/{digest}", **STORED_LAYOUT_ROUTE)
 async def stored_layout(request: Request, digest: str) -> Response:
     """A layout that this service made before, by its digest, as long as it is kept in memory."""
-    stored = _LAYOUTS.stored(request, digest)
+    stored = await _LAYOUTS.stored(request, digest)
     if stored is None:
         raise _LAYOUTS.missing(digest)
     return stored

@@ -56,6 +56,7 @@ async def metrics(request: Request) -> Response:
     state = state_of(request)
     if not state.settings.metrics:
         raise Problem("not-found", "Metrics are off here.", remedy="Set ARENAPLAN_METRICS to true.")
+    await state.backend.count()
     return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 

@@ -66,7 +66,7 @@ async def stored_plan(request: Request, digest: str) -> Response:
     wanted = accepted(request.headers.get("accept", ""))
     if wanted is not None:
         return await export(request, digest, wanted)
-    stored = _PLANS.stored(request, digest)
+    stored = await _PLANS.stored(request, digest)
     if stored is None:
         raise _PLANS.missing(digest)
     return stored

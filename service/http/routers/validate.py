@@ -8,6 +8,7 @@ from service.http.bodies import read_json_body
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.openapi import VALIDATE_ROUTE
+from service.http.prefer import respond_later, seconds_to_wait
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
@@ -28,6 +29,8 @@ async def validate(request: Request) -> Response:
     """
     state = state_of(request)
     body = await read_json_body(request, state.settings.body_limit_bytes)
+    if (seconds := seconds_to_wait(request)) is not None:
+        return await respond_later(request, "validate", body, seconds)
     frame = await unless_disconnected(request, _train(state, body))
     if frame is None:
         return Response(status_code=GONE)

@@ -8,6 +8,7 @@ from service.http.bodies import read_json_body
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE
+from service.http.prefer import respond_later, seconds_to_wait
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import run_task
@@ -44,6 +45,8 @@ async def explain(request: Request) -> Response:
 async def _answer(request: Request, task: str) -> Response:
     state = state_of(request)
     body = await read_json_body(request, state.settings.body_limit_bytes)
+    if (seconds := seconds_to_wait(request)) is not None:
+        return await respond_later(request, task, body, seconds)
     frame = await unless_disconnected(request, _ask(state, task, body))
     if frame is None:
         return Response(status_code=GONE)

@@ -68,7 +68,7 @@ def upgrade() -> None:
             "state in ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="jobs_state"
         ),
     )
-    op.create_index("jobs_by_state", "jobs", ["state", "id"])
+    op.create_index("jobs_by_state", "jobs", ["state", "tenant", "id"])
     op.create_index("jobs_of_tenant", "jobs", ["tenant", "id"])
     op.create_table(
         "deliveries",

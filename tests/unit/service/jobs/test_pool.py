@@ -173,7 +173,7 @@ async def test_a_caller_that_leaves_kills_the_work() -> None:
 async def test_offers(known: bool) -> None:
     asked: list[str] = []
 
-    def at_hand(key: str) -> bool:
+    async def at_hand(key: str) -> bool:
         asked.append(key)
         return known
 
