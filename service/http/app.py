@@ -47,13 +47,14 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         # The badge would ask a validator on the Internet.
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
-    app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
+    state = app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
+    state.watch()
     for routes in (plan, exports, verdict, layout, validate, jobs, graphs, meta):
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app, settings)
     # Innermost, so that everybody who may turn a request away has been asked.
-    app.add_middleware(KnownAnswers, state=app.state.arenaplan, kinds={**plan.KINDS, **layout.KINDS})
+    app.add_middleware(KnownAnswers, state=state, kinds={**plan.KINDS, **layout.KINDS})
     app.add_middleware(HeadAsGet)
     app.add_middleware(RequestContext, metrics=pool.metrics)
     return app

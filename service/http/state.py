@@ -51,14 +51,13 @@ class State:
         backend = Backend(chosen, self.pool)
         object.__setattr__(self, "backend", backend)
         object.__setattr__(self, "shared", SharedPlans(backend))
-        self._watch()
 
     @property
     def metrics(self) -> Metrics:
         return self.pool.metrics
 
-    def _watch(self) -> None:
-        """What is read whenever metrics are scraped."""
+    def watch(self) -> None:
+        """Read all this whenever metrics are scraped."""
         chosen, pool, cache, intake = self.settings, self.pool, self.cache, self.intake
         watch_pool(pool)
 

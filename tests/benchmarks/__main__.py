@@ -57,7 +57,7 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
-    parser.add_argument("--soak", default="0", help="service: mixed requests for so long at the end, as 5m or 1h")
+    parser.add_argument("--soak", default="0", help="service: mixed requests for so long, as 5m or 1h")
     parser.add_argument("--part", help="service: only this table")
     arguments = parser.parse_args()
     suites = SUITES | {

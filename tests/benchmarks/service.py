@@ -1,8 +1,8 @@
 """``./run bench service``: what the service takes and gives, with real processes.
 
 Rates are compared within one run: of processes on the same machine, with the same load generator, in turn.
-Processor time of the serving process for each request is shown beside them: on a machine with other work it is
-steadier.
+Processor time of the serving process for each request is shown beside them: with other work on the machine it
+is steadier.
 """
 
 from __future__ import annotations
@@ -220,12 +220,14 @@ def rates(console: Console) -> None:
             plan = http.post("/v1/plan", content=small, headers=headers)
             assert http.post("/v1/plan", content=big, headers=headers).status_code == 200
         own, own_port = server.process.pid, _port(server)
+        hello, echo = "FastAPI, hello world", "FastAPI, echo of 1 MB"
+        kept = f"kept plan of {len(plan.content):,} B"
         candidates: list[tuple[str, int, int, bytes, str]] = [
             ("uvicorn, nothing behind it", rival, rival_port, _request("GET", "/bare"), ""),
-            ("FastAPI, hello world", rival, rival_port, _request("GET", "/hello"), ""),
-            (f"kept plan of {len(plan.content):,} B", own, own_port, _request("POST", "/v1/plan", small), "FastAPI, hello world"),
-            ("FastAPI, echo of 1 MB", rival, rival_port, _request("POST", "/echo", big), ""),
-            ("kept plan, 1 MB asked", own, own_port, _request("POST", "/v1/plan", big), "FastAPI, echo of 1 MB"),
+            (hello, rival, rival_port, _request("GET", "/hello"), ""),
+            (kept, own, own_port, _request("POST", "/v1/plan", small), hello),
+            (echo, rival, rival_port, _request("POST", "/echo", big), ""),
+            ("kept plan, 1 MB asked", own, own_port, _request("POST", "/v1/plan", big), echo),
         ]  # fmt: skip
         found: dict[str, list[_Rate]] = {name: [] for name, *_ in candidates}
         for _ in range(TURNS):
@@ -246,7 +248,7 @@ def rates(console: Console) -> None:
     def middle(name: str, of: Callable[[_Rate], float]) -> float:
         return statistics.median(of(one) for one in found[name])
 
-    for name, _pid, _port_, _request_, base in candidates:
+    for name, *_, base in candidates:
         cells = [
             f"{middle(name, lambda r: r.each_second):,.0f}",
             f"{middle(name, lambda r: r.cpu_microseconds):,.0f}",
@@ -260,8 +262,11 @@ def rates(console: Console) -> None:
             cpu = min(r.cpu_microseconds for r in found[base]) / min(r.cpu_microseconds for r in found[name])
             cells += [f"{ratio:.2f}", f"{cpu:.2f}"]
         table.add_row(name, *cells)
-    echo = min(one.cpu_microseconds for one in found["FastAPI, echo of 1 MB"])
-    table.add_row("new spelling of 1 MB", f"{new.each_second:,.1f}", f"{new.cpu_microseconds:,.0f}", "", "", f"{echo / new.cpu_microseconds:.2f}")  # fmt: skip
+    echoed = min(one.cpu_microseconds for one in found[echo])
+    table.add_row(
+        "new spelling of 1 MB", f"{new.each_second:,.1f}", f"{new.cpu_microseconds:,.0f}", "", "",
+        f"{echoed / new.cpu_microseconds:.2f}",
+    )  # fmt: skip
     console.print(table)
 
 
@@ -289,7 +294,7 @@ def workers(console: Console) -> None:
     ):
         table.add_column(column, justify="right")
     for count in (1, 2, 4):
-        with running_server(workers=count, log_level="warning") as server:
+        with running_server(workers=count) as server:
             plans, api, work, seconds = asyncio.run(_plan_new(server, 4 * count))
         each = (api + work) / plans
         table.add_row(
@@ -326,7 +331,7 @@ async def _plan_new(server: Server, callers: int) -> tuple[int, float, float, fl
 def jobs(console: Console, count: int = 300) -> None:
     """Jobs a second through the table of the embedded engine, and the time of one."""
     with (
-        running_server(workers=2, log_level="warning", job_limit=10 * count) as server,
+        running_server(workers=2, job_limit=10 * count) as server,
         server.client() as http,
     ):
         _warm(server)
@@ -361,7 +366,7 @@ def _job(http: httpx.Client, graph: Graph, *, wait: bool = False) -> None:
 
 def crowd(console: Console, posts: int = 500) -> None:
     """So many requests of 1 MB at the same time, and small ones of somebody else beside them."""
-    with running_server(workers=2, log_level="warning", queue_seconds=5) as server:
+    with running_server(workers=2, queue_seconds=5) as server:
         _warm(server)
         pid = server.process.pid
         _forget_peak(pid)
@@ -442,7 +447,7 @@ def hostile(console: Console, malformed: int = 30_000) -> None:
         ("bombs: deep, long and repetitive documents", _bombs),
     ]
     for name, attack in attacks:
-        with running_server(workers=2, log_level="warning", header_seconds=3, body_seconds=5) as server:
+        with running_server(workers=2, header_seconds=3, body_seconds=5) as server:
             _warm(server)
             pid = server.process.pid
             _forget_peak(pid)
@@ -542,7 +547,7 @@ async def _bombs(server: Server) -> Counter[int]:
 
 
 def restarts(console: Console, times: int = 3) -> None:
-    """The service is killed and started again under load; calls of the clients that do not come to an answer."""
+    """The service is killed and started again under load; calls that do not come to an answer."""
     port = _free_port()
     outcomes: Counter[str] = Counter()
 
@@ -562,15 +567,15 @@ def restarts(console: Console, times: int = 3) -> None:
             await asyncio.gather(*(call(k) for k in range(16)))
 
     async def whole() -> None:
-        stopped = False
+        stopped = asyncio.Event()
         task = None
         for number in range(times + 1):
-            with running_server("--port", str(port), workers=2, log_level="info") as server:
+            with running_server("--port", str(port), workers=2) as server:
                 if task is None:
-                    task = asyncio.create_task(load(lambda: stopped))
+                    task = asyncio.create_task(load(stopped.is_set))
                 await asyncio.sleep(4)
                 if number == times:
-                    stopped = True
+                    stopped.set()
                     await task
                 elif number % 2:
                     await asyncio.to_thread(server.stop)
@@ -601,7 +606,7 @@ def soaked(console: Console, seconds: float) -> None:
     ):
         table.add_column(column, justify="right")
     with (
-        running_server(workers=2, log_level="warning", cache_bytes="8MiB") as server,
+        running_server(workers=2, cache_bytes="8MiB") as server,
         server.client() as http,
     ):
         _warm(server)
@@ -626,8 +631,8 @@ def soaked(console: Console, seconds: float) -> None:
     console.print(table)
     base = samples[min(2, len(samples) - 1)]
     console.print(
-        f"Answers: {_counted(outcomes)}. From a fifth of the time on, memory of the API {final[0] / base[0] - 1:+.1%},"
-        f" files {final[1] - base[1]:+d}."
+        f"Answers: {_counted(outcomes)}. From a fifth of the time on, memory of the API"
+        f" {final[0] / base[0] - 1:+.1%}, files {final[1] - base[1]:+d}."
     )
 
 

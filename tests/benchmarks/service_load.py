@@ -1,4 +1,4 @@
-"""A load generator with raw sockets: ``python -m tests.benchmarks.service_load PORT FILE CONNECTIONS SECONDS``
+"""A load generator with sockets: ``python -m tests.benchmarks.service_load PORT FILE CONNECTIONS SECONDS``.
 
 FILE holds one HTTP request, head and body. Each connection sends it, reads the answer by its Content-Length,
 and sends it again. Prints JSON: answers by status, seconds, and latencies as quantiles in milliseconds.
