@@ -1,7 +1,11 @@
 # The service as an image:
 #
 #   docker build -t arenaplan:0.1.0 .
-#   docker run --rm --read-only --tmpfs /tmp --cap-drop ALL -p 127.0.0.1:8080:8080 arenaplan:0.1.0
+#   docker run --rm --read-only --tmpfs /tmp --cap-drop ALL -p 127.0.0.1:8080:8080 \
+#     -e ARENAPLAN_ALLOW_ANONYMOUS=true arenaplan:0.1.0
+#
+# It listens on all addresses of the container, so it does not start before it is told who may use it: by
+# ARENAPLAN_AUTH, or, as above where the port is published on loopback, that everybody may.
 #
 # The base is pinned to a patch release. Where the build must be repeatable to the byte, pin its digest too:
 #

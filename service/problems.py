@@ -265,6 +265,29 @@ _TYPES: Final = (
         "is not private, loopback or link-local unless ARENAPLAN_WEBHOOK_ALLOW_PRIVATE says so.",
     ),
     ProblemType(
+        "unauthorized", 401, "Who you are is not known",
+        "Send an API key or a token of the identity provider as `Authorization: Bearer ...`. The detail says "
+        "what is wrong with the one that was sent.",
+    ),
+    ProblemType(
+        "forbidden", 403, "Not for this key or token",
+        "The key or token is good, but lacks the scope that the request needs, or its tenant is not served.",
+    ),
+    ProblemType(
+        "quota", 429, "A quota of the tenant is used up",
+        "`quota` says which: requests, cpu, concurrency or storage; the RateLimit-Policy header says what is "
+        "allowed. Try again after the seconds in the Retry-After header.",
+    ),
+    ProblemType(
+        "unknown-host", 421, "Not a host of this service",
+        "The Host header names a host that this service does not answer for (ARENAPLAN_ALLOWED_HOSTS).",
+    ),
+    ProblemType(
+        "issuer-unavailable", 503, "The identity provider does not answer",
+        "Its keys are needed to check a token, and are not known here. Try again after the seconds in the "
+        "Retry-After header.",
+    ),
+    ProblemType(
         "internal-error", 500, "A bug",
         "Something that must not happen happened. The log holds the details under the request id.",
     ),

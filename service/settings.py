@@ -7,9 +7,9 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
@@ -149,6 +149,77 @@ class Settings(BaseSettings):
     webhook_allow_private: bool = Field(
         default=False, description="Whether webhooks may go to private and loopback addresses."
     )
+    auth: Literal["off", "keys", "oidc", "keys+oidc"] = Field(
+        default="off",
+        description="How callers say who they are: by API keys, by tokens of an OpenID Connect provider, by "
+        "either, or not at all. Both need the database.",
+    )
+    allow_anonymous: bool = Field(
+        default=False,
+        description="Whether to listen beyond loopback while `auth` is off: everybody who reaches the port "
+        "may then do everything.",
+    )
+    oidc_issuer: str | None = Field(
+        default=None,
+        description="The provider, as its tokens name it; its keys are found by OpenID Connect Discovery.",
+    )
+    oidc_audience: str | None = Field(
+        default=None,
+        description="What tokens must name as their audience; those for other services are refused.",
+    )
+    oidc_algorithms: str = Field(
+        default="RS256,PS256,ES256,EdDSA",
+        pattern=r"^((RS|PS|ES)(256|384|512)|EdDSA)(,((RS|PS|ES)(256|384|512)|EdDSA))*$",
+        description="Algorithms that tokens may be signed with, separated by commas.",
+    )
+    oidc_tenant_claim: str = Field(
+        default="tenant",
+        description="The claim that names the tenant; a JSON pointer, as `/group/id`, leads further down.",
+    )
+    oidc_scope_claim: str = Field(
+        default="scope",
+        description="The claim with the scopes, a list or words with spaces between; or a JSON pointer.",
+    )
+    oidc_scope_prefix: str = Field(
+        default="",
+        description="What stands before the scopes of this service, as `arenaplan:` in `arenaplan:plan`.",
+    )
+    quota_requests_per_minute: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most requests of a tenant in a minute, for each process of the API; then 429. "
+        "Unset: no limit.",
+    )
+    quota_cpu_seconds_per_hour: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most processor time of workers for a tenant in an hour, over all processes; then 429. "
+        "Unset: no limit.",
+    )
+    quota_stored_bytes: Annotated[Size, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most bytes that are stored for a tenant; then nothing more may be. Unset: no limit.",
+    )
+    quota_concurrent_requests: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most requests of a tenant at the same time, for each process of the API; then 429. "
+        "Unset: no limit.",
+    )
+    audit: Literal["off", "changes", "all"] = Field(
+        default="changes",
+        description="Which requests are written to the audit log while `auth` is on: all, or all but those "
+        "that only read and were answered.",
+    )
+    audit_days: Annotated[float, Field(gt=0)] = Field(
+        default=90.0, description="How long entries of the audit log, and the usage of tenants, are kept."
+    )
+    allowed_hosts: str = Field(
+        default="",
+        description="Names that the Host header may have, separated by commas; `*.example.com` for those "
+        "below, `*` for all. Unset: on loopback `localhost` and addresses, else all.",
+    )
+    tls_certificate: Path | None = Field(
+        default=None, description="Certificate chain (PEM) to serve HTTPS with; with TLS 1.2 or newer."
+    )
+    tls_key: Path | None = Field(default=None, description="The private key of the certificate (PEM).")
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
         default=30, description="How long running requests may finish after SIGTERM."
     )
@@ -179,6 +250,20 @@ class Settings(BaseSettings):
     root_path: str = Field(
         default="", description="Path prefix that a reverse proxy strips, as in `/arenaplan`."
     )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if "oidc" in self.auth and not (self.oidc_issuer and self.oidc_audience):
+            raise ValueError("ARENAPLAN_AUTH=oidc needs ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE")
+        if self.auth != "off" and self.database_url == "off":
+            raise ValueError("ARENAPLAN_AUTH needs a database, for keys, quotas and the audit log")
+        if self.auth == "off" and any(
+            getattr(self, name) is not None for name in type(self).model_fields if name.startswith("quota_")
+        ):
+            raise ValueError("quotas are those of tenants, and need ARENAPLAN_AUTH")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("ARENAPLAN_TLS_CERTIFICATE and ARENAPLAN_TLS_KEY need each other")
+        return self
 
 
 def unknown_settings(environment: Iterable[str]) -> dict[str, str | None]:

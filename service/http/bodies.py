@@ -8,6 +8,7 @@ from typing import Final
 
 from fastapi import Request
 
+from service.auth.principal import principal_of
 from service.http.intake import IntakeBody
 from service.http.state import state_of
 from service.jobs.spool import Spool
@@ -72,7 +73,7 @@ async def _read(request: Request, limit: int, head: bytes = b"") -> bytes | Spoo
         if int(declared) > limit:
             raise _too_large(f"{int(declared):,} bytes", limit)
         intake.expect(int(declared))
-        state.pool.check_room(int(declared))
+        state.pool.check_room(int(declared), principal_of(request).tenant)
     body = IntakeBody(intake)
     held: contextlib.ExitStack = request.scope["state"].setdefault("held", contextlib.ExitStack())
     held.callback(body.close)

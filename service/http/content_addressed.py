@@ -33,8 +33,8 @@ INLINE_BYTES: Final = 1 << 18
 class ContentAddressed:
     """One kind of answer: the task that makes it, and the collection that serves it again.
 
-    All kinds share one cache, in which the collection is part of every answer's name, and the task of
-    every request's key: two tasks may fill one collection.
+    All kinds share the cache of a tenant, in which the collection is part of every answer's name, and the
+    task of every request's key: two tasks may fill one collection.
     """
 
     task: str
@@ -43,9 +43,9 @@ class ContentAddressed:
 
     async def answer(self, request: Request) -> Response:
         """The kept answer to the same request, or a new one from a worker."""
-        state = state_of(request)
+        state, tenant = state_of(request), principal_of(request).tenant
         body = await self.read(request, state.settings.body_limit_bytes)
-        digest, tenant = await _digest(body), principal_of(request).tenant
+        digest = await _digest(body)
         key = self._key(digest)
         kept = self._kept(request, state, digest)
         if kept is None and (shared := await self._shared(state, tenant, key)) is not None:
@@ -60,7 +60,7 @@ class ContentAddressed:
             return Response(status_code=GONE)
         if isinstance(answer, CachedPlan):
             state.metrics.asked_cache("equivalent")
-            state.cache.put(answer.digest, answer.body, key)
+            state.cache.of(tenant).put(answer.digest, answer.body, key)
             return self._from_cache(request, answer)
         state.metrics.asked_cache("miss")
         return self._fresh(request, state, answer, key)
@@ -70,7 +70,7 @@ class ContentAddressed:
         return self._kept(request, state, hashlib.sha256(body).hexdigest())
 
     def _kept(self, request: Request, state: State, digest: str) -> Response | None:
-        cached = state.cache.by_key(self._key(digest))
+        cached = state.cache.of(principal_of(request).tenant).by_key(self._key(digest))
         if cached is None:
             return None
         state.metrics.asked_cache("hit")
@@ -78,9 +78,8 @@ class ContentAddressed:
 
     async def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""
-        state, name = state_of(request), self._name(digest)
-        cached = state.cache.by_digest(name)
-        cached = cached or await state.shared.by_name(principal_of(request).tenant, name)
+        state, tenant, name = state_of(request), principal_of(request).tenant, self._name(digest)
+        cached = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
         return None if cached is None else self._from_cache(request, cached)
 
     def missing(self, digest: str) -> Problem:
@@ -101,36 +100,39 @@ class ContentAddressed:
         """The answer that another process has made, remembered here from now on."""
         found = await state.shared.by_key(tenant, key)
         if found is not None:
-            state.cache.put(found.digest, found.body, key)
+            state.cache.of(tenant).put(found.digest, found.body, key)
         return found
 
     async def _solve(self, state: State, tenant: str, body: bytes | Spool) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
         state.check_early(self.task, body)
+        cache = state.cache.of(tenant)
         found: list[CachedPlan] = []
 
         async def known(key: str) -> bool:
-            cached = state.cache.by_key(self._key(key))
-            cached = cached or await self._shared(state, tenant, self._key(key))
+            cached = cache.by_key(self._key(key)) or await self._shared(state, tenant, self._key(key))
             if cached is None:
                 return False
             # Spellings that are remembered from now on must not push this key out, which finds them all.
-            state.cache.put(cached.digest, cached.body, self._key(key))
+            cache.put(cached.digest, cached.body, self._key(key))
             found.append(cached)
             return True
 
-        frame = await run_task(state.pool, self.task, state.limits, body, state.search_limits, known)
+        frame = await run_task(
+            state.pool, self.task, state.limits, body, state.search_limits, known, tenant=tenant
+        )
         return found[-1] if found else frame
 
     def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:
-        head = frame.head
+        head, tenant = frame.head, principal_of(request).tenant
+        cache = state.cache.of(tenant)
         name = self._name(head["digest"])
         note(request.scope, digest=head["digest"], arena_bytes=head["arena_bytes"], claim=head["status"])
         if head["deterministic"]:
             keys = (raw_key, self._key(head["key"]))
-            state.cache.put(name, frame.body, *keys)
-            state.shared.put(principal_of(request).tenant, name, frame.body, *keys)
-        kept = state.cache.by_digest(name) is not None
+            cache.put(name, frame.body, *keys)
+            state.shared.put(tenant, name, frame.body, *keys)
+        kept = cache.by_digest(name) is not None
         return content_response(request, name, frame.body, kept=kept)
 
     def _from_cache(self, request: Request, cached: CachedPlan) -> Response:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.content_addressed import ContentAddressed
 from service.http.intake import FREE_BYTES
+from service.http.middleware import path_of
 from service.http.state import State
 
 __all__ = ["KnownAnswers"]
@@ -28,7 +29,7 @@ class KnownAnswers:
         self._kinds = kinds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
+        path = path_of(scope) if scope["type"] == "http" else ""
         kind = self._kinds.get(path)
         if kind is None or scope["method"] != "POST" or not _is_plain_json(scope):
             await self._app(scope, receive, send)

@@ -18,7 +18,7 @@ from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics
 
-__all__ = ["HeadAsGet", "RequestContext", "is_head", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "is_head", "note", "path_of"]
 
 _log = structlog.get_logger("service.access")
 
@@ -26,10 +26,29 @@ _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _QUIET: Final = frozenset({"/healthz", "/metrics", "/readyz"})
 _TRACE_HEADERS: Final = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
 
+#: On every answer: nobody guesses its type, frames it, learns from where it is left, or reads it from another
+#: site. Pages have a policy of their own; what is no page may load nothing.
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+#: For two years, browsers come back by HTTPS only.
+_HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=63072000")
+
 
 def note(scope: Scope, **facts: Any) -> None:
     """Add facts to the access line of this request."""
     scope["state"]["facts"].update(facts)
+
+
+def path_of(scope: Scope) -> str:
+    """The path without the prefix that a reverse proxy strips."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def is_head(scope: Scope) -> bool:
@@ -122,10 +141,14 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            extra = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
+            headers = [*message["headers"], (b"x-request-id", self.request_id.encode()), *_ALWAYS]
+            if not any(name == b"content-security-policy" for name, _ in message["headers"]):
+                headers.append(_POLICY)
+            if self._scope.get("scheme") == "https":
+                headers.append(_HTTPS_ONLY)
             if self._span.recorded:
-                extra.append((b"traceresponse", tracing.carrier()["traceparent"].encode()))
-            message = {**message, "headers": [*message["headers"], *extra]}
+                headers.append((b"traceresponse", tracing.carrier()["traceparent"].encode()))
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def fail(self, receive: Receive) -> None:
@@ -163,8 +186,7 @@ class _Exchange:
                 **({"http.route": route} if route else {}),
                 **{f"arenaplan.{name}": fact for name, fact in facts.items() if name != "detail"},
             }
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        level = self._log.debug if path in _QUIET else self._log.info
+        level = self._log.debug if path_of(scope) in _QUIET else self._log.info
         level(
             "request",
             method=scope["method"],

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 from pydantic.json_schema import models_json_schema
 
+from service.auth.policy import needed_scope
 from service.http.bodies import MODEL_TYPES
 from service.http.schemas import (
     ExplainRequest,
@@ -495,6 +496,28 @@ def _may_respond_later(document: dict[str, Any]) -> None:
         route["responses"]["202"] = _job("Not answered in time, as was asked for: the job that goes on.")
 
 
+def _secure(document: dict[str, Any], settings: Settings) -> None:
+    """Say what each operation needs, and how it refuses: as `service.http.access` does."""
+    document["components"]["securitySchemes"] = {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key (`ap_...`) or a token of the identity provider, where the service was "
+            "started with ARENAPLAN_AUTH. The scope of an operation stands in its requirement.",
+        }
+    }
+    for path, methods in document["paths"].items():
+        scope = needed_scope(path)
+        for operation in methods.values() if scope else ():
+            if settings.auth != "off":
+                operation["security"] = [{"bearer": [scope]}]
+            for status, refusal in _problems("unauthorized", "forbidden", "quota").items():
+                known = operation["responses"].get(str(status))
+                if known is not None:
+                    refusal = {**known, "description": f"{known['description']} {refusal['description']}"}
+                operation["responses"][str(status)] = refusal
+
+
 def install(app: FastAPI, settings: Settings) -> None:
     """Make `app.openapi` include the models that the routes refer to, as strict as `settings` are."""
     generate = app.openapi
@@ -502,6 +525,7 @@ def install(app: FastAPI, settings: Settings) -> None:
     def complete() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = generate()
+            _secure(document, settings)
             _, definitions = models_json_schema(
                 [(model, "validation") for model in _MODELS], ref_template=_REFERENCES
             )

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from service.http.cache import PlanCache
+from service.http.cache import PlanCaches
 from service.http.intake import Intake
 from service.http.shared import SharedPlans
+from service.http.users import Users
 from service.jobs.backend import Backend
 from service.jobs.limits import search_limits, worker_limits
-from service.jobs.pool import WorkerPool
+from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
@@ -38,7 +39,8 @@ class Phase:
 class State:
     settings: Settings
     pool: WorkerPool
-    cache: PlanCache
+    cache: PlanCaches
+    users: Users | None = None
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
     backend: Backend = field(init=False)
@@ -84,12 +86,17 @@ class State:
         """``ready``; else why not: ``starting``, ``overloaded``, or ``draining`` once asked to stop."""
         if self.phase.draining:
             return "draining"
-        return "starting" if self.pool.alive == 0 else "overloaded" if self.pool.overloaded else "ready"
+        return "starting" if self.pool.alive == 0 else "overloaded" if self.overloaded else "ready"
 
     def check_early(self, task: str, body: bytes | Spool) -> None:
         """While all workers are busy, tell of a small request that is plainly wrong without one of them."""
         if self.pool.alive and self.pool.idle <= 0 and isinstance(body, bytes) and len(body) <= EARLY_BYTES:
             check_early(task, body, self.limits)
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether whoever comes next is turned away: with tenants, also one that has nothing waiting yet."""
+        return self.pool.overloaded(DEFAULT_TENANT if self.users is None else "")
 
     @property
     def search_limits(self) -> Limits:

@@ -22,6 +22,9 @@ _log = structlog.get_logger("service.jobs")
 LOOK_SECONDS: Final = 1.0
 #: How often what has expired is removed.
 TIDY_SECONDS: Final = 600.0
+#: Who asks for a worker before it is known whose job is next; no tenant may have this name. All jobs together
+#: get as much of the workers' time as one tenant; which of them is next, the table says.
+JOBS: Final = ""
 
 
 class EmbeddedEngine(StoredJobs):
@@ -69,7 +72,7 @@ class EmbeddedEngine(StoredJobs):
                 self._work.clear()
                 if not await self.table.waits():
                     continue
-                async with self._pool.lease(patient=True) as worker:
+                async with self._pool.lease(JOBS, patient=True) as worker:
                     claim = await self.table.claim(self._runner.owner)
                     if claim is not None:
                         self._work.set()  # there may be more, for others

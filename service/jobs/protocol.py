@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from service.jobs.frames import Frame
-from service.jobs.pool import SMALL_BYTES, Worker, WorkerPool
+from service.jobs.pool import DEFAULT_TENANT, SMALL_BYTES, Worker, WorkerPool
 from service.jobs.requests import named_deadline
 from service.jobs.spool import Spool
 from service.problems import Problem
@@ -56,9 +56,11 @@ async def run_task(
     body: bytes | Spool,
     limits: Limits,
     known: Known = _unknown,
+    *,
+    tenant: str = DEFAULT_TENANT,
 ) -> Frame:
-    """Run one task in a worker as `converse` does. Time counts from when there is a worker."""
-    async with pool.lease(large=len(body) > SMALL_BYTES) as worker:
+    """Run one task in a worker as `converse` does, for `tenant`. Time counts from when there is a worker."""
+    async with pool.lease(tenant, large=len(body) > SMALL_BYTES) as worker:
         return await converse(worker, task, head, body, limits, known)
 
 

@@ -127,6 +127,7 @@ class Runner:
 
         Whether the job waits for another attempt.
         """
+        worker.charged_to = claim.job.tenant
         run = self._runs[claim.job.id] = _Run(claim, worker)
         self._changed(claim.job.id)
         carried = {"traceparent": claim.job.trace or ""}

@@ -5,6 +5,8 @@
     results    ──► blobs      what a request is answered with, by the key of the request
     jobs       ──► blobs      request, graph and result of each
     deliveries ──► jobs       webhooks that are to be sent
+    tenants, api_keys         who may do what, and how much of it
+    usage, audit              what tenants have taken, and what was done
 
 What nothing refers to any more is removed (`service.jobs.table`).
 """
@@ -29,7 +31,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = ["METADATA", "blobs", "deliveries", "graphs", "jobs", "results"]
+__all__ = [
+    "METADATA",
+    "api_keys",
+    "audit",
+    "blobs",
+    "deliveries",
+    "graphs",
+    "jobs",
+    "results",
+    "tenants",
+    "usage",
+]
 
 METADATA: Final = MetaData()
 
@@ -120,4 +133,62 @@ deliveries: Final = Table(
     # Why the last attempt failed.
     Column("failure", Text),
     Index("deliveries_due", "due"),
+)
+
+tenants: Final = Table(
+    "tenants",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("created", Double, nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    # What differs from the settings, by the names of `service.auth.quotas.Quotas`; null there: no limit.
+    Column("quotas", JSON, nullable=False),
+)
+
+api_keys: Final = Table(
+    "api_keys",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    # SHA-256 of the secret.
+    Column("digest", LargeBinary, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double),
+    Column("revoked", Double),
+    Column("used", Double),
+    Index("api_keys_of_tenant", "tenant"),
+)
+
+usage: Final = Table(
+    "usage",
+    METADATA,
+    Column("tenant", Text, primary_key=True),
+    # Hours since 1970.
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("cpu_seconds", Double, nullable=False),
+    Index("usage_by_hour", "hour"),
+)
+
+audit: Final = Table(
+    "audit",
+    METADATA,
+    # Begins with the time, so that the order of ids is the order of what happened.
+    Column("id", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    # The API key, where there was one; the address of the caller, where there was a caller.
+    Column("key", Text),
+    Column("client", Text),
+    Column("action", Text, nullable=False),
+    # What was asked for: a path, a key, a tenant.
+    Column("target", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Column("request_id", Text),
+    # How often the same happened; refusals of one caller are told together.
+    Column("times", Integer, nullable=False),
+    Index("audit_of_tenant", "tenant", "id"),
 )

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import random
+import select
 import signal
 import socket
 import statistics
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -366,12 +367,18 @@ def _job(http: httpx.Client, graph: Graph, *, wait: bool = False) -> None:
 
 def crowd(console: Console, posts: int = 500) -> None:
     """So many requests of 1 MB at the same time, and small ones of somebody else beside them."""
-    with running_server(workers=2, queue_seconds=5) as server:
+    with running_server(workers=2) as server:
         _warm(server)
         pid = server.process.pid
         _forget_peak(pid)
         base = _memory(pid)
-        statuses, latencies, failures = asyncio.run(_crowd(server, posts))
+        command = [sys.executable, "-m", "tests.benchmarks.service", server.url]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as beside:
+            statuses = asyncio.run(_crowd(server, posts))
+            told, _ = beside.communicate("")
+        latencies, failures = json.loads(told)
         peak = _memory(pid, "VmHWM")
     latencies.sort()
     table = Table(title=f"{posts} posts of 1 MB at the same time")
@@ -393,41 +400,33 @@ def crowd(console: Console, posts: int = 500) -> None:
     console.print(table)
 
 
-async def _crowd(server: Server, posts: int) -> tuple[Counter[int], list[float], int]:
+async def _crowd(server: Server, posts: int) -> Counter[int]:
     statuses: Counter[int] = Counter()
-    latencies: list[float] = []
-    failures = 0
-    limits = httpx.Limits(max_connections=posts + 8)
+    limits = httpx.Limits(max_connections=posts)
     headers = {"Content-Type": "application/json"}
-    # Wrong in the last bytes, so that a worker reads each of them and is done with it.
+    # Wrong in the last byte, so that a worker reads each of them and is done with it.
     bodies = [_megabyte(f"crowd {k}")[:-1] + b"?" for k in range(8)]
-    done = asyncio.Event()
-
-    async def small(http: httpx.AsyncClient) -> None:
-        nonlocal failures
-        k = 0
-        while not done.is_set():
-            k += 1
-            began = time.perf_counter()
-            answer = await http.post("/v1/plan", json={"graph": _tiny(f"small {k}")})
-            latencies.append(time.perf_counter() - began)
-            failures += answer.status_code != 200
-            await asyncio.sleep(0.02)
-
-    async with (
-        httpx.AsyncClient(base_url=server.url, timeout=300, limits=limits) as http,
-        httpx.AsyncClient(base_url=server.url, timeout=300) as other,
-    ):
+    async with httpx.AsyncClient(base_url=server.url, timeout=300, limits=limits) as http:
 
         async def post(k: int) -> None:
             answer = await http.post("/v1/plan", content=bodies[k % len(bodies)] + b" " * k, headers=headers)
             statuses[answer.status_code] += 1
 
-        beside = asyncio.create_task(small(other))
         await asyncio.gather(*(post(k) for k in range(posts)))
-        done.set()
-        await beside
-    return statuses, latencies, failures
+    return statuses
+
+
+def _beside(url: str) -> tuple[list[float], int]:
+    """Seconds of small new plans, one after the other, until standard input ends; and how many failed."""
+    latencies, failures, number = list[float](), 0, 0
+    with httpx.Client(base_url=url, timeout=300) as http:
+        while not select.select([sys.stdin], [], [], 0.02)[0]:
+            number += 1
+            began = time.perf_counter()
+            answer = http.post("/v1/plan", json={"graph": _tiny(f"small {number}")})
+            latencies.append(time.perf_counter() - began)
+            failures += answer.status_code != 200
+    return latencies, failures
 
 
 def _counted(statuses: Counter[int]) -> str:
@@ -439,7 +438,7 @@ def hostile(console: Console, malformed: int = 30_000) -> None:
     table = Table(title="Hostile callers")
     for column in ("attack", "what came back", "5xx", "API peak, MiB", "ready again after, s"):
         table.add_column(column, justify="left" if column in ("attack", "what came back") else "right")
-    attacks: list[tuple[str, Callable[[Server], Awaitable[Counter[int]]]]] = [
+    attacks: list[tuple[str, Callable[[Server], Coroutine[Any, Any, Counter[int]]]]] = [
         (f"{malformed:,} malformed requests", lambda server: _malformed(server, malformed)),
         ("600 half-sent headers", _slow_headers),
         ("60 bodies of 8 MB, half sent", _slow_bodies),
@@ -662,3 +661,7 @@ def _mixed(http: httpx.Client, chance: random.Random, number: int) -> int:
             return http.post("/v1/validate", json={"graph": tiny, "plan": plan, "steps": 1}).status_code
         case _:
             return http.post("/v1/plan", json={"graph": _tiny(f"plan {chance.randrange(300)}")}).status_code
+
+
+if __name__ == "__main__":
+    print(json.dumps(_beside(sys.argv[1])))

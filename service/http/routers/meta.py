@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 
 from service.http.openapi import HEALTH_ROUTE, METRICS_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
 from service.http.state import state_of
-from service.http.web.pages import problem_page, problems_page
+from service.http.web.pages import page_response, problem_page, problems_page, redoc_page, swagger_page
 from service.problems import CATALOGUE, Problem, ProblemType
 from service.telemetry.metrics import CONTENT_TYPE
 from solver.documents import SCHEMAS
@@ -22,6 +22,18 @@ router = APIRouter(tags=["service"])
 @router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """The routes, with examples that run from the page."""
+    app, root = request.app, request.scope.get("root_path", "")
+    return swagger_page(f"{app.title} - Swagger UI", root, app.swagger_ui_parameters)
+
+
+@router.get("/redoc", include_in_schema=False)
+async def redoc(request: Request) -> Response:
+    return redoc_page(f"{request.app.title} - ReDoc", request.scope.get("root_path", ""))
 
 
 @router.get("/healthz", **HEALTH_ROUTE)
@@ -77,7 +89,7 @@ async def schema(name: str) -> JSONResponse:
 @router.get("/problems", include_in_schema=False)
 async def problems(request: Request) -> Response:
     if _wants_page(request):
-        return HTMLResponse(problems_page(request.scope.get("root_path", "")))
+        return page_response(problems_page(request.scope.get("root_path", "")), img_src="'self'")
     return JSONResponse([_facts(kind) for kind in CATALOGUE.values()])
 
 
@@ -88,7 +100,7 @@ async def problem(request: Request, code: str) -> Response:
     if kind is None:
         raise Problem("not-found", f"There is no problem type {code!r:.80}.", remedy="See /problems.")
     if _wants_page(request):
-        return HTMLResponse(problem_page(kind, request.scope.get("root_path", "")))
+        return page_response(problem_page(kind, request.scope.get("root_path", "")), img_src="'self'")
     return JSONResponse(_facts(kind))
 
 

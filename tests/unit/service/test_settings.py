@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service.cli import serving
+from service.cli import configuration
 from service.settings import Settings
 
 
@@ -76,7 +76,7 @@ def test_checked_at_start(
     with pytest.raises(ValidationError):
         Settings()
     with pytest.raises(SystemExit) as caught:
-        serving.settings({})
+        configuration.settings({})
     assert caught.value.code == 2
     assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
 
@@ -90,7 +90,7 @@ def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch, name: str, text: str,
 
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENAPLAN_PORT", "9000")
-    assert serving.settings({"port": 0}).port == 0
+    assert configuration.settings({"port": 0}).port == 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_misspelt_setting_is_named(
     """It would be ignored otherwise, and the service would run with a default."""
     monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     with pytest.raises(SystemExit) as caught:
-        serving.settings({})
+        configuration.settings({})
     assert caught.value.code == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"ARENAPLAN_{name}" in said
@@ -113,4 +113,4 @@ def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FUZZ", "VENV", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8080_TCP_ADDR"):
         monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     monkeypatch.setenv("ARENAPLAN", "4")
-    assert serving.settings({}).port == 8080
+    assert configuration.settings({}).port == 8080
