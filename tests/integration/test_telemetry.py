@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clients import Client, ProblemError
 from tests.support.collector import Collector, running_collector
-from tests.support.server import running_server
+from tests.support.server import PATIENCE, ROOT, die_with_parent, running_server
 
 Graph = dict[str, Any]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -205,3 +208,28 @@ def test_the_client_names_the_span_that_it_is_called_in() -> None:
     sent = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
     assert seen[0].headers["traceparent"].startswith(sent)
     assert "traceparent" not in seen[1].headers
+
+
+def test_a_log_that_nobody_reads() -> None:
+    """Several times what its pipe holds: every request is answered, and a late reader gets each line."""
+    settings = {"PORT": 0, "WORKERS": 1, "DRAIN_SECONDS": 0, "DATABASE_URL": "off"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
+    environment |= {f"ARENAPLAN_{name}": str(value) for name, value in settings.items()}
+    command = [sys.executable, "-m", "service.cli", "serve"]
+    requests = 800
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, preexec_fn=die_with_parent
+    ) as process:
+        assert process.stderr is not None
+        while "url" not in (event := json.loads(process.stderr.readline())):
+            continue
+        with httpx.Client(base_url=event["url"], timeout=PATIENCE) as http:
+            for number in range(requests):
+                assert http.get(f"/{number}/{'x' * 200}").status_code == 404
+            assert sample(scraped(http), "log_lines_dropped_total") == 0
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=PATIENCE)
+    lines = [json.loads(line) for line in log.splitlines()]
+    paths = [line["path"].split("/")[1] for line in lines if line["event"] == "request"]
+    assert [path for path in paths if path.isdigit()] == [str(number) for number in range(requests)]
+    assert len(log) > 4 * 65_536
