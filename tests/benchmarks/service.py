@@ -512,7 +512,7 @@ async def _malformed(server: Server, count: int) -> Counter[int]:
             # What waits for more is told that no more comes: the timer of the service is tried elsewhere.
             statuses[await _exchange(port, bytes(data), 6)] += 1
 
-    await asyncio.gather(*(send() for _ in range(64)))
+    await asyncio.gather(*(send() for _ in range(256)))
     return statuses
 
 

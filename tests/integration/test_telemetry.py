@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +145,12 @@ def test_jobs(collector: Collector, tiny: Graph, tmp_path: Path) -> None:
         while ended["state"] not in ("succeeded", "failed"):
             ended = http.get(made.headers["location"], headers={"Prefer": "wait=5"}).json()
         assert ended["state"] == "succeeded"
-        now = scraped(http)
+        ending = {"task": "plan", "state": "succeeded"}
+        until = time.monotonic() + PATIENCE
+        while sample(now := scraped(http), "jobs_ended_total", **ending) < 1:  # a moment after it is visible
+            assert time.monotonic() < until
         assert sample(now, "jobs", state="succeeded") == 1
         assert sample(now, "jobs", state="queued") == 0
-        assert sample(now, "jobs_ended_total", task="plan", state="succeeded") == 1
         assert sample(now, "job_seconds_count", task="plan") == 1
         assert server.stop() == 0
     job = collector.wait_for("job plan")
