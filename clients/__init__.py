@@ -13,9 +13,11 @@ from clients.errors import (
     CapacityExceeded,
     ClientError,
     ConnectionFailed,
+    JobCancelled,
     ProblemError,
     UnexpectedAnswer,
 )
+from clients.jobs import AsyncJob, AsyncJobs, Job, JobEvent, JobProgress, Jobs, JobStatus
 from clients.requests import GraphLike
 from clients.results import (
     ArenaResult,
@@ -35,11 +37,19 @@ from clients.retry import Retry
 __all__ = [
     "ArenaResult",
     "AsyncClient",
+    "AsyncJob",
+    "AsyncJobs",
     "CapacityExceeded",
     "Client",
     "ClientError",
     "ConnectionFailed",
     "GraphLike",
+    "Job",
+    "JobCancelled",
+    "JobEvent",
+    "JobProgress",
+    "JobStatus",
+    "Jobs",
     "LayoutResult",
     "PlanResult",
     "ProblemError",

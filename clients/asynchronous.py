@@ -10,6 +10,7 @@ from typing import Self
 import httpx
 
 from clients.calls import Calls
+from clients.jobs import AsyncJobs
 from clients.requests import DEFAULT_TIMEOUT
 from clients.retry import Retry
 from clients.settings import exchange_with, http_arguments
@@ -19,7 +20,10 @@ __all__ = ["AsyncClient"]
 
 
 class AsyncClient(Calls, Asynchronous):
-    """`Client` with ``await``. Safe to share between tasks; close it, or use it in an ``async with``."""
+    """`Client` with ``await``. Safe to share between tasks; close it, or use it in an ``async with``.
+
+    What a signature calls `Steps[T]` is awaited, and is a T then.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class AsyncClient(Calls, Asynchronous):
         arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
         self.shell = AsyncShell(httpx.AsyncClient(transport=transport, **arguments), sleep)
         self.exchange = exchange_with(self.shell.http, retry)
+        self.jobs = AsyncJobs(self.shell, self.exchange)
 
     async def __aenter__(self) -> Self:
         return self

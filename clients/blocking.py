@@ -10,6 +10,7 @@ from typing import Self
 import httpx
 
 from clients.calls import Calls
+from clients.jobs import Jobs
 from clients.requests import DEFAULT_TIMEOUT
 from clients.retry import Retry
 from clients.settings import exchange_with, http_arguments
@@ -24,7 +25,8 @@ class Client(Calls, Blocking):
     `base_url` is `ARENAPLAN_SERVER` of the environment unless given, else port 8080 of this machine. The key
     is `api_key`, else `ARENAPLAN_API_KEY`; `auth` is for other ways to say who asks. `timeout` and `limits`
     have the meaning they have in httpx, but a call may wait for one of the client's connections as long as
-    it takes, unless a `httpx.Timeout` says otherwise; `transport` replaces the network in tests.
+    it takes, unless a `httpx.Timeout` says otherwise; `transport` replaces the network in tests. `jobs` gives
+    away work that takes long. What a signature calls `Steps[T]` is a T.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Client(Calls, Blocking):
         arguments = http_arguments(base_url, timeout, limits, headers, api_key, auth)
         self.shell = BlockingShell(httpx.Client(transport=transport, **arguments), sleep)
         self.exchange = exchange_with(self.shell.http, retry)
+        self.jobs = Jobs(self.shell, self.exchange)
 
     def __enter__(self) -> Self:
         return self

@@ -34,7 +34,7 @@ from clients.results import (
     VerdictResult,
 )
 from clients.shells import call
-from clients.steps import Request, Steps, send
+from clients.steps import Request, Steps, do, send
 
 __all__ = ["Calls"]
 
@@ -89,7 +89,8 @@ class Calls:
         if not response.is_success:
             read_answer(response)
         digest = response.headers.get("ETag", "").strip('"')
-        return SavedPlan(digest, Path(path), response.num_bytes_downloaded, is_cached(response))
+        size = (yield from do(Path(path).stat)).st_size
+        return SavedPlan(digest, Path(path), size, is_cached(response))
 
     @call
     def plan_program(

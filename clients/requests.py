@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -32,6 +33,7 @@ __all__ = [
     "json_request",
     "loaded",
     "model_request",
+    "problem_of",
     "read_answer",
     "read_file",
     "reading",
@@ -55,8 +57,8 @@ DEFAULT_TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, read=120.0, pool=None)
 #: Fewer connections than requests may wait at the service, so that one client alone cannot overload it.
 DEFAULT_LIMITS: Final = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
-_JSON: Final = {"Content-Type": "application/json"}
-_MODEL: Final = {"Content-Type": "application/octet-stream"}
+_JSON_TYPE: Final = "application/json"
+_MODEL_TYPE: Final = "application/octet-stream"
 
 #: What `arenaplan plan --help` calls "of a model": how it is trained. Sent as text; all else as JSON.
 _CHOICES: Final = frozenset(
@@ -75,6 +77,10 @@ class Loaded:
 
     data: bytes
     is_model: bool = False
+
+    @property
+    def media_type(self) -> str:
+        return _MODEL_TYPE if self.is_model else _JSON_TYPE
 
 
 def loaded(given: GraphLike) -> Steps[Loaded]:
@@ -113,9 +119,11 @@ def json_body(members: Mapping[str, Any]) -> bytes:
     return b"{%b}" % b",".join(texts)
 
 
-def json_request(path: str, members: Mapping[str, Any], timeout: Timeout) -> Request:
+def json_request(
+    path: str, members: Mapping[str, Any], timeout: Timeout, headers: Mapping[str, str] = MappingProxyType({})
+) -> Request:
     """A POST of such an object."""
-    return Request("POST", path, json_body(members), _JSON, timeout)
+    return Request("POST", path, json_body(members), {"Content-Type": _JSON_TYPE, **headers}, timeout)
 
 
 def model_request(path: str, model: bytes, options: Mapping[str, Any], timeout: Timeout) -> Request:
@@ -127,7 +135,7 @@ def model_request(path: str, model: bytes, options: Mapping[str, Any], timeout: 
         else:
             pairs.append((name, str(value) if name in _CHOICES else _as_query(value)))
     query = f"?{urlencode(pairs)}" if pairs else ""
-    return Request("POST", path + query, model, _MODEL, timeout)
+    return Request("POST", path + query, model, {"Content-Type": _MODEL_TYPE}, timeout)
 
 
 def _as_query(value: Any) -> str:
@@ -183,7 +191,7 @@ def read_answer(response: httpx.Response) -> dict[str, Any]:
         return document
     if "type" not in document:
         raise UnexpectedAnswer(f"{_place(response)} without saying why.")
-    raise _problem(document)
+    raise problem_of(document)
 
 
 def _place(response: httpx.Response) -> str:
@@ -200,7 +208,7 @@ def reading(response: httpx.Response) -> Iterator[dict[str, Any]]:
         raise UnexpectedAnswer(f"{_place(response)} with a document of another form: {error!r}.") from error
 
 
-def _problem(document: Mapping[str, Any]) -> ProblemError:
+def problem_of(document: Mapping[str, Any]) -> ProblemError:
     """A capacity error without its figures is a problem like any other: it says what it says."""
     if str(document["type"]).endswith("/capacity-exceeded"):
         with contextlib.suppress(ValueError):

@@ -38,6 +38,7 @@ __all__ = [
     "Send",
     "Steps",
     "do",
+    "listen",
     "open_stream",
     "read",
     "send",
@@ -127,6 +128,22 @@ def read(opened: Opened) -> Steps[bytes]:
 def do(work: Callable[[], T]) -> Steps[T]:
     done: T = yield Do(work)
     return done
+
+
+def listen(emitting: Emitting[T], listener: Callable[[T], None]) -> Steps[None]:
+    """The same call, which tells `listener` what it would emit."""
+    machine = Machine(emitting)
+    while (action := machine.action) is not None:
+        if isinstance(action, Emit):
+            listener(action.value)
+            machine.done(None)
+            continue
+        try:
+            outcome = yield action
+        except Exception as error:  # noqa: BLE001 - the call decides what it means
+            machine.failed(error)
+        else:
+            machine.done(outcome)
 
 
 class Machine(Generic[T]):

@@ -10,7 +10,7 @@ __all__ = ["needed_scope"]
 _PUBLIC: Final = frozenset(
     {"/", "/docs", "/healthz", "/openapi.json", "/problems", "/readyz", "/redoc", "/v1/schemas"}
 )
-_PUBLIC_BELOW: Final = ("/problems/", "/static-offline-docs/", "/v1/schemas/")
+_PUBLIC_BELOW: Final = ("/page/", "/problems/", "/static-offline-docs/", "/v1/schemas/")
 _SCOPES: Final = (("/v1/jobs", "jobs"), ("/v1/graphs", "jobs"), ("/metrics", "metrics"))
 
 

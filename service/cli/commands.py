@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.console import Exit, print_json, read_document, reporting, write_document
+from service.cli.console import Exit, print_json, reporting, write_document
 from service.cli.fast_path import usual_size
 
 __all__ = ["app"]
@@ -154,6 +154,15 @@ PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard in
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+# Not from ARENAPLAN_SERVER, which clients obey: where a model goes, and who plans it, stands in the command.
+Server = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Let this service do it; the key is ARENAPLAN_API_KEY."),
+]
+PlanServer = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A service; a plan that it keeps can be named by its digest."),
+]
 
 
 def _one_thread(costs: str | None = "measured") -> None:
@@ -258,6 +267,7 @@ def plan(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Plan the arena of a training graph, or of a program of explicit operations."""
@@ -275,7 +285,7 @@ def plan(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        planning.run(model, given, output, chosen, as_json=as_json)
+        planning.run(model, given, output, chosen, as_json=as_json, server=server)
 
 
 Target = Annotated[
@@ -330,6 +340,7 @@ def import_(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Write the graph document of a model of another tool, with how it is trained."""
@@ -340,7 +351,7 @@ def import_(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        models.run_import(model, output, batch, chosen, as_json=as_json)
+        models.run_import(model, output, batch, chosen, as_json=as_json, server=server)
 
 
 @app.command(
@@ -393,6 +404,7 @@ def tradeoff(
     weights: Weights = None,
     storage: StorageOption = None,
     costs: CostsOption = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Show what smaller peaks cost in extra time, with what is proved about that, down to the floor."""
@@ -409,7 +421,7 @@ def tradeoff(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        verdicts.tradeoff(model, given, output, points, chosen, as_json=as_json)
+        verdicts.tradeoff(model, given, output, points, chosen, as_json=as_json, server=server)
 
 
 @app.command(
@@ -449,6 +461,7 @@ def explain(
     weights: Weights = None,
     storage: StorageOption = None,
     costs: CostsOption = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a capacity is enough, why not, the smallest that is, and what would make it fit."""
@@ -465,7 +478,8 @@ def explain(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        verdicts.explain(model, given | {"capacity": capacity}, chosen, training=training, as_json=as_json)
+        given |= {"capacity": capacity}
+        verdicts.explain(model, given, chosen, training=training, as_json=as_json, server=server)
 
 
 @app.command(
@@ -532,6 +546,7 @@ def validate(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
@@ -547,7 +562,9 @@ def validate(
         )  # fmt: skip
         network = training.read_graph(graph, made, chosen)
     with reporting(as_json=as_json, document=str(plan)):
-        right = training.run(network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json)
+        right = training.run(
+            network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
+        )
     if not right:
         raise typer.Exit(Exit.WRONG)
 
@@ -563,13 +580,15 @@ def offsets(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the rows go, .csv or .json; - is standard output.")
     ] = Path("-"),
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Write where each value of a plan lies, and when it lives, for runtimes that want addresses alone."""
     with reporting(as_json=as_json, document=str(plan)):
-        from solver import documents, exporters
+        from service.cli import exporting
+        from solver import exporters
 
-        made = documents.load_plan_tables(read_document(plan))
+        made = exporting.read_tables(plan, server)
         as_csv = output.suffix.lower() == ".csv" or (str(output) == "-" and not as_json)
         write_document(output, exporters.dump_offsets(made, as_csv=as_csv))
 
@@ -600,13 +619,14 @@ def export(
     split: Annotated[
         bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
     ] = False,
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Write a plan for a device's runtime, a viewer or a table: as a C header, a trace, a snapshot, rows."""
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        exporting.export(plan, output, to, prefix, split=split)
+        exporting.export(plan, output, to, prefix, split=split, server=server)
 
 
 @app.command(
@@ -623,18 +643,19 @@ def report(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the page goes; - is standard output.")
     ] = Path("-"),
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Write a page that shows a plan: the arena over time, what lives when, why the peak is what it is."""
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        first = exporting.read_tables(plan)
+        first = exporting.read_tables(plan, server)
     with reporting(as_json=as_json, document=str(new or plan)):
         if new is None:
             exporting.report(first, None, output)
         else:
-            exporting.report(exporting.read_tables(new), first, output)
+            exporting.report(exporting.read_tables(new, server), first, output)
 
 
 def _allowance(text: str) -> Any:
@@ -673,6 +694,7 @@ def diff(
     ] = None,
     form: Report = None,
     output: ReportFile = Path("-"),
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Compare two plans: what costs what, by operand, kind and layer, at the peak of each."""
@@ -681,9 +703,9 @@ def diff(
 
         chosen = gates.format_of(form, as_json=as_json)
     with reporting(as_json=as_json, document=str(old)):
-        before = exporting.read_tables(old)
+        before = exporting.read_tables(old, server)
     with reporting(as_json=as_json, document=str(new)):
-        code = gates.diff(before, exporting.read_tables(new), max_growth, chosen, output)
+        code = gates.diff(before, exporting.read_tables(new, server), max_growth, chosen, output)
     raise typer.Exit(code)
 
 
@@ -801,6 +823,7 @@ def rewritten(
 )
 def show(
     plan: PlanFile,
+    server: PlanServer = None,
     as_json: Json = False,
     width: Annotated[
         int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
@@ -810,7 +833,7 @@ def show(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
 
-        tables.run(plan, width, as_json=as_json)
+        tables.run(plan, width, as_json=as_json, server=server)
 
 
 @app.command(
@@ -849,6 +872,7 @@ def solve(
         list[str] | None, typer.Option(metavar="RULE", help="Leave out a rule of the search; repeatable.")
     ] = None,
     plot: Plot = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
@@ -860,7 +884,7 @@ def solve(
         options = LayoutOptions(
             solver, capacity, alignment, deadline, work, seed, threads, race, target_gap or 0.0, rules
         )
-        layouts.run(problem, options, output, plot, as_json=as_json)
+        layouts.run(problem, options, output, plot, as_json=as_json, server=server)
 
 
 @app.command(

@@ -7,7 +7,8 @@ import atexit
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Final
 
 import structlog
 import uvloop
@@ -27,6 +28,9 @@ __all__ = ["check_database", "downgrade_database", "run_worker", "upgrade_databa
 
 _log = structlog.get_logger("service")
 
+#: Between attempts to reach the database before the first one succeeds.
+PAUSE_SECONDS: Final = 1.0
+
 
 def run_worker(chosen: Settings) -> None:
     """Run jobs until SIGTERM or Ctrl-C, then let those finish that run; the rest is given back."""
@@ -39,23 +43,24 @@ def run_worker(chosen: Settings) -> None:
             " serve` runs them itself.",
             Exit.USAGE,
         )
-    with _database_errors():
-        store = open_database(chosen.database_url)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_work(chosen, store, log))
+    with _database_errors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work(chosen, log))
 
 
-async def _work(chosen: Settings, store: Store, log: LogWriter) -> None:
+async def _work(chosen: Settings, log: LogWriter) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    store = await _connected(chosen, stopped)
+    if store is None:
+        return
     pool = WorkerPool("service.jobs.tasks", chosen.workers)
     watch_pool(pool)
     watch_log(pool.metrics, log)
     if chosen.worker_metrics_port is not None:
         pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
     worker, webhooks = open_worker(store, chosen, pool)
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
     pool.start()
     try:
         await worker.start()
@@ -72,6 +77,18 @@ async def _work(chosen: Settings, store: Store, log: LogWriter) -> None:
         await pool.close()
         store.close()
     _log.info("worker stopped")
+
+
+async def _connected(chosen: Settings, stopped: asyncio.Event) -> Store | None:
+    """The database, once it answers: a worker may be started before it. None where it is to stop first."""
+    while not stopped.is_set():
+        try:
+            return await asyncio.to_thread(open_database, chosen.database_url)
+        except Problem as problem:
+            _log.warning("the database does not answer yet", detail=problem.detail)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), PAUSE_SECONDS)
+    return None
 
 
 def upgrade_database(chosen: Settings) -> None:

@@ -14,7 +14,7 @@ from service.http.access import Access
 from service.http.cache import PlanCaches
 from service.http.known import KnownAnswers
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import exports, graphs, jobs, layout, meta, plan, validate, verdict
+from service.http.routers import exports, graphs, jobs, layout, meta, page, plan, validate, verdict
 from service.http.state import State
 from service.http.users import Users
 from service.jobs.pool import WorkerPool
@@ -58,7 +58,7 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     )
     state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
     state.watch()
-    for routes in (plan, exports, verdict, layout, validate, jobs, graphs, meta):
+    for routes in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta):
         app.include_router(routes.router)
     handlers.install(app)
     openapi.install(app, settings)

@@ -70,9 +70,10 @@ class _Tickets:
             connector=PsycopgConnector(
                 conninfo=address,
                 kwargs={"options": "-c search_path=procrastinate"},
-                min_size=1,
+                min_size=0,  # a database that is away keeps nobody from starting
                 max_size=CONNECTIONS,
                 timeout=5.0,
+                reconnect_timeout=5.0,  # pauses between attempts double until then
             )
         )
 

@@ -38,7 +38,7 @@ BUSY_SECONDS: Final = 20.0
 #: Connections to PostgreSQL of one process, each with a thread.
 CONNECTIONS: Final = 8
 #: How long a connection to PostgreSQL may take to be made.
-CONNECT_SECONDS: Final = 5
+CONNECT_SECONDS: Final = 10
 
 _READ_ONLY: Final = "arenaplan_reads"
 

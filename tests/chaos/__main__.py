@@ -130,6 +130,8 @@ def killing(
         load.drained()
         seconds = time.monotonic() - max(last, acknowledged)
         lost, wrong, most = load.verdict()
+        if lost or wrong:
+            print(deployment.log.read_text(encoding="utf-8", errors="replace")[-4000:])
     row(
         f"SIGKILL of {what} × {kills}, {engine}",
         f"{len(load.acknowledged):,} jobs, {lost} lost, {wrong} wrong, drained {seconds:.1f} s after the last"

@@ -70,8 +70,11 @@ def is_running(pid: int) -> bool:
 class Deployment:
     """An API and what runs its jobs. `machines` are those that do; on one machine, the API itself."""
 
-    def __init__(self, url: str, api: Process, machines: list[Process], postgres: Postgres | None) -> None:
+    def __init__(
+        self, url: str, api: Process, machines: list[Process], postgres: Postgres | None, log: Path
+    ) -> None:
         self.url = url
+        self.log = log
         self.api = api
         self.machines = machines
         self.postgres = postgres
@@ -142,6 +145,6 @@ def deployed(engine: str, *, workers: int = 3) -> Iterator[Deployment]:
             machines = [Process(log, "worker", "--workers", "1", database_url=url) for _ in range(workers)]
             for machine in machines:
                 stack.callback(machine.kill)
-        made = Deployment(f"http://127.0.0.1:{port}", api, machines, postgres)
+        made = Deployment(f"http://127.0.0.1:{port}", api, machines, postgres, log)
         made.wait_until_ready()
         yield made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.responses import JSONResponse
 
 from service.http.openapi import HEALTH_ROUTE, METRICS_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
 from service.http.state import state_of
@@ -17,11 +17,6 @@ from solver.documents import SCHEMAS
 __all__ = ["router"]
 
 router = APIRouter(tags=["service"])
-
-
-@router.get("/", include_in_schema=False)
-async def index(request: Request) -> Response:
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 @router.get("/docs", include_in_schema=False)

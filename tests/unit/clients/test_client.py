@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -514,7 +513,7 @@ def test_both_clients_offer_the_same() -> None:
 def test_errors_have_one_root() -> None:
     raised = [getattr(clients, name) for name in clients.__all__ if inspect.isclass(getattr(clients, name))]
     errors = [kind for kind in raised if issubclass(kind, Exception)]
-    assert len(errors) == 5
+    assert len(errors) == 6
     assert all(issubclass(kind, ClientError) for kind in errors)
 
 
@@ -545,6 +544,10 @@ async def test_a_document_by_its_suffix(call: Call, tmp_path: Path) -> None:
     assert service.requests[0].headers["content-type"] == "application/json"
 
 
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
 async def test_save_plan(call: Call, tmp_path: Path) -> None:
     """To a file as it comes; what breaks off is asked for again, and leaves nothing behind."""
     path = tmp_path / "plan.json"
@@ -554,8 +557,9 @@ async def test_save_plan(call: Call, tmp_path: Path) -> None:
     saved = await call(service, "save_plan", GRAPH, path, batch=2)
     assert service.body == {"graph": GRAPH, "options": {"batch": 2}}
     assert (saved.digest, saved.path, saved.cached) == ("abc", path, True)
+    assert saved.size == len(path.read_bytes())
     assert json.loads(path.read_bytes()) == PLAN
-    assert os.listdir(tmp_path) == ["plan.json"]
+    assert names_in(tmp_path) == ["plan.json"]
 
 
 async def test_save_plan_that_does_not_fit(call: Call, tmp_path: Path) -> None:
