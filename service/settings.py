@@ -206,7 +206,7 @@ class Settings(BaseSettings):
     audit: Literal["off", "changes", "all"] = Field(
         default="changes",
         description="Which requests are written to the audit log while `auth` is on: all, or all but those "
-        "that only read and were answered.",
+        "that only read and were not refused.",
     )
     audit_days: Annotated[float, Field(gt=0)] = Field(
         default=90.0, description="How long entries of the audit log, and the usage of tenants, are kept."

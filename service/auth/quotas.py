@@ -35,8 +35,8 @@ class Quotas:
 class _Account:
     """What a tenant has taken in this minute, which began with its first request, and in this hour.
 
-    `known_cpu` is what the database had last of all processes, `fresh_cpu` and `fresh_requests` what it has
-    not yet heard of.
+    `known_cpu` is what the database had last of all processes for this hour, `fresh_cpu` and `fresh_requests`
+    what it has not yet heard of; `late_cpu` of that is of the hour before.
     """
 
     minute_began: float = -MINUTE
@@ -44,13 +44,14 @@ class _Account:
     hour: int = 0
     known_cpu: float = 0.0
     fresh_cpu: float = 0.0
+    late_cpu: float = 0.0
     fresh_requests: int = 0
     at_work: int = 0
     storing: int = 0
 
     @property
     def cpu(self) -> float:
-        return self.known_cpu + self.fresh_cpu
+        return self.known_cpu + self.fresh_cpu - self.late_cpu
 
 
 @dataclass(slots=True)
@@ -118,8 +119,8 @@ class Meter:
         for tenant, account in self._accounts.items():
             if account.fresh_requests or account.fresh_cpu:
                 taken[tenant] = (account.fresh_requests, account.fresh_cpu)
-                account.known_cpu += account.fresh_cpu
-                account.fresh_requests, account.fresh_cpu = 0, 0.0
+                account.known_cpu = account.cpu
+                account.fresh_requests, account.fresh_cpu, account.late_cpu = 0, 0.0, 0.0
         return taken
 
     def give_back(self, taken: dict[str, tuple[int, float]]) -> None:
@@ -143,7 +144,7 @@ class Meter:
         if now - account.minute_began >= MINUTE:
             account.minute_began, account.requests = now, 0
         if account.hour != (hour := hour_of(now)):
-            account.hour, account.known_cpu = hour, 0.0
+            account.hour, account.known_cpu, account.late_cpu = hour, 0.0, account.fresh_cpu
         return account
 
 

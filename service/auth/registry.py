@@ -32,8 +32,9 @@ _log = structlog.get_logger("service.auth")
 
 #: How long it takes until what was changed in the database counts here.
 SYNC_SECONDS: Final = 3.0
-#: A key that is not in the copy may be new: the database is asked again, at most this often.
-LOOK_AGAIN_SECONDS: Final = 1.0
+#: A key that is not in the copy may be new: the database is asked again, at most this often, and the caller
+#: waits for it.
+LOOK_AGAIN_SECONDS: Final = 0.5
 #: How long the copy is good while the database does not answer; then nobody can be recognised.
 STALE_SECONDS: Final = 300.0
 #: Audit entries that wait for the database; beyond it they are lost, and the log says so.
@@ -72,14 +73,14 @@ class Registry:
 
     async def key(self, key_id: str) -> Key | None:
         """The key with this id. Raises `Problem` ``database-unavailable`` where that cannot be known."""
-        found = self._copy.keys.get(key_id)
-        age = self.clock() - self._copy.at
-        if age > STALE_SECONDS or (found is None and age > LOOK_AGAIN_SECONDS):
-            async with self._turn:
-                if self.clock() - self._copy.at > LOOK_AGAIN_SECONDS:  # nobody else has looked meanwhile
-                    await self._exchange()
-            found = self._copy.keys.get(key_id)
-        return found
+        found, asked = self._copy.keys.get(key_id), self.clock()
+        if found is not None and asked - self._copy.at <= STALE_SECONDS:
+            return found
+        async with self._turn:
+            if self._copy.at < asked:  # else somebody has looked meanwhile, for all who wait
+                await asyncio.sleep(max(0.0, self._copy.at + LOOK_AGAIN_SECONDS - self.clock()))
+                await self._exchange()
+        return self._copy.keys.get(key_id)
 
     def tenant(self, name: str) -> Tenant:
         return self._copy.tenants.get(name) or Tenant(name)

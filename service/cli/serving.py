@@ -43,6 +43,7 @@ def run(chosen: Settings) -> None:
     listener = _listen(chosen.host, chosen.port)
     loopback = ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
     if chosen.auth == "off" and not (loopback or chosen.allow_anonymous):
+        listener.close()
         fail(
             f"{chosen.host} can be reached from elsewhere, and nobody would have to say who they are. Set"
             " ARENAPLAN_AUTH=keys (or oidc), listen on 127.0.0.1, or say --allow-anonymous"
@@ -76,6 +77,7 @@ def run(chosen: Settings) -> None:
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:  # of the certificate: the rest of it has been checked
+        listener.close()
         fail(f"The certificate and its key cannot be read: {error}.", Exit.USAGE)
     server = _Server(
         config, _url(listener, secure=config.is_ssl), app.state.arenaplan.phase, chosen.drain_seconds

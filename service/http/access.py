@@ -94,7 +94,7 @@ class Access:
         await response(scope, receive, send)
 
     def _write_down(self, scope: Scope, principal: Principal | None, status: int) -> None:
-        only_read = scope["method"] in ("GET", "HEAD") and 200 <= status < 400
+        only_read = scope["method"] in ("GET", "HEAD") and status not in _COUNTED
         if self._audit == "off" or (self._audit == "changes" and only_read):
             return
         entry = Entry(
