@@ -20,13 +20,14 @@ import structlog
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
 from procrastinate.jobs import Status
+from psycopg import AsyncConnection
 from sqlalchemy import text
 
 from service.jobs.model import Job, NewJob
 from service.jobs.pool import WorkerPool
 from service.jobs.runner import Runner
 from service.jobs.stored import StoredJobs
-from service.jobs.table import JobTable
+from service.jobs.table import CHANNEL, JobTable
 from service.problems import Problem
 from service.store import Store
 
@@ -58,6 +59,22 @@ _WITHOUT_TICKET: Final = text(
 )
 
 
+def _address(store: Store) -> str:
+    """The database as libpq is told."""
+    return store.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+async def _forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
+    """Again and again, whatever happens: the database may be away for a while."""
+    while True:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - who gives up would be of no use any more
+            detail = error.detail if isinstance(error, Problem) else repr(error)
+            _log.warning(what, detail=detail)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 class _Tickets:
     """The queue of Procrastinate, in a schema of its own."""
 
@@ -65,7 +82,7 @@ class _Tickets:
         # It says of each ticket what the table says of each job.
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
         self._store = store
-        address = store.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        address = _address(store)
         self.app: Final = App(
             connector=PsycopgConnector(
                 conninfo=address,
@@ -105,19 +122,51 @@ class _Tickets:
             await self.app.job_manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
 
 
+class _Bell:
+    """Hears of jobs that somebody else has cancelled or ended. What it misses is seen by looking, later."""
+
+    def __init__(self, store: Store, heard: Callable[[str], Awaitable[None]]) -> None:
+        self._address = _address(store)
+        self._heard = heard
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(_forever("news of jobs come late", self._listen))
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        """Until the connection is lost."""
+        async with await AsyncConnection.connect(
+            self._address, autocommit=True, connect_timeout=5
+        ) as connection:
+            await connection.execute(f"listen {CHANNEL}")
+            async for notice in connection.notifies():
+                await self._heard(notice.payload)
+
+
 class ClusterEngine(StoredJobs):
     """What a replica of the API needs: it runs no job. `JobEngine` says what is promised."""
 
     def __init__(self, store: Store, table: JobTable) -> None:
         super().__init__(table)
         self._tickets = _Tickets(store)
+        self._bell = _Bell(store, self._heard)
 
     async def start(self) -> None:
         await self._tickets.open()
+        self._bell.start()
 
     async def close(self) -> None:
+        await self._bell.close()
         await super().close()
         await self._tickets.close()
+
+    async def _heard(self, job: str) -> None:
+        self.poke(job)
 
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
         made, new = await super().submit(job)
@@ -135,6 +184,7 @@ class ClusterWorker:
         self._table = runner.table
         self._tickets = _Tickets(store)
         self._tickets.app.task(name=TASK, queue=QUEUE)(self._look)
+        self._bell = _Bell(store, runner.look)
         self._tasks: list[asyncio.Task[None]] = []
         self._untaken: dict[str, int] = {}
         self._tidied = -TIDY_SECONDS
@@ -142,9 +192,10 @@ class ClusterWorker:
     async def start(self) -> None:
         await self._tickets.open()
         self._runner.start(lambda _job: None)
+        self._bell.start()
         self._tasks = [
-            asyncio.create_task(self._forever("tickets are not fetched", self._fetch)),
-            asyncio.create_task(self._forever("jobs are not looked after", self._look_after)),
+            asyncio.create_task(_forever("tickets are not fetched", self._fetch)),
+            asyncio.create_task(_forever("jobs are not looked after", self._look_after)),
         ]
 
     async def close(self) -> None:
@@ -153,6 +204,7 @@ class ClusterWorker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._bell.close()
         await self._tickets.close()
 
     async def drain(self, seconds: float) -> None:
@@ -164,20 +216,10 @@ class ClusterWorker:
     async def _look(self, job: str) -> None:
         """What a ticket asks for."""
         async with self._pool.lease(patient=True) as worker:
-            claim = await self._table.claim(self._runner.owner, job)
+            claim = await self._runner.claim(job)
             waits = claim is not None and await self._runner.run(claim, worker)
         if waits:
             await self._tickets.write(job)
-
-    async def _forever(self, what: str, work: Callable[[], Awaitable[Any]]) -> None:
-        """Again and again, whatever happens: the database may be away for a while."""
-        while True:
-            try:
-                await work()
-            except Exception as error:  # noqa: BLE001 - a worker that gives up would be of no use
-                detail = error.detail if isinstance(error, Problem) else repr(error)
-                _log.warning(what, detail=detail)
-            await asyncio.sleep(LOOK_SECONDS)
 
     async def _fetch(self) -> None:
         """Fetch tickets until the connection is lost."""

@@ -73,7 +73,7 @@ class EmbeddedEngine(StoredJobs):
                 if not await self.table.waits():
                     continue
                 async with self._pool.lease(JOBS, patient=True) as worker:
-                    claim = await self.table.claim(self._runner.owner)
+                    claim = await self._runner.claim()
                     if claim is not None:
                         self._work.set()  # there may be more, for others
                         await self._runner.run(claim, worker)

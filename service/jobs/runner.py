@@ -95,6 +95,7 @@ class Runner:
         self._metrics = metrics or Metrics()
         self._changed: Callable[[str], None] = lambda _job: None
         self._runs: dict[str, _Run] = {}
+        self._closing = False
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -109,6 +110,7 @@ class Runner:
 
     async def close(self) -> None:
         """Give back all jobs; returns when the table says so, or cannot be reached."""
+        self._closing = True
         runs = list(self._runs.values())
         for run in runs:
             run.stop(_End.STOPPING)
@@ -122,11 +124,28 @@ class Runner:
         if run := self._runs.get(job):
             run.stop(_End.CANCELLED)
 
+    async def claim(self, job: str | None = None) -> Claim | None:
+        """As `JobTable.claim`, for `run`. Who is cancelled meanwhile leaves no claim behind."""
+        claiming = asyncio.ensure_future(self.table.claim(self.owner, job))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            if (claim := await claiming) is not None:
+                await self.table.give_back(claim)
+            raise
+
+    async def look(self, job: str) -> None:
+        """Ask at once whether a job that runs here is to be cancelled. May raise `Problem`."""
+        if (run := self._runs.get(job)) and await self.table.asked_to_end([run.claim]):
+            run.stop(_End.CANCELLED)
+
     async def run(self, claim: Claim, worker: Worker) -> bool:
         """Make one attempt at a job with a leased worker, and write down what it has come to.
 
         Whether the job waits for another attempt.
         """
+        if self._closing:
+            return await self.table.give_back(claim)
         worker.charged_to = claim.job.tenant
         run = self._runs[claim.job.id] = _Run(claim, worker)
         self._changed(claim.job.id)

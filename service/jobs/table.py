@@ -28,10 +28,12 @@ from service.problems import Problem
 from service.store import Store
 from service.store.schema import deliveries, graphs, jobs, results
 
-__all__ = ["LEASE_SECONDS", "Claim", "JobTable"]
+__all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
 
 #: How long a job may be without news of who runs it, until somebody else does.
 LEASE_SECONDS: Final = 8.0
+#: Where PostgreSQL says which job has been cancelled, or has ended.
+CHANNEL: Final = "arenaplan_jobs"
 #: Bytes that nothing refers to are kept this long: somebody may be about to refer to them.
 SPARE_SECONDS: Final = 3600.0
 
@@ -149,7 +151,8 @@ class JobTable:
         def cancel(connection: Connection) -> Job | None:
             here = and_(jobs.c.id == job, jobs.c.tenant == tenant)
             asked = update(jobs).where(here, jobs.c.state == State.RUNNING, jobs.c.cancel.is_(False))
-            connection.execute(asked.values(cancel=True, revision=jobs.c.revision + 1))
+            if connection.execute(asked.values(cancel=True, revision=jobs.c.revision + 1)).rowcount:
+                _ring(connection, job)
             _end(connection, and_(here, jobs.c.state == State.QUEUED), self._ended(State.CANCELLED))
             return _find(connection, tenant, job)
 
@@ -403,10 +406,17 @@ def _end(connection: Connection, which: ColumnElement[bool], ended: Mapping[str,
     row = connection.execute(here.returning(jobs.c.id, jobs.c.tenant, jobs.c.webhook)).one_or_none()
     if row is None:
         return False
+    _ring(connection, row.id)
     if row.webhook is not None:
         delivery = {"id": f"msg_{new_id()}", "job": row.id, "tenant": row.tenant, "url": row.webhook}
         connection.execute(deliveries.insert().values(**delivery, attempts=0, due=time.time()))
     return True
+
+
+def _ring(connection: Connection, job: str) -> None:
+    """Tell other processes that they should look at a job now, rather than when they look anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_notify(CHANNEL, job)))
 
 
 def _job_not_found(job: str) -> Problem:

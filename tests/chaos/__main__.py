@@ -75,17 +75,21 @@ class Load:
                 assert response.status_code in (429, 503), response.text
             time.sleep(0.05)
 
+    def unfinished(self) -> int | None:
+        """Jobs that wait or run; None while nobody answers."""
+        with contextlib.suppress(httpx.TransportError, KeyError), self.deployment.client() as http:
+            states = ("queued", "running")
+            return sum(
+                len(http.get("/v1/jobs", params={"state": state, "limit": 1000}).json()["jobs"])
+                for state in states
+            )
+        return None
+
     def drained(self) -> None:
         """Returns when no job waits or runs."""
         until = time.monotonic() + PATIENCE
-        with self.deployment.client() as http:
-            while time.monotonic() < until:
-                with contextlib.suppress(httpx.TransportError, KeyError):
-                    states = ("queued", "running")
-                    pages = [http.get("/v1/jobs", params={"state": s, "limit": 1}).json() for s in states]
-                    if not any(page["jobs"] for page in pages):
-                        return
-                time.sleep(0.05)
+        while self.unfinished() != 0 and time.monotonic() < until:
+            time.sleep(0.05)
 
     def verdict(self) -> tuple[int, int, int]:
         """How many of the acknowledged jobs are lost, how many wrong, and the most attempts at one."""
@@ -119,8 +123,12 @@ def killing(
         load = Load(deployment, jobs)
         with ThreadPoolExecutor(4) as callers:
             sending = [callers.submit(load.send_all) for _ in range(4)]
-            for _ in range(kills):
+            for number in range(kills):
                 time.sleep(chance.uniform(0.5, 1.5) * pause)
+                # Spread over all jobs, so that few are left to be done when the last kill is over.
+                until = time.monotonic() + 10 * pause
+                while time.monotonic() < until and (load.unfinished() or 0) > jobs * (1 - number / kills):
+                    time.sleep(0.05)
                 kill(deployment, chance)
             last = time.monotonic()
             load.more.clear()
