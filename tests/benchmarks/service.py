@@ -549,6 +549,7 @@ def restarts(console: Console, times: int = 3) -> None:
     """The service is killed and started again under load; calls that do not come to an answer."""
     port = _free_port()
     outcomes: Counter[str] = Counter()
+    down: list[float] = []
 
     async def load(until: Callable[[], bool]) -> None:
         async with AsyncClient(f"http://127.0.0.1:{port}") as client:
@@ -568,9 +569,12 @@ def restarts(console: Console, times: int = 3) -> None:
     async def whole() -> None:
         stopped = asyncio.Event()
         task = None
+        ended = time.perf_counter()
         for number in range(times + 1):
             with running_server("--port", str(port), workers=2) as server:
-                if task is None:
+                if task is not None:
+                    down.append(time.perf_counter() - ended)
+                else:
                     task = asyncio.create_task(load(stopped.is_set))
                 await asyncio.sleep(4)
                 if number == times:
@@ -580,6 +584,7 @@ def restarts(console: Console, times: int = 3) -> None:
                     await asyncio.to_thread(server.stop)
                 else:
                     server.process.send_signal(signal.SIGKILL)
+                ended = time.perf_counter()
 
     asyncio.run(whole())
     table = Table(title=f"Calls of 16 callers over {times} restarts (SIGKILL and SIGTERM in turn)")
@@ -587,6 +592,7 @@ def restarts(console: Console, times: int = 3) -> None:
     table.add_column("calls", justify="right")
     for outcome, count in outcomes.most_common():
         table.add_row(outcome, f"{count:,}")
+    table.add_row("longest time without a service, s", f"{max(down):.1f}")
     table.add_row("lost, together", str(sum(c for o, c in outcomes.items() if o.startswith("lost"))))
     console.print(table)
 
