@@ -611,7 +611,7 @@ def soaked(console: Console, seconds: float) -> None:
     ):
         table.add_column(column, justify="right")
     with (
-        running_server(workers=2, cache_bytes="8MiB") as server,
+        running_server(workers=2, cache_bytes="1MiB") as server,
         server.client() as http,
     ):
         _warm(server)
