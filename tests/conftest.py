@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from tests.support.postgres import Postgres, missing_programs, running_postgres
 # BLAS reads it when NumPy is loaded, which is later than this. On a shared machine its threads wait for each
 # other: training small models takes ten times as long with two of them as with one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# No test touches what a service of this user keeps; removed when the process ends.
+_STATE = tempfile.TemporaryDirectory(prefix="arenaplan-tests-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 # No deadline: shared machines stall for longer than any example takes.
 _SLOW_MACHINE = (HealthCheck.too_slow,)

@@ -155,14 +155,19 @@ class Registry:
                 table.cpu_seconds_in(connection, hour),
             )
 
-        try:
-            writes = bool(used or taken or entries or forget)
-            keys, tenants, cpu = await (self.store.write if writes else self.store.read)(exchange)
-        except BaseException:
+        writes = bool(used or taken or entries or forget)
+        work = asyncio.ensure_future((self.store.write if writes else self.store.read)(exchange))
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait({work})
+            except asyncio.CancelledError as error:  # what has begun happens: to tell it again would be a lie
+                cancelled = error
+        if work.exception() is not None:
             self.meter.give_back(taken)
             self._used = used | self._used
             self._entries = entries | self._entries
-            raise
+        keys, tenants, cpu = work.result()
         if forget:
             self._forgot = now
         if self._lost:
@@ -170,6 +175,8 @@ class Registry:
             self._lost = 0
         self.meter.learn(hour, cpu)
         self._copy = _Copy(now, {one.id: one for one in keys}, {one.name: one for one in tenants})
+        if cancelled is not None:
+            raise cancelled
 
     async def close(self) -> None:
         """Tell the database what it has not heard yet, if it answers."""

@@ -13,6 +13,8 @@ from typing import Final
 import structlog
 import uvloop
 
+from service.auth.quotas import Quotas
+from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
 from service.jobs.backend import open_database, open_worker
 from service.jobs.pool import WorkerPool
@@ -55,13 +57,16 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
     store = await _connected(chosen, stopped)
     if store is None:
         return
-    pool = WorkerPool("service.jobs.tasks", chosen.workers)
+    # Processor time is charged to the tenants of jobs here as it is where they were sent to.
+    usage = Registry(store, Quotas(), chosen.audit_days)
+    pool = WorkerPool("service.jobs.tasks", chosen.workers, meter=usage.meter.spend)
     watch_pool(pool)
     watch_log(pool.metrics, log)
     if chosen.worker_metrics_port is not None:
         pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
     worker, webhooks = open_worker(store, chosen, pool)
     pool.start()
+    exchange = asyncio.create_task(usage.run())
     try:
         await worker.start()
         if webhooks is not None:
@@ -75,6 +80,8 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
         await worker.close()
     finally:
         await pool.close()
+        exchange.cancel()
+        await usage.close()
         store.close()
     _log.info("worker stopped")
 

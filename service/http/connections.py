@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["Admission", "GuardedProtocol", "Hosts", "guarded"]
+__all__ = ["PARTS_AT_A_TIME", "Admission", "GuardedProtocol", "Hosts", "Pace", "PacedFlow", "guarded"]
 
 _log = structlog.get_logger("service.access")
 
@@ -43,14 +43,14 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[_PacedFlow, None] = OrderedDict()
+        self._waiting: OrderedDict[PacedFlow, None] = OrderedDict()
 
-    def add(self, flow: _PacedFlow) -> None:
+    def add(self, flow: PacedFlow) -> None:
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._let_on)
         self._waiting[flow] = None
 
-    def remove(self, flow: _PacedFlow) -> None:
+    def remove(self, flow: PacedFlow) -> None:
         self._waiting.pop(flow, None)
 
     def _let_on(self) -> None:
@@ -60,7 +60,7 @@ class Pace:
             asyncio.get_running_loop().call_soon(self._let_on)
 
 
-class _PacedFlow(FlowControl):
+class PacedFlow(FlowControl):
     """Is stopped at once, and goes on when it is its turn."""
 
     def __init__(self, transport: asyncio.Transport, pace: Pace) -> None:
@@ -144,7 +144,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
-        self.flow = self._flow = _PacedFlow(transport, self._admission.pace)
+        self.flow = self._flow = PacedFlow(transport, self._admission.pace)
         self._admission.open += 1
         self._wait()
         self._set_timer(self._admission.header_seconds, self._late_headers)

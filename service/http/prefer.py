@@ -26,12 +26,14 @@ _WAIT: Final = re.compile(r"wait\s*=\s*\"?(\d{1,6})\"?")
 
 
 def seconds_to_wait(request: Request) -> float | None:
-    """How long the caller wants to wait before there may be a job; None where no job is wanted, or none is
-    kept here: preferences may be left aside.
+    """How long the caller wants to wait before there may be a job; None where no job is wanted, none is kept
+    here, or the caller has not its scope: preferences may be left aside.
     """
     preferences = [part.strip().lower() for part in ",".join(request.headers.getlist("prefer")).split(",")]
     preferences = [part.strip() for whole in preferences for part in whole.split(";")]
     if "respond-async" not in preferences or state_of(request).backend.maybe is None:
+        return None
+    if "jobs" not in principal_of(request).scopes:
         return None
     found = next((match for part in preferences if (match := _WAIT.fullmatch(part))), None)
     return min(float(found[1]), LONGEST_SECONDS) if found else 0.0

@@ -87,7 +87,7 @@ def test_commands(generated: Mapping[Path, str], root: Path) -> None:
 def test_every_command_is_shown_in_use(written: Mapping[Path, str]) -> None:
     """`serve` never ends; pages start it with `./run serve`."""
     guides = "".join(text for path, text in written.items() if path.parts[0] == "docs")
-    shown = set(re.findall(r"(?:^\$ arenaplan|\./run) (\w+)", guides, re.MULTILINE))
+    shown = set(re.findall(r"(?:^(?:\$ )?arenaplan|\./run) (\w+)", guides, re.MULTILINE))
     assert set(vars(get_command(app))["commands"]) - shown == set()
 
 

@@ -223,3 +223,19 @@ async def test_what_is_stored_for_a_tenant(store: Store, registry: Registry) -> 
     assert await registry.stored_bytes("a") == 10
     assert await registry.stored_bytes("b") == 7
     assert await registry.stored_bytes("c") == 0
+
+
+async def test_what_was_written_is_not_written_again(store: Store, registry: Registry) -> None:
+    """Also where the exchange is cancelled while it is under way."""
+    registry.note(Entry("acme", "farm", "POST", "/v1/plan", "200"))
+    registry.meter.spend("acme", 1.0)
+    exchange = asyncio.create_task(registry.sync())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    exchange.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await exchange
+    await registry.close()
+    with store.transaction(reads=True) as connection:
+        assert len(table.list_entries(connection)) == 1
+        assert [one.cpu_seconds for one in table.usage_since(connection, 0)] == [1.0]

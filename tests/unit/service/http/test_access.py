@@ -382,6 +382,14 @@ async def test_what_jobs_refer_to_is_their_own(http: httpx.AsyncClient, owned: O
     assert len(ids) == 2
 
 
+async def test_no_job_by_the_back_door(http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
+    """A preference is left aside where the key has no scope for jobs."""
+    for name, status in (("only plan", 200), ("first", 202)):
+        headers = [*bearer(keys.text[name]), ("Prefer", "respond-async")]
+        answer = await http.post("/v1/tradeoff", json=body("/v1/tradeoff", "x"), headers=headers)
+        assert answer.status_code == status, answer.text
+
+
 async def test_lists_hold_what_is_ones_own(http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
     (job,) = owned.values["/v1/jobs"]["id"]
     listed = {}
