@@ -58,9 +58,10 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     )
     state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
     state.watch()
-    for routes in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta):
-        app.include_router(routes.router)
-    handlers.install(app)
+    routers = [one.router for one in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta)]
+    for router in routers:
+        app.include_router(router)
+    handlers.install(app, [route for router in routers for route in router.routes])
     openapi.install(app, settings)
     # Innermost, so that everybody who may turn a request away has been asked.
     app.add_middleware(KnownAnswers, state=state, kinds={**plan.KINDS, **layout.KINDS})
