@@ -55,8 +55,9 @@ def test_metrics(tiny: Graph) -> None:
         assert http.get("/nowhere/at/all").status_code == 404
         (pid,) = server.worker_pids()
         os.kill(pid, signal.SIGKILL)
-        server.wait_for(lambda event: event["event"] == "worker warmed up" and event["pid"] != pid)
-        now = scraped(http)
+        until = time.monotonic() + PATIENCE
+        while sample(now := scraped(http), "worker_starts_total") < 2:
+            assert time.monotonic() < until
         assert sample(now, "requests_total", route="/v1/plan", method="POST", status="200") == 2
         assert sample(now, "requests_total", route="/v1/plan", method="POST", status="422") == 1
         assert sample(now, "requests_total", route="/healthz", method="HEAD", status="200") == 1
