@@ -25,6 +25,7 @@ from clients.steps import (
     Send,
     Steps,
 )
+from clients.tracing import trace_context
 
 __all__ = ["AsyncShell", "Asynchronous", "Blocking", "BlockingShell", "call", "iteration"]
 
@@ -134,8 +135,9 @@ class AsyncShell:
 
 def _built(http: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
     timeout = httpx.USE_CLIENT_DEFAULT if request.timeout is None else request.timeout
+    headers = {**trace_context(), **request.headers}
     return http.build_request(
-        request.method, request.path, content=request.body, headers=dict(request.headers), timeout=timeout
+        request.method, request.path, content=request.body, headers=headers, timeout=timeout
     )
 
 

@@ -229,6 +229,19 @@ class Settings(BaseSettings):
         description="How long after SIGTERM `/readyz` says 503 before the port is closed, so that a load "
         "balancer sends nothing any more.",
     )
+    metrics: bool = Field(
+        default=True, description="Whether `/metrics` answers, in Prometheus's text format."
+    )
+    worker_metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None,
+        description="Port where `arenaplan worker` answers `/metrics`, at the address of `ARENAPLAN_HOST`. "
+        "Unset: nowhere.",
+    )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, as `http://collector:4318` (OTLP over HTTP; needs the extra "
+        "`telemetry`). Unset: what `OTEL_EXPORTER_OTLP_ENDPOINT` says, or nowhere.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event that is logged."
     )

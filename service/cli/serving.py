@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import ipaddress
+import os
 import resource
 import signal
 import socket
@@ -24,6 +26,8 @@ from service.logs import configure_logging
 from service.problems import Problem
 from service.settings import Settings
 from service.store import check_schema, open_store
+from service.telemetry.metrics import Reading, watch_log
+from service.telemetry.tracing import configure_tracing, wanted
 
 __all__ = ["run"]
 
@@ -33,7 +37,9 @@ _MOST_FILES: Final = 1 << 16
 
 def run(chosen: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then let running requests finish."""
-    configure_logging(chosen.log_level, chosen.log_format)
+    log = configure_logging(chosen.log_level, chosen.log_format)
+    if wanted(chosen.otlp_endpoint, os.environ) and (traces := configure_tracing(chosen.otlp_endpoint)):
+        atexit.register(traces.close)
     listener = _listen(chosen.host, chosen.port)
     loopback = ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
     if chosen.auth == "off" and not (loopback or chosen.allow_anonymous):
@@ -49,9 +55,16 @@ def run(chosen: Settings) -> None:
     app = _application(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
     hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))
+    metrics = app.state.arenaplan.metrics
+    admission = Admission(most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused)
+    metrics.watch(
+        Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
+        Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
+    )
+    watch_log(metrics, log)
     config = uvicorn.Config(
         app,
-        http=guarded(Admission(most, chosen.header_seconds, chosen.body_seconds, hosts)),
+        http=guarded(admission),
         ws="none",
         log_config=None,
         access_log=False,

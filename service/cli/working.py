@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +18,13 @@ from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
 from service.jobs.backend import open_database, open_worker
 from service.jobs.pool import WorkerPool
-from service.logs import configure_logging
+from service.jobs.watched import watch_pool
+from service.logs import LogWriter, configure_logging
 from service.problems import Problem
 from service.settings import Settings
 from service.store import Store, check_schema, current_revision, downgrade, open_store, upgrade
+from service.telemetry.metrics import watch_log
+from service.telemetry.tracing import configure_tracing, wanted
 
 __all__ = ["check_database", "downgrade_database", "run_worker", "upgrade_database"]
 
@@ -31,7 +36,9 @@ PAUSE_SECONDS: Final = 1.0
 
 def run_worker(chosen: Settings) -> None:
     """Run jobs until SIGTERM or Ctrl-C, then let those finish that run; the rest is given back."""
-    configure_logging(chosen.log_level, chosen.log_format)
+    log = configure_logging(chosen.log_level, chosen.log_format)
+    if wanted(chosen.otlp_endpoint, os.environ) and (traces := configure_tracing(chosen.otlp_endpoint)):
+        atexit.register(traces.close)
     if not chosen.database_url.startswith("postgres"):
         fail(
             "A worker takes its jobs from PostgreSQL: set ARENAPLAN_DATABASE_URL. With SQLite, `arenaplan"
@@ -39,10 +46,10 @@ def run_worker(chosen: Settings) -> None:
             Exit.USAGE,
         )
     with _database_errors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_work(chosen))
+        runner.run(_work(chosen, log))
 
 
-async def _work(chosen: Settings) -> None:
+async def _work(chosen: Settings, log: LogWriter) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -53,6 +60,10 @@ async def _work(chosen: Settings) -> None:
     # Processor time is charged to the tenants of jobs here as it is where they were sent to.
     usage = Registry(store, Quotas(), chosen.audit_days)
     pool = WorkerPool("service.jobs.tasks", chosen.workers, meter=usage.meter.spend)
+    watch_pool(pool)
+    watch_log(pool.metrics, log)
+    if chosen.worker_metrics_port is not None:
+        pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
     worker, webhooks = open_worker(store, chosen, pool)
     pool.start()
     exchange = asyncio.create_task(usage.run())

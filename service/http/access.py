@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.auth.gate import Gate
@@ -60,6 +61,7 @@ class Access:
                     principal = await self._gate.recognise(_authorization(scope))
                     scope["state"]["principal"] = principal
                     note(scope, tenant=principal.tenant, subject=principal.subject)
+                    structlog.contextvars.bind_contextvars(tenant=principal.tenant)
                     if principal.key_id is not None:
                         note(scope, key=principal.key_id)
                     _check_scope(principal, needed)

@@ -12,6 +12,7 @@ from fastapi_offline import FastAPIOffline
 from service.http import handlers, openapi
 from service.http.access import Access
 from service.http.cache import PlanCaches
+from service.http.known import KnownAnswers
 from service.http.middleware import HeadAsGet, RequestContext
 from service.http.routers import exports, graphs, jobs, layout, meta, page, plan, validate, verdict
 from service.http.state import State
@@ -48,20 +49,26 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
         version=version(),
         description=_DESCRIPTION,
         lifespan=_lifespan,
+        # Requests are counted and traced by our own middleware, once.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         docs_url=None,  # pages of our own, with policies for the browser
         redoc_url=None,
         # The badge would ask a validator on the Internet.
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
-    app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
-    for routes in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta):
-        app.include_router(routes.router)
-    handlers.install(app)
+    state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
+    state.watch()
+    routers = [one.router for one in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta)]
+    for router in routers:
+        app.include_router(router)
+    handlers.install(app, [route for router in routers for route in router.routes])
     openapi.install(app, settings)
+    # Innermost, so that everybody who may turn a request away has been asked.
+    app.add_middleware(KnownAnswers, state=state, kinds={**plan.KINDS, **layout.KINDS})
     if users is not None:
         app.add_middleware(Access, gate=users.gate, settings=settings)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, metrics=pool.metrics)
     return app
 
 

@@ -10,7 +10,7 @@ import ipaddress
 import json
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -113,15 +113,18 @@ class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
     At most `connections` of them, to `hosts`; `header_seconds` from the first byte of a request to the end of
-    its headers, `body_seconds` from there to the end of its body.
+    its headers, `body_seconds` from there to the end of its body. `refused` is told the type of each problem
+    that is answered here, `open` counts connections.
     """
 
     connections: int
     header_seconds: float
     body_seconds: float
     hosts: Hosts = field(default_factory=lambda: Hosts("*"))
+    refused: Callable[[str], None] = lambda _problem: None
     pace: Pace = field(default_factory=Pace)
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
+    open: int = 0
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -132,6 +135,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._admission = admission
         self._timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._in_head = False
+        self._begun = False
         self._body_bytes = 0
         self._refused = False
 
@@ -140,7 +145,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
         self.flow = self._flow = PacedFlow(transport, self._admission.pace)
-        self._await_headers()
+        self._admission.open += 1
+        self._wait()
+        self._set_timer(self._admission.header_seconds, self._late_headers)
         if len(self.connections) > self._admission.connections:
             longest = next(iter(self._admission.waiting))
             if longest is self:
@@ -151,6 +158,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._admission.open -= 1
         self._admission.pace.remove(self._flow)
         super().connection_lost(exc)
 
@@ -168,16 +176,23 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         in_head = self in self._admission.waiting
         super().data_received(data)
+        # Timers are set for what is missing now: most requests arrive whole, and need none.
+        begun, self._begun = self._begun, False
         if self in self._admission.waiting:
             # Behind a body in the same data, a request has only begun.
             self._head_bytes = self._head_bytes + len(data) if in_head else 1
             if self._head_bytes > HEAD_BYTES:
                 self._refuse("headers-too-large", f"The headers take more than {HEAD_BYTES:,} bytes.")
+            elif begun or self._timer is None:
+                self._set_timer(self._admission.header_seconds, self._late_headers)
+        elif self._timer is None and self._at_work and self.cycle.more_body:
+            self._set_timer(self._admission.body_seconds, self._late_body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._in_head = self._begun = True
         if not self._at_work:
-            self._await_headers()
+            self._wait()
 
     def on_headers_complete(self) -> None:
         names = [name for name, _ in self.headers]
@@ -191,9 +206,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse("unknown-host", f"The host {host!r:.80} is not one of this service.")
             raise httptools.HttpParserError("another host")
         super().on_headers_complete()
+        self._in_head = False
         self._body_bytes = 0
         self._stop_waiting()
-        self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
@@ -208,18 +223,25 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._at_work and not self.transport.is_closing():
-            self._await_headers()
+            self._wait()
+            if self._in_head:  # the next request has begun meanwhile
+                self._set_timer(self._admission.header_seconds, self._late_headers)
 
     @property
     def _at_work(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _await_headers(self) -> None:
+    def _wait(self) -> None:
+        """For a request. One that has been answered may stay for as long as the server keeps connections."""
         self._stop_waiting()
         self._head_bytes = 0
         self._admission.waiting[self] = None
-        self._timer = self.loop.call_later(self._admission.header_seconds, self._late_headers)
+
+    def _set_timer(self, seconds: float, late: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, late)
 
     def _stop_waiting(self) -> None:
         self._admission.waiting.pop(self, None)
@@ -269,6 +291,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
+        self._admission.refused(code)
         _log.info(
             "request refused",
             request_id=request_id,

@@ -45,19 +45,36 @@ class ContentAddressed:
         """The kept answer to the same request, or a new one from a worker."""
         state, tenant = state_of(request), principal_of(request).tenant
         body = await self.read(request, state.settings.body_limit_bytes)
-        key = self._key(await _digest(body))
-        cached = state.cache.of(tenant).by_key(key) or await self._shared(state, tenant, key)
-        if cached is not None:
-            return self._from_cache(request, cached)
+        digest = await _digest(body)
+        key = self._key(digest)
+        kept = self._kept(request, state, digest)
+        if kept is None and (shared := await self._shared(state, tenant, key)) is not None:
+            state.metrics.asked_cache("shared")
+            kept = self._from_cache(request, shared)
+        if kept is not None:
+            return kept
         if (seconds := seconds_to_wait(request)) is not None:
             return await respond_later(request, self.task, body, seconds)
         answer = await unless_disconnected(request, self._solve(state, tenant, body))
         if answer is None:
             return Response(status_code=GONE)
         if isinstance(answer, CachedPlan):
+            state.metrics.asked_cache("equivalent")
             state.cache.of(tenant).put(answer.digest, answer.body, key)
             return self._from_cache(request, answer)
+        state.metrics.asked_cache("miss")
         return self._fresh(request, state, answer, key)
+
+    def kept(self, request: Request, state: State, body: bytes) -> Response | None:
+        """The answer to this very body, if it is kept. For bodies that are hashed in a moment."""
+        return self._kept(request, state, hashlib.sha256(body).hexdigest())
+
+    def _kept(self, request: Request, state: State, digest: str) -> Response | None:
+        cached = state.cache.of(principal_of(request).tenant).by_key(self._key(digest))
+        if cached is None:
+            return None
+        state.metrics.asked_cache("hit")
+        return self._from_cache(request, cached)
 
     async def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""

@@ -42,6 +42,7 @@ __all__ = [
     "JOBS_ROUTE",
     "JOB_ROUTE",
     "LAYOUT_ROUTE",
+    "METRICS_ROUTE",
     "PLAN_ROUTE",
     "PROBLEM_ROUTE",
     "PROGRAM_ROUTE",
@@ -267,6 +268,15 @@ READY_ROUTE: Final[dict[str, Any]] = {
     "responses": {
         200: {"description": "It can."},
         503: {"description": "Not yet, not now, or not any more; `status` says which."},
+    },
+}
+
+METRICS_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Metrics in Prometheus's text format",
+    "response_class": Response,
+    "responses": {
+        200: {"description": "One sample a line.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **_problems("not-found"),
     },
 }
 

@@ -15,6 +15,7 @@ from service.http.state import state_of
 from service.jobs.model import NewJob, State
 from service.jobs.requests import MODEL_WORK
 from service.jobs.spool import Spool, pieces
+from service.telemetry import tracing
 
 __all__ = ["respond_later", "seconds_to_wait"]
 
@@ -45,7 +46,8 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
     """
     engine, principal = state_of(request).backend.stored.jobs, principal_of(request)
     task = "plan" if work in MODEL_WORK else work
-    new = NewJob(principal.tenant, principal.subject, task, work, b"".join(pieces(body)))
+    trace = tracing.carrier().get("traceparent")
+    new = NewJob(principal.tenant, principal.subject, task, work, b"".join(pieces(body)), trace=trace)
     job, _ = await engine.submit(new)
     note(request.scope, job=job.id)
     loop = asyncio.get_running_loop()

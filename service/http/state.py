@@ -18,7 +18,9 @@ from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
+from service.jobs.watched import watch_pool
 from service.settings import Settings
+from service.telemetry.metrics import Metrics, Reading
 
 __all__ = ["Phase", "State", "state_of"]
 
@@ -51,6 +53,40 @@ class State:
         backend = Backend(chosen, self.pool)
         object.__setattr__(self, "backend", backend)
         object.__setattr__(self, "shared", SharedPlans(backend))
+
+    @property
+    def metrics(self) -> Metrics:
+        return self.pool.metrics
+
+    def watch(self) -> None:
+        """Read all this whenever metrics are scraped."""
+        chosen, pool, cache, intake = self.settings, self.pool, self.cache, self.intake
+        watch_pool(pool)
+
+        def bodies() -> Mapping[str, float]:
+            return {"memory": intake.in_memory, "disk": intake.on_disk}
+
+        self.metrics.watch(
+            Reading("arenaplan_ready", "1 where /readyz says 200.", lambda: self.status == "ready"),
+            Reading("arenaplan_queue_limit", "Tasks that may wait.", lambda: chosen.queue_limit),
+            Reading("arenaplan_cache_bytes", "Memory of finished answers.", lambda: cache.cost),
+            Reading("arenaplan_cache_limit_bytes", "What they may take.", lambda: chosen.cache_bytes),
+            Reading("arenaplan_cache_answers", "Finished answers that are kept.", lambda: len(cache)),
+            Reading("arenaplan_body_bytes", "Bodies of requests in flight, by place.", bodies, "place"),
+            Reading(
+                "arenaplan_body_limit_bytes",
+                "What they may take there.",
+                lambda: {"memory": intake.memory, "disk": intake.disk},
+                "place",
+            ),
+        )
+
+    @property
+    def status(self) -> str:
+        """``ready``; else why not: ``starting``, ``overloaded``, or ``draining`` once asked to stop."""
+        if self.phase.draining:
+            return "draining"
+        return "starting" if self.pool.alive == 0 else "overloaded" if self.overloaded else "ready"
 
     def check_early(self, task: str, body: bytes | Spool) -> None:
         """While all workers are busy, tell of a small request that is plainly wrong without one of them."""

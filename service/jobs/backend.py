@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -14,7 +16,7 @@ from service.jobs.documents import job_document
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
 from service.jobs.limits import job_limits
-from service.jobs.model import Job
+from service.jobs.model import Job, State
 from service.jobs.pool import WorkerPool
 from service.jobs.runner import Runner
 from service.jobs.table import JobTable
@@ -47,6 +49,7 @@ class Backend:
         self._pool = pool
         self._stored: Stored | None = None
         self._webhooks: Webhooks | None = None
+        self._counted: Mapping[str, float] = {}
 
     @property
     def maybe(self) -> Stored | None:
@@ -80,16 +83,26 @@ class Backend:
         results = Results(store)
         engine: JobEngine
         if store.is_sqlite:
-            engine = EmbeddedEngine(self._pool, Runner(table, results, job_limits(settings)))
+            runner = Runner(table, results, job_limits(settings), self._pool.metrics)
+            engine = EmbeddedEngine(self._pool, runner)
             self._webhooks = _webhooks(store, table, settings)
         else:
             from service.jobs.cluster import ClusterEngine
 
             engine = ClusterEngine(store, table)
         await engine.start()
+        self._pool.metrics.jobs(lambda: self._counted)
         if self._webhooks is not None:
             self._webhooks.start()
         self._stored = Stored(store, engine, Graphs(store), results, table)
+
+    async def count(self) -> None:
+        """Ask how many jobs there are, for metrics. Without an answer there are none of those."""
+        self._counted = {}
+        if self._stored is not None:
+            with contextlib.suppress(Problem):
+                found = await self._stored.table.counts()
+                self._counted = {state.value: found.get(state, 0) for state in State}
 
     async def close(self) -> None:
         if self._webhooks is not None:
@@ -117,7 +130,7 @@ def open_worker(store: Store, settings: Settings, pool: WorkerPool) -> tuple[Job
     from service.jobs.cluster import ClusterWorker
 
     table = _table(store, settings)
-    runner = Runner(table, Results(store), job_limits(settings))
+    runner = Runner(table, Results(store), job_limits(settings), pool.metrics)
     return ClusterWorker(store, pool, runner), _webhooks(store, table, settings)
 
 

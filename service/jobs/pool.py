@@ -14,6 +14,7 @@ import math
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -27,6 +28,9 @@ from service.jobs.frames import Frame, encode_head, read_frame
 from service.jobs.resources import cpu_seconds, oom_kills
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem, out_of_memory
+from service.telemetry import tracing
+from service.telemetry.metrics import Metrics
+from service.telemetry.work import Work
 
 __all__ = ["DEFAULT_TENANT", "SMALL_BYTES", "Worker", "WorkerPool"]
 
@@ -58,8 +62,10 @@ class Worker:
     `charged_to` is the tenant that its time is charged to when the lease ends.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, metrics: Metrics) -> None:
         self._process = process
+        self._metrics = metrics
+        self._work: Work | None = None
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
         self._killed = False
@@ -69,7 +75,7 @@ class Worker:
         self.warmed: Mapping[str, Any] = {}
 
     @classmethod
-    async def spawn(cls, module: str) -> Worker:
+    async def spawn(cls, module: str, metrics: Metrics) -> Worker:
         """Start a process that serves the tasks of `module`; it reports ``ready`` later."""
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -78,7 +84,7 @@ class Worker:
             stdin=PIPE, stdout=PIPE, limit=BUFFER_BYTES, start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
-        return cls(process)
+        return cls(process, metrics)
 
     @property
     def pid(self) -> int:
@@ -87,6 +93,11 @@ class Worker:
     @property
     def alive(self) -> bool:
         return self._process.returncode is None and not self._pump.done() and not self._killed
+
+    @property
+    def killed(self) -> bool:
+        """Whether the service has ended it, rather than something else."""
+        return self._killed
 
     @property
     def cpu_seconds(self) -> float:
@@ -127,6 +138,9 @@ class Worker:
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes | Spool = b"") -> None:
         """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         assert self._process.stdin is not None
+        if not self.busy:  # a task, rather than an answer in the middle of one
+            self._work = Work(self._metrics, kind, self.pid)
+            head = {**head, "context": structlog.contextvars.get_contextvars()}
         self.busy = True
         try:
             self._process.stdin.write(encode_head(kind, head, len(body)))
@@ -141,13 +155,31 @@ class Worker:
         frame = await self._inbox.get()
         if frame is None:
             raise await self._loss()
+        if frame.kind == "fallback" and self._work is not None:
+            self._work.fallback = True
         if frame.kind in _FINAL:
             self.busy = False
+            frame = self._observed(frame)
             if frame.head.get("last"):
                 self.kill()
         return frame
 
+    def _observed(self, frame: Frame) -> Frame:
+        """The last frame of a task, without what is for metrics and traces only."""
+        head = dict(frame.head)
+        stages = head.pop("stages", ())
+        if self._work is not None:
+            outcome = head["code"] if frame.kind == "problem" else "result" if head else "known"
+            self._work.ended(outcome, head if outcome == "result" else None, stages)
+        return Frame(frame.kind, head, frame.body)
+
     async def _loss(self) -> Problem:
+        problem = await self._reason()
+        if self._work is not None:
+            self._work.ended(problem.kind.code)
+        return problem
+
+    async def _reason(self) -> Problem:
         """Why the process has died, as far as its end and the kernel's counters tell."""
         match -(await self.finished()):
             case signal.SIGABRT:  # how code in C++ ends where it gets no more memory
@@ -183,6 +215,8 @@ class Worker:
 
     def kill(self) -> None:
         self._killed = True
+        if self._work is not None:
+            self._work.ended("fallback" if self._work.fallback else "stopped")
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -215,8 +249,8 @@ class WorkerPool:
     """`size` workers for the tasks of `module`; at most `queue_limit` callers wait, `queue_seconds` each.
 
     A process that does not report within `start_seconds` is taken for broken; `pause` waits before the
-    next start of one that keeps failing. `meter` is told, after each task, the tenant and the seconds of
-    processor time that it took.
+    next start of one that keeps failing. `metrics` are told of workers and waits. `meter` is told,
+    after each task, the tenant and the seconds of processor time that it took.
     """
 
     def __init__(
@@ -228,6 +262,7 @@ class WorkerPool:
         queue_seconds: float = 30.0,
         start_seconds: float = START_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        metrics: Metrics | None = None,
         meter: Callable[[str, float], None] | None = None,
     ) -> None:
         self._module = module
@@ -235,6 +270,7 @@ class WorkerPool:
         self._queue_seconds = queue_seconds
         self._start_seconds = start_seconds
         self._pause = pause
+        self.metrics = metrics or Metrics()
         self._free: deque[Worker] = deque()
         self._queue = FairQueue[asyncio.Future[Worker]](queue_limit)
         self._small_seen = -math.inf
@@ -317,15 +353,18 @@ class WorkerPool:
 
     async def _live(self, slot: int) -> bool:
         """One process from its start to its end; whether it ever reported."""
-        worker = await Worker.spawn(self._module)
+        worker = await Worker.spawn(self._module, self.metrics)
         try:
             reported = await worker.ready(self._start_seconds)
             if reported:
                 self._workers[slot] = worker
+                self.metrics.worker_started()
                 self._offer(worker)
                 code = await worker.finished()
+                self.metrics.worker_ended("stopped" if worker.killed else "lost")
                 _say(logging.INFO, "worker ended", pid=worker.pid, exit_code=code)
             else:
+                self.metrics.worker_ended("failed")
                 _say(logging.ERROR, "worker did not start", pid=worker.pid)
         finally:
             self._workers.pop(slot, None)
@@ -346,7 +385,13 @@ class WorkerPool:
         and takes nobody's place in the queue.
         """
         ticket = Ticket(tenant, large or patient, asyncio.get_running_loop().create_future(), patient)
-        worker = await self._take(ticket)
+        began, clock = time.time(), time.perf_counter()
+        try:
+            worker = await self._take(ticket)
+        finally:
+            seconds = time.perf_counter() - clock
+            self.metrics.waited(seconds, large=large)
+            tracing.record("wait for a worker", began, seconds)
         worker.charged_to = tenant
         self._leased += 1
         began, cpu = self._queue.begin(tenant), worker.cpu_seconds if self._meter else 0.0

@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -21,11 +22,14 @@ import structlog
 
 from service.jobs.blobs import Results
 from service.jobs.frames import Frame
+from service.jobs.model import State
 from service.jobs.pool import Worker
 from service.jobs.protocol import Limits, converse
 from service.jobs.requests import with_graph
 from service.jobs.table import LEASE_SECONDS, Claim, JobTable
 from service.problems import Problem
+from service.telemetry import tracing
+from service.telemetry.metrics import Metrics
 
 __all__ = ["JobLimits", "Runner"]
 
@@ -81,11 +85,14 @@ class _Run:
 class Runner:
     """Attempts at jobs, as many at a time as there are workers lent to it."""
 
-    def __init__(self, table: JobTable, results: Results, limits: JobLimits) -> None:
+    def __init__(
+        self, table: JobTable, results: Results, limits: JobLimits, metrics: Metrics | None = None
+    ) -> None:
         self.owner: Final = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.table: Final = table
         self._results = results
         self._limits = limits
+        self._metrics = metrics or Metrics()
         self._changed: Callable[[str], None] = lambda _job: None
         self._runs: dict[str, _Run] = {}
         self._closing = False
@@ -142,8 +149,14 @@ class Runner:
         worker.charged_to = claim.job.tenant
         run = self._runs[claim.job.id] = _Run(claim, worker)
         self._changed(claim.job.id)
+        carried = {"traceparent": claim.job.trace or ""}
+        facts = {"arenaplan.job": claim.job.id, "arenaplan.attempt": claim.job.attempts}
         try:
-            return await self._attempt(run)
+            with tracing.span(f"job {claim.job.task}", carried, kind="CONSUMER", **facts) as span:
+                known = {"job": claim.job.id, "tenant": claim.job.tenant}
+                known |= {"trace_id": span.trace_id} if span.trace_id else {}
+                with structlog.contextvars.bound_contextvars(**known):
+                    return await self._attempt(run)
         finally:
             del self._runs[claim.job.id]
             run.done.set()
@@ -175,7 +188,11 @@ class Runner:
 
     async def _succeeded(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         await self._write_result(claim, frame, known)
+        self._count(claim, State.SUCCEEDED)
         return False
+
+    def _count(self, claim: Claim, state: State) -> None:
+        self._metrics.job_ended(claim.job.task, state, time.time() - claim.job.created)
 
     async def _write_result(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         facts = dict(frame.head)
@@ -196,6 +213,7 @@ class Runner:
         match run.end:
             case _End.CANCELLED:
                 await self.table.cancelled(run.claim)
+                self._count(run.claim, State.CANCELLED)
                 return False
             case _End.LOST:
                 return False
@@ -204,6 +222,7 @@ class Runner:
         if problem.kind.code == "worker-lost" and problem.extensions.get("reason") != "memory":
             return await self.table.give_back(run.claim, problem)
         await self.table.fail(run.claim, problem)
+        self._count(run.claim, State.FAILED)
         return False
 
     async def _record(self, write: Callable[[], Awaitable[bool]]) -> bool:

@@ -53,7 +53,7 @@ class _Clock:
 
 
 @contextlib.contextmanager
-def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
+def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterator[_Clock]:
     """Bounds the reading of a request by its deadline, if it has one; the process goes on.
 
     Raises `Problem` ``time-limit``. Where nothing can interrupt what reads, the service ends the process.
@@ -61,7 +61,8 @@ def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
     clock, named = _Clock(), named_deadline(body)
     named = limits["deadline_default_seconds"] if named is None else named
     if named is None:
-        yield clock
+        with _stage(channel, "read"):
+            yield clock
         return
     # A longer one than is allowed is refused once it has been read.
     seconds = min(max(named, limits["deadline_floor_seconds"]), limits["deadline_max_seconds"])
@@ -77,10 +78,21 @@ def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))  # none would mean no timer
     try:
-        yield clock
+        with _stage(channel, "read"):
+            yield clock
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _stage(channel: Channel, name: str) -> Iterator[None]:
+    """Tell the service how long this took, for metrics and traces."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        channel.stage(name, time.perf_counter() - began)
 
 
 @contextlib.contextmanager
@@ -131,6 +143,8 @@ def _send_plan(kind: str, plan: Plan, channel: Channel, key: str) -> None:
         "arena_bytes": plan.arena_bytes,
         "status": _status(plan),
         "seconds": plan.options.deadline_seconds,
+        "solver": plan.options.solver,
+        "lower_bound": plan.lower_bound,
     }
     channel.send(kind, facts, documents.dump_plan(plan))
 
@@ -143,14 +157,15 @@ def _status(plan: Plan) -> str:
 
 def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a graph."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["plan"])
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
         graph = _graph(request, options.batch, limits)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("graph"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph, follow=_follower(channel)), options, channel, key, clock)
+        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _graph(
@@ -180,11 +195,12 @@ def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a model of another tool: a line with the parameters of the query, and the bytes."""
     head, _, data = body.partition(b"\n")
     choices, fields = _of_query(documents.parse_json(head))
-    with _reading(head, limits) as clock:
+    with _reading(head, limits, channel) as clock:
         graph, options = _imported(limits, choices, fields, data)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("model"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph, follow=_follower(channel)), options, channel, key, clock)
+        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -261,12 +277,12 @@ def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Itera
 
 def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["tradeoff"])
         points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
         options, graph = _to_explain(request, limits)
     options = clock.shortened(options)
-    with _inside("graph"):
+    with _inside("graph"), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
         made = verdict.tradeoff(graph, options, points=points)
     facts = {"points": len(made.points), "complete": made.complete}
@@ -275,7 +291,7 @@ def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A verdict; deadlines as for curves."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["explain"])
         training = request.get("training", False)
         if not isinstance(training, bool):
@@ -288,7 +304,7 @@ def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         options, graph = _to_explain(request, limits)
         batches = verdict.batches_of(request["graph"], options)
     options = clock.shortened(options)
-    with _inside("graph"):
+    with _inside("graph"), _stage(channel, "explain"):
         channel.progress("explain")
         made = verdict.explain(graph, options, training=training, batches=batches)
     facts = {"verdict": made.status.value, "complete": made.complete}
@@ -307,7 +323,7 @@ def _to_explain(
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan an explicit program."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["program"])
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
@@ -317,9 +333,8 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
         key = _key(documents.program_digest(program), program.name, options)
     with _inside("program"):
-        _answer(
-            partial(pipeline.plan_program, program, follow=_follower(channel)), options, channel, key, clock
-        )
+        make = partial(pipeline.plan_program, program, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clock: _Clock) -> None:
@@ -357,7 +372,7 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["layout"])
         with _inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
@@ -371,9 +386,9 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     with _inside("problem"), _own_capacity(options):
         if options.deadline_seconds is not None:
             _send_layout_fallback(problem, options, channel, key)
-        placed = placement.place(
-            problem, clock.shortened(options), progress=partial(_follower(channel), "layout")
-        )
+        with _stage(channel, "layout"):
+            follow = partial(_follower(channel), "layout")
+            placed = placement.place(problem, clock.shortened(options), progress=follow)
         _send_layout("result", dataclasses.replace(placed, options=options), channel, key)
 
 
@@ -414,6 +429,8 @@ def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -
         "arena_bytes": placed.layout.peak,
         "status": placed.certificate.status.value,
         "seconds": placed.options.deadline_seconds,
+        "solver": placed.options.solver,
+        "lower_bound": placed.certificate.lower_bound,
     }
     channel.send(kind, facts, documents.dump_layout(placed))
 
@@ -449,7 +466,7 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     _check_memory(plan, limits["validate_max_bytes"])
     graph = _graph(request, plan.options.batch, limits)
     memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
-    with limited({"worker_memory_bytes": memory}), _inside("plan"):
+    with limited({"worker_memory_bytes": memory}), _inside("plan"), _stage(channel, "train"):
         channel.progress("train")
         report = executor.validate(graph, plan, steps=steps, seed=seed)
     channel.send("result", {"identical": report.identical}, documents.dump_report(report))

@@ -194,6 +194,7 @@ class Webhooks:
             "webhook-id": one.id,
             "webhook-timestamp": str(now),
             "webhook-signature": signature(self._secret, one.id, now, body),
+            **({"traceparent": job.trace} if job.trace else {}),
         }
         request = http.build_request(
             "POST", url.copy_with(host=str(address)), content=body, headers=headers,

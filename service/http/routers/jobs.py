@@ -32,6 +32,7 @@ from service.jobs.orders import read_order
 from service.jobs.spool import pieces
 from service.jobs.webhooks import check_url
 from service.problems import Problem
+from service.telemetry import tracing
 
 __all__ = ["router"]
 
@@ -89,6 +90,7 @@ async def submit(request: Request, idempotency_key: IdempotencyKey = None) -> Re
             order.webhook,
             idempotency_key,
             hashlib.sha256(data).hexdigest(),
+            tracing.carrier().get("traceparent"),
         )
     )
     note(request.scope, job=job.id, task=job.task, new=new)

@@ -9,11 +9,14 @@ from fastapi import APIRouter, Request, Response
 from service.http.content_addressed import ContentAddressed
 from service.http.openapi import LAYOUT_ROUTE, STORED_LAYOUT_ROUTE
 
-__all__ = ["router"]
+__all__ = ["KINDS", "router"]
 
 router = APIRouter(tags=["layouts"])
 
 _LAYOUTS: Final = ContentAddressed("layout", "layouts")
+
+#: What may take the short way to an answer that is kept.
+KINDS: Final = {"/v1/layout": _LAYOUTS, "/layout": _LAYOUTS}
 
 
 @router.post("/v1/layout", **LAYOUT_ROUTE)

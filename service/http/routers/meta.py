@@ -7,10 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from service.http.openapi import HEALTH_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
+from service.http.openapi import HEALTH_ROUTE, METRICS_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
 from service.http.state import state_of
 from service.http.web.pages import page_response, problem_page, problems_page, redoc_page, swagger_page
 from service.problems import CATALOGUE, Problem, ProblemType
+from service.telemetry.metrics import CONTENT_TYPE
 from solver.documents import SCHEMAS
 
 __all__ = ["router"]
@@ -49,13 +50,21 @@ async def readyz(request: Request) -> JSONResponse:
     """
     state = state_of(request)
     pool = state.pool
-    status = "starting" if pool.alive == 0 else "overloaded" if state.overloaded else "ready"
-    status = "draining" if state.phase.draining else status
-    ready = status == "ready"
-    facts = {"status": status, "workers": pool.alive, "wanted": pool.size}
+    ready = state.status == "ready"
+    facts = {"status": state.status, "workers": pool.alive, "wanted": pool.size}
     optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
     known = {part: loads for part, loads in optional.items() if loads is not None}
     return JSONResponse({**facts, **known}, 200 if ready else 503)
+
+
+@router.get("/metrics", **METRICS_ROUTE)
+async def metrics(request: Request) -> Response:
+    """What happens here, for Prometheus: requests, queue, workers, memory of answers, processes."""
+    state = state_of(request)
+    if not state.settings.metrics:
+        raise Problem("not-found", "Metrics are off here.", remedy="Set ARENAPLAN_METRICS to true.")
+    await state.backend.count()
+    return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 
 @router.get("/v1/schemas", summary="Names of the JSON Schemas")

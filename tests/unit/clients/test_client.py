@@ -399,7 +399,7 @@ async def test_gives_up_with_the_last_problem(call: Call) -> None:
     service = Service(problem({"type": "/problems/overloaded", "title": "busy", "status": 503}))
     with pytest.raises(ProblemError, match="busy"):
         await call(service, "plan", GRAPH)
-    assert len(service.requests) == 8
+    assert len(service.requests) == 10
 
 
 async def test_cannot_connect(call: Call) -> None:
@@ -407,7 +407,7 @@ async def test_cannot_connect(call: Call) -> None:
     with pytest.raises(ConnectionFailed, match=r"http://test/base/v1/plan.*refused") as caught:
         await call(service, "plan", GRAPH)
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
-    assert len(service.requests) == 8
+    assert len(service.requests) == 10
 
 
 @pytest.mark.parametrize("base", ["http://test", "http://test/", "http://me:secret@test"])

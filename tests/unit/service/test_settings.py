@@ -62,6 +62,15 @@ BAD = {
     "worker_memory_bytes": "1",
     "worker_cpu_seconds": "0",
     "cache_bytes": "-1",
+    "auth": "maybe",
+    "allow_anonymous": "perhaps",
+    "oidc_algorithms": "RS256,HS256",
+    "quota_requests_per_minute": "0",
+    "quota_cpu_seconds_per_hour": "0",
+    "quota_stored_bytes": "0",
+    "quota_concurrent_requests": "0",
+    "audit": "some",
+    "audit_days": "0",
     "shutdown_seconds": "0",
     "log_level": "loud",
     "log_format": "xml",
@@ -114,3 +123,21 @@ def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     monkeypatch.setenv("ARENAPLAN", "4")
     assert configuration.settings({}).port == 8080
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"auth": "oidc"}, "ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE"),
+        ({"auth": "keys", "database_url": "off"}, "needs a database"),
+        ({"quota_stored_bytes": 5}, "need ARENAPLAN_AUTH"),
+        ({"tls_key": "key.pem"}, "need each other"),
+    ],
+)
+def test_settings_fit_together(
+    capsys: pytest.CaptureFixture[str], given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        configuration.settings(given)
+    assert caught.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -361,6 +361,20 @@ async def test_the_head_of_whatever_can_be_got(http: httpx.AsyncClient, path: st
     assert ours == {name: value for name, value in got.headers.items() if name != "x-request-id"}
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/jobs", "GET, HEAD, POST"),
+        ("/v1/jobs/0", "DELETE, GET, HEAD"),
+        ("/v1/graphs/0", "DELETE, GET, HEAD, PUT"),
+        ("/v1/plan", "POST"),
+    ],
+)
+async def test_all_methods_of_a_path_are_allowed(http: httpx.AsyncClient, path: str, allowed: str) -> None:
+    response = await http.options(path)
+    assert (response.status_code, response.headers["allow"]) == (405, allowed)
+
+
 async def test_the_head_of_what_can_only_be_posted(http: httpx.AsyncClient) -> None:
     response = await http.head("/v1/plan")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")

@@ -54,7 +54,7 @@ def test_paths(document: dict[str, Any]) -> None:
         "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
         "/v1/tradeoff", "/v1/explain",
         "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/result", "/v1/jobs/{id}/events", "/v1/graphs/{digest}",
-        "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
+        "/healthz", "/readyz", "/metrics", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
     }  # fmt: skip
 
 
