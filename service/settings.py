@@ -133,10 +133,11 @@ class Settings(BaseSettings):
         default=10_000, description="Most jobs that are not finished; more are answered 429."
     )
     job_ttl_seconds: Annotated[float, Field(gt=0)] = Field(
-        default=7 * 24 * 3600.0, description="How long results of jobs, and graphs nobody asks for, are kept."
+        default=7 * 24 * 3600.0,
+        description="How long results of jobs are kept, and stored graphs that nobody stores or uses again.",
     )
     job_max_attempts: Annotated[int, Field(ge=1)] = Field(
-        default=5, description="How often a job is begun whose worker, or whose machine, dies; then it fails."
+        default=8, description="How often a job is begun whose worker, or whose machine, dies; then it fails."
     )
     job_max_seconds: Annotated[float, Field(gt=0)] = Field(
         default=3600.0, description="Longest deadline a job may name, and the time limit of every job."

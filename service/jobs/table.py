@@ -17,7 +17,6 @@ from service.jobs.blobs import (
     get_blob,
     graph_not_found,
     keep_result,
-    media_type_of,
     put_blob,
     remove_blobs,
     touch_blob,
@@ -92,7 +91,8 @@ class JobTable:
             )
         size = len(new.request)
         if new.graph is not None:
-            if media_type_of(connection, new.tenant, new.graph) is None:
+            used = update(graphs).where(graphs.c.tenant == new.tenant, graphs.c.digest == new.graph)
+            if not connection.execute(used.values(created=time.time())).rowcount:
                 raise graph_not_found(new.graph)
             touch_blob(connection, new.tenant, new.graph)
         row = {

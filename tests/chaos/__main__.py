@@ -27,6 +27,8 @@ from tests.support.server import PATIENCE, ROOT
 
 #: How long drained jobs may take after the last kill, and a cancelled one until nothing of it runs.
 DRAINED_SECONDS = 15.0
+#: Unfinished jobs that are enough to go on killing.
+ENOUGH = 20
 CANCELLED_SECONDS = 1.0
 
 
@@ -54,13 +56,16 @@ class Load:
         with self.deployment.client() as http:
             while True:
                 with self._lock:
-                    self._sent += 1
-                    number = self._sent
-                if number > self.most:
+                    enough = self._sent >= self.most
+                if enough:
                     if not self.more.is_set():
                         return
                     time.sleep(0.2)
-                name = f"job-{number}"
+                    if (self.unfinished() or 0) > ENOUGH:
+                        continue
+                with self._lock:
+                    self._sent += 1
+                    name = f"job-{self._sent}"
                 self.acknowledged[self._send(http, name)] = name
 
     def _send(self, http: httpx.Client, name: str) -> str:
