@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 
 from solver import documents, pipeline
+from solver.compile import load as load_compiled
 from tests.chaos.deployments import Deployment, deployed, is_running
 from tests.support.server import PATIENCE, ROOT
 
@@ -198,6 +199,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.full:
         chosen.kills, chosen.jobs, chosen.cancels = 100, 1000, 200
+    load_compiled()  # else each worker that is started anew would compile first, for a minute
     rows = chosen.rows or ["workers", "api", "postgres", "cancel"]
     passed = True
     for engine in chosen.engine or ["embedded", "cluster"]:
