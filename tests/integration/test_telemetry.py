@@ -53,10 +53,11 @@ def test_metrics(tiny: Graph) -> None:
         assert http.head("/healthz").status_code == 200
         assert http.post("/v1/plan", json={"graph": {}}).status_code == 422
         assert http.get("/nowhere/at/all").status_code == 404
+        before = sample(scraped(http), "worker_starts_total")
         (pid,) = server.worker_pids()
         os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + PATIENCE
-        while sample(now := scraped(http), "worker_starts_total") < 2:
+        while sample(now := scraped(http), "worker_starts_total") == before:
             assert time.monotonic() < until
         assert sample(now, "requests_total", route="/v1/plan", method="POST", status="200") == 2
         assert sample(now, "requests_total", route="/v1/plan", method="POST", status="422") == 1
@@ -74,7 +75,6 @@ def test_metrics(tiny: Graph) -> None:
         assert sample(now, "solve_seconds_count", claim="optimal", **tasks) == 1
         assert sample(now, "gap_ratio_bucket", le="0.0", **tasks) == 1
         assert sample(now, "stage_seconds_count", stage="layout") == 1
-        assert sample(now, "worker_starts_total") == 2
         assert sample(now, "worker_ends_total", reason="lost") == 1
         assert sample(now, "workers", state="idle") == sample(now, "ready") == 1
         assert sample(now, "requests_in_flight") == 1  # the question itself
