@@ -196,7 +196,8 @@ def place_some(
         if fit == BEST:
             least = _tightest(shelf, block[0], buffer)
         strips, offset = _lowest(shelf, block, buffer, least)
-        chunks = more_chunks(shelf, 4 * strips + 4)
+        # Every strip may stick out on the left and on the right, and one of them above.
+        chunks = more_chunks(shelf, 2 * strips + 2)
         counts[WHY] = DONE
         if strips < 0:
             counts[WHY] = SHORT_OF_STRIPS

@@ -68,10 +68,10 @@ __all__ = [
 ]
 
 #: Strips in a chunk: small enough to move, large enough to be worth a skip.
-CHUNK: Final = 32
+CHUNK: Final = 16
 
 #: Sections below which the tree is not split further; their strips are told apart by looking.
-LEAF: Final = 8
+LEAF: Final = 32
 
 #: Above every layout, and a granule below the largest integer so that rounding up cannot overflow.
 INFINITY: Final = 2**63 - 1

@@ -6,6 +6,7 @@ Compiled code is loaded at its first use, so that small problems do not wait for
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ __all__ = ["COMPILED_FROM", "LOADED_FROM", "Kernel", "Walk", "kernel"]
 #: even if the index has to be loaded first.
 COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
+
+#: Placements between looks at the clock.
+LOOK: Final = 1000
 
 _CHUNKS: Final = 64
 _BLOCK: Final = 16
@@ -99,11 +103,26 @@ class Walk:
         """Bytes of memory that the free space is kept in."""
         return sum(rows.nbytes for rows in (*self._shelf, self._block))
 
-    def place(self, order: Integers, limit: int, *, best_fit: bool = False) -> int:
-        """Place in this order, pinned ones excepted; how far into it this got within `limit`."""
+    def place(
+        self,
+        order: Integers,
+        limit: int,
+        *,
+        best_fit: bool = False,
+        late: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Place in this order, pinned ones excepted; how far into it this got within `limit`.
+
+        It stops early once `late`, which is asked every few milliseconds.
+        """
         free = np.flatnonzero(~self._pinned[order])
-        fit = self._module.BEST if best_fit else self._module.FIRST
-        placed = self._go(order[free], limit, fit)
+        fit, placed = self._module.BEST if best_fit else self._module.FIRST, 0
+        while placed < len(free) and not late():
+            some = order[free[placed : placed + LOOK]]
+            done = self._go(some, limit, fit)
+            placed += done
+            if done < len(some):
+                break
         return len(order) if placed == len(free) else int(free[placed])
 
     def cancel(self) -> None:
@@ -126,14 +145,16 @@ class Walk:
         return shelf
 
     def _more_chunks(self) -> None:
-        """Twice as many; what is in use keeps its place."""
+        """Half as many again; what is in use keeps its place."""
         strips, old = self._strips, self._shelf
-        chunks, free = len(old.chunks), int(old.counts[strips.FREE])
-        unused = np.empty(2 * chunks, np.int64)
-        unused[:chunks] = np.arange(2 * chunks - 1, chunks - 1, -1)
-        unused[chunks : chunks + free] = old.free[:free]
-        self._shelf = old._replace(chunks=_twice(old.chunks), strips=_twice(old.strips), free=unused)
-        old.counts[strips.FREE] = free + chunks
+        free = int(old.counts[strips.FREE])
+        more = _grown(old.chunks)
+        added = len(more) - len(old.chunks)
+        unused = np.empty(len(more), np.int64)
+        unused[:added] = np.arange(len(more) - 1, len(old.chunks) - 1, -1)
+        unused[added : added + free] = old.free[:free]
+        self._shelf = old._replace(chunks=more, strips=_grown(old.strips), free=unused)
+        old.counts[strips.FREE] = free + added
 
     def _go(self, order: Integers, limit: int, fit: int) -> int:
         module, position = self._module, 0
@@ -142,17 +163,17 @@ class Walk:
             position = int(module.place_some(*arguments))
             match int(self._shelf.counts[self._strips.WHY]):
                 case module.SHORT_OF_STRIPS:
-                    self._block = _twice(self._block)
+                    self._block = _grown(self._block)
                 case module.SHORT_OF_CHUNKS:
                     self._more_chunks()
                 case module.SHORT_OF_ENTRIES:
-                    self._shelf = self._shelf._replace(entries=_twice(self._shelf.entries))
+                    self._shelf = self._shelf._replace(entries=_grown(self._shelf.entries))
                 case _:
                     return position
 
 
-def _twice(rows: Integers) -> Integers:
-    """As many rows again, which cost no memory before they are used."""
-    more = np.empty((2 * len(rows), *rows.shape[1:]), np.int64)
+def _grown(rows: Integers) -> Integers:
+    """Half as many rows again, which cost no memory before they are used."""
+    more = np.empty((len(rows) + len(rows) // 2, *rows.shape[1:]), np.int64)
     more[: len(rows)] = rows
     return more

@@ -62,11 +62,11 @@ def walk(
     instance: Instance, module: ModuleType, order: Integers, limit: int, deadline: Deadline
 ) -> tuple[Layout | None, bool]:
     """First fit in one order; None where it ends beyond `limit`, or the deadline cut in, which is said."""
-    run = _Run(instance, module, lambda: order, limit)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(run)
-        cut = _supervise([run], [future], deadline, spare_first=False)
-        return future.result(), cut
+    walk = Walk(instance, module)
+    placed = walk.place(order, limit, late=lambda: deadline.expired)
+    if placed == len(instance):
+        return layout_of(instance, walk.offsets), False
+    return None, deadline.expired
 
 
 def _supervise(

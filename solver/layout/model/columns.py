@@ -26,6 +26,9 @@ UNPINNED = -1
 #: Of a row of holes, or of pieces.
 HOLE_FIELDS: Final = 5
 
+#: Buffers looked at in one go: their values stand in lists beside the columns meanwhile.
+AT_ONCE: Final = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -51,39 +54,39 @@ class Columns:
 
     @classmethod
     def _made(cls, buffers: tuple[Buffer, ...]) -> Columns | None:
-        sizes = [b.size for b in buffers]
-        starts, ends = [b.lifespan.start for b in buffers], [b.lifespan.end for b in buffers]
-        alignments = [b.alignment for b in buffers]
-        pins = [b.offset for b in buffers if b.offset is not None]
-        if not {int}.issuperset({*map(type, sizes), *map(type, starts), *map(type, ends)}):
-            return None
-        if not {int}.issuperset({*map(type, alignments), *map(type, pins)}):
-            return None
-        if sum(sizes) + sum(alignments) + max(pins, default=0) > MAX_BYTES or min(pins, default=0) < 0:
-            return None
-        if max(ends, default=0) > MAX_BYTES or min(starts, default=0) < 0 or min(sizes, default=1) < 1:
-            return None
-        if min(alignments, default=1) < 1:
-            return None
-        pin = [UNPINNED if b.offset is None else b.offset for b in buffers] if pins else UNPINNED
-        holes = [
-            (hole.lifespan.start, hole.lifespan.end, hole.low, hole.high, i)
-            for i, b in enumerate(buffers)
-            if b.holes
-            for hole in b.holes
-        ]
-        if not {int}.issuperset({type(value) for row in holes for value in row}):
-            return None
-        if max((max(row) for row in holes), default=0) > MAX_BYTES or min(map(min, holes), default=0) < 0:
-            return None
-        return cls(
-            np.array(sizes, dtype=np.int64),
-            np.array(starts, dtype=np.int64),
-            np.array(ends, dtype=np.int64),
-            np.array(alignments, dtype=np.int64),
-            np.array(np.broadcast_to(pin, len(buffers)), dtype=np.int64),
-            np.array(holes, dtype=np.int64).reshape(-1, HOLE_FIELDS),
-        )
+        made, holes = np.empty((5, len(buffers)), np.int64), [np.empty((0, HOLE_FIELDS), np.int64)]
+        total = highest = 0
+        for first in range(0, len(buffers), AT_ONCE):
+            some = buffers[first : first + AT_ONCE]
+            sizes, alignments = [b.size for b in some], [b.alignment for b in some]
+            starts, ends = [b.lifespan.start for b in some], [b.lifespan.end for b in some]
+            pins = [b.offset for b in some if b.offset is not None]
+            if not {int}.issuperset({*map(type, sizes), *map(type, starts), *map(type, ends)}):
+                return None
+            if not {int}.issuperset({*map(type, alignments), *map(type, pins)}):
+                return None
+            total += sum(sizes) + sum(alignments)
+            highest = max(highest, max(pins, default=0))
+            if total + highest > MAX_BYTES or max(max(starts), max(ends)) > MAX_BYTES:
+                return None
+            if min(pins, default=0) < 0 or min(starts) < 0 or min(sizes) < 1 or min(alignments) < 1:
+                return None
+            given = [UNPINNED if b.offset is None else b.offset for b in some] if pins else UNPINNED
+            for column, values in zip(made, (sizes, starts, ends, alignments, given), strict=True):
+                column[first : first + AT_ONCE] = values
+            rows = [
+                (hole.lifespan.start, hole.lifespan.end, hole.low, hole.high, i)
+                for i, b in enumerate(some, first)
+                if b.holes
+                for hole in b.holes
+            ]
+            if not {int}.issuperset({type(value) for row in rows for value in row}):
+                return None
+            if max(map(max, rows), default=0) > MAX_BYTES or min(map(min, rows), default=0) < 0:
+                return None
+            if rows:
+                holes.append(np.array(rows, dtype=np.int64))
+        return cls(*made, np.concatenate(holes))
 
     @property
     def pinned(self) -> bool:
