@@ -74,7 +74,7 @@ def _plainly_right(problem: LayoutProblem) -> bool:
 
 
 def _ids_differ(buffers: tuple[Buffer, ...]) -> bool:
-    """Whether no two ids are equal, nor have one hash: 8 bytes a buffer, where a set takes up to a hundred."""
+    """Whether no two ids have one hash: 8 bytes a buffer, where a set takes up to a hundred."""
     hashes = np.fromiter((hash(buffer.id) for buffer in buffers), np.int64, len(buffers))
     hashes.sort()
     return not bool((hashes[1:] == hashes[:-1]).any())

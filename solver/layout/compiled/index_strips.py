@@ -54,7 +54,6 @@ __all__ = [
     "SIZE",
     "SLOT",
     "START",
-    "STOP",
     "TOP",
     "UNTIL",
     "USED",
@@ -91,8 +90,8 @@ NODE, POSITION, SLOT, HEIGHT = range(4)
 HOME: Final = 4
 # Fields of a buffer. Padding to the smallest alignment is part of the size, not of the exact size.
 START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)
-# Counters: chunks free to take, directory entries used; why a walk ended; set by another thread to end it.
-FREE, ENTRIES, WHY, STOP = range(4)
+# Counters: chunks free to take, directory entries used; why a walk ended.
+FREE, ENTRIES, WHY = range(3)
 
 
 class Shelf(NamedTuple):

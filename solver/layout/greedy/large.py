@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
+from threading import Event
 from types import ModuleType
 from typing import Final
 
@@ -23,6 +24,9 @@ GOOD_ENOUGH: Final = 2000
 
 _THREADS: Final = 2
 
+#: Buffers for each section from which two orders go at a time: the memory of a walk grows with the sections.
+ROOMY: Final = 3
+
 #: Seconds between looks at the deadline.
 TICK: Final = 0.01
 
@@ -37,13 +41,13 @@ def race(
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. Without
-    a layout that is `known`, the first order is finished whatever the deadline says; later ones are given up
-    within a placement.
+    Orders go in pairs, side by side where memory allows, and the lower peak wins, the earlier order on a tie,
+    so threads decide nothing. Without a layout that is `known`, the first order is finished whatever the
+    deadline says; later ones are given up within some milliseconds.
     """
     best, found, cut = known or Layout((), MAX_BYTES), "", False
-    names = iter(orders)
-    with ThreadPoolExecutor(_THREADS) as pool:
+    names, threads = iter(orders), _THREADS if len(instance) >= ROOMY * instance.sections else 1
+    with ThreadPoolExecutor(threads) as pool:
         for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
             enough = best.peak - bound <= bound // GOOD_ENOUGH
             if (found and enough) or ((found or known) and deadline.expired):
@@ -52,9 +56,9 @@ def race(
             runs = [_Run(instance, module, orders[name], best.peak - 1) for name in pair]
             futures = [pool.submit(run) for run in runs]
             cut = _supervise(runs, futures, deadline, spare_first=not (found or known)) or cut
-            for name, layout in zip(pair, (future.result() for future in futures), strict=True):
-                if layout is not None and layout.peak < best.peak:
-                    best, found = layout, name
+            for name, offsets in zip(pair, (future.result() for future in futures), strict=True):
+                if offsets is not None and int((offsets + instance.exact).max()) < best.peak:
+                    best, found = layout_of(instance, offsets), name
     return best, found, cut
 
 
@@ -70,27 +74,27 @@ def walk(
 
 
 def _supervise(
-    runs: list[_Run], futures: list[Future[Layout | None]], deadline: Deadline, *, spare_first: bool
+    runs: list[_Run], futures: list[Future[Integers | None]], deadline: Deadline, *, spare_first: bool
 ) -> bool:
     """Wait; when the deadline passes, cancel what still runs and say so."""
     while (late := wait(futures, min(TICK, deadline.remaining)).not_done) and not deadline.expired:
         pass
     for run, future in islice(zip(runs, futures, strict=True), int(spare_first), None):
         if future in late:
-            run.cancel()
+            run.cancelled.set()
     return bool(late)
 
 
 class _Run:
-    """One order under a limit; None where it does not fit, or was cancelled."""
+    """Offsets of one order under a limit; None where it does not fit, or was cancelled."""
 
     def __init__(
         self, instance: Instance, module: ModuleType, order: Callable[[], Integers], limit: int
     ) -> None:
-        self._instance, self._order, self._limit = instance, order, limit
-        self._walk = Walk(instance, module)
-        self.cancel = self._walk.cancel
+        self._instance, self._module, self._order, self._limit = instance, module, order, limit
+        self.cancelled = Event()
 
-    def __call__(self) -> Layout | None:
-        placed = self._walk.place(self._order(), self._limit)
-        return layout_of(self._instance, self._walk.offsets) if placed == len(self._instance) else None
+    def __call__(self) -> Integers | None:
+        walk = Walk(self._instance, self._module)
+        placed = walk.place(self._order(), self._limit, late=self.cancelled.is_set)
+        return walk.offsets if placed == len(self._instance) else None
