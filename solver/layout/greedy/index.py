@@ -26,6 +26,7 @@ LOADED_FROM: Final = 3000
 LOOK: Final = 1000
 
 _CHUNKS: Final = 64
+_BUFFERS_OF_A_CHUNK: Final = 8
 _BLOCK: Final = 16
 
 
@@ -116,14 +117,16 @@ class Walk:
         strips, load = self._strips, instance.load()
         nodes = np.zeros((len(load) + 2, 6), np.int64)
         made = strips.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
+        # About as many as are needed in the end: what is not used takes no memory, and growing copies.
+        chunks = _CHUNKS + made + len(instance) // _BUFFERS_OF_A_CHUNK
         shelf = strips.Shelf(
             nodes[:made].copy(),
-            np.empty(256, np.int64),
-            np.empty((_CHUNKS, 3), np.int64),
-            np.empty((_CHUNKS, strips.CHUNK, 4), np.int64),
-            np.arange(_CHUNKS - 1, -1, -1),
+            np.empty(4 * chunks, np.int64),
+            np.empty((chunks, 3), np.int64),
+            np.empty((chunks, strips.CHUNK, 4), np.int64),
+            np.arange(chunks - 1, -1, -1),
             np.empty((strips.DEPTH, 4), np.int64),
-            np.array([_CHUNKS, 0, self._module.DONE]),
+            np.array([chunks, 0, self._module.DONE]),
         )
         strips.insert(shelf, 0, len(load), 0, strips.INFINITY)
         return shelf
