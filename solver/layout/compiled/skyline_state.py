@@ -147,8 +147,8 @@ def allocate(
 ) -> SearchState:
     """Arrays for a search among buffers in the order of their starts; `kind` is what `kinds` gives.
 
-    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes; what grows with the depth is in memory
-    only as far as a path has come, for it is written before it is read.
+    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes; what grows with the depth is in
+    memory only as far as a path has come, for it is written before it is read.
     """
     n, width = len(instance), instance.sections + 1
     rng = np.random.default_rng([seed, 0x5EED])

@@ -7,12 +7,12 @@ this one.
 from __future__ import annotations
 
 from functools import cache
-from types import ModuleType
 from typing import Final
 
 import numpy as np
 
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.kernels import Kernel
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import Deadline
 
@@ -22,18 +22,21 @@ __all__ = ["in_order_of_time", "time_kernel"]
 LOOK: Final = 1000
 
 
-@cache
-def time_kernel() -> ModuleType | None:
-    """The compiled module, tried once; None where nothing compiles."""
-    try:
-        from solver.layout.compiled import time_kernel as module
+def _one() -> tuple[Integers | int, ...]:
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    return zero, zero, one, one, one, zero.copy(), zero.copy(), 0
 
-        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-        module.place_in_time(zero, zero, one, one, one, zero.copy(), zero.copy(), 0)
+
+@cache
+def time_kernel() -> Kernel | None:
+    """The compiled function, tried once; None where nothing compiles."""
+    kernel = Kernel("solver.layout.compiled.time_kernel", "place_in_time", _one)
+    try:
+        kernel(*_one())
     except UNCOMPILED as error:
         warn_uncompiled(error)
         return None
-    return module
+    return kernel
 
 
 def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Integers | None:
@@ -42,15 +45,15 @@ def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Inte
     None where something is pinned, nothing compiles or the deadline has passed. O(n (log n + depth)), 32
     bytes a buffer.
     """
-    module = None if instance.pinned else time_kernel()
-    if module is None:
+    place = None if instance.pinned else time_kernel()
+    if place is None:
         return None
     order = np.lexsort((-instance.size, instance.start))
     offset, live, count = np.full(len(order), FREE, np.int64), np.empty(depth + 1, np.int64), 0
     for first in range(0, len(order), LOOK):
         if deadline.expired:
             return None
-        count = module.place_in_time(
+        count = place(
             order[first : first + LOOK], instance.start, instance.end, instance.size, instance.alignment,
             offset, live, count,
         )  # fmt: skip

@@ -86,7 +86,8 @@ class Columns:
                 return None
             if rows:
                 holes.append(np.array(rows, dtype=np.int64))
-        return cls(*made, np.concatenate(holes))
+        size, start, end, alignment, pin = made
+        return cls(size, start, end, alignment, pin, np.concatenate(holes))
 
     @property
     def pinned(self) -> bool:
