@@ -378,8 +378,10 @@ def rows_of(problem: LayoutProblem) -> Integers:
     columns = Columns.of(problem)
     if columns is not None:
         rows = columns.pieces()
-        _, ranks = np.unique(rows[:, :2], return_inverse=True)
-        rows[:, :2] = ranks.reshape(-1, 2)
+        steps = np.sort(rows[:, :2], axis=None)
+        steps = steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
+        for column in (0, 1):
+            rows[:, column] = steps.searchsorted(rows[:, column])
         return rows
     held = pieces(problem)
     exact = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})

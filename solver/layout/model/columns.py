@@ -124,21 +124,29 @@ class Columns:
         begin, stop, _, _, owner = self.holes.T
         last = self.start.copy()
         last[owner] = stop  # of several, the last one
-        whole = np.stack((self._before_holes(), begin, np.zeros_like(begin), size[owner], owner), axis=1)
-        rest = np.stack((last, self.end, np.zeros_like(size), size, everyone), axis=1)
-        rows = np.concatenate((whole, self.holes, rest))
-        rows = rows[(rows[:, 0] < rows[:, 1]) & (rows[:, 2] < rows[:, 3])]
-        return rows[np.lexsort((rows[:, 0], rows[:, 4]))]
+        # Before each hole, each hole, and after the last: where they stand follows from how many there are.
+        rows = np.empty((len(size) + 2 * len(owner), 5), np.int64)
+        before = 2 * np.arange(len(owner)) + owner
+        rest = everyone + 2 * owner.searchsorted(everyone, side="right")
+        held: tuple[tuple[_Integers, tuple[_Integers | int, ...]], ...] = (
+            (before, (self._before_holes(), begin, 0, size[owner], owner)),
+            (rest, (last, self.end, 0, size, everyone)),
+        )
+        for places, values in held:
+            for column, some in enumerate(values):
+                rows[places, column] = some
+        rows[before + 1] = self.holes
+        return rows[(rows[:, 0] < rows[:, 1]) & (rows[:, 2] < rows[:, 3])]
 
     def in_pieces(self) -> Columns:
         """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
         if not len(self.holes):
             return self
-        start, end, low, high, _ = self.pieces().T.copy()
+        start, end, low, high, _ = self.pieces().T
         granule = int(self.alignment.min())
         granule = 1 if bool((low % granule).any()) else granule
-        alone = np.full_like(start, UNPINNED)
-        return Columns(high - low, start, end, np.full_like(start, granule), alone, self.holes[:0])
+        same, alone = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, UNPINNED))
+        return Columns(high - low, start.copy(), end.copy(), same, alone, self.holes[:0])
 
 
 class Tabled(tuple[Buffer, ...]):

@@ -43,7 +43,7 @@ def stamp(root: Path) -> str:
         ("compiled/skyline_state", True),
         ("compiled/priorities", True),
         ("model/instance", True),
-        ("check/sweep", True),
+        ("check/sweep_kernel", True),
         ("portfolio", False),
     ],
 )
