@@ -9,8 +9,8 @@ begins with what those before it have found. Where there are thousands of buffer
 before the capacity search: `coarse`.
 
 Memory is bounded: what `FeasibilitySearch` states for each set of buffers searched, of which the capacity
-search keeps `KEPT`; 100 to 600 bytes a buffer for each of two greedy placements; where nothing compiles, some
-160 MB.
+search keeps `KEPT`; 60 to 150 bytes a buffer for a greedy placement, and of two at a time only where sections
+are few; where nothing compiles, some 160 MB.
 
 Every budget is counted in work, so that the same problem gives the same layout on any machine. The
 deadline and the caller's cancel event cut in on top; what was found until then is returned, and the
