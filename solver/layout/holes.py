@@ -22,9 +22,7 @@ from solver.errors import ProblemError
 from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, find_violations
-from solver.layout.compiled import pieces_state
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.kernels import Kernel
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch
 from solver.layout.exact.windows import Ask, Window, repair
@@ -480,6 +478,8 @@ class Shelf:
 
     def reorder(self, order: Integers, limit: int, placements: int, deadline: Deadline) -> Integers | None:
         """Offsets within `limit` from some order, begun with this one, pins first; None if it finds none."""
+        from solver.layout.compiled import pieces_kernel
+
         instance, pinned = self._instance, self._instance.offset[order] != FREE
         order = np.concatenate((order[pinned], order[~pinned]))
         buffers = np.stack((instance.exact, instance.alignment, instance.offset), axis=1)
@@ -487,55 +487,37 @@ class Shelf:
         for seed in range(0, placements, MOVES):
             if deadline.expired:
                 break
-            self._head[:] = pieces_state.NONE
-            left = _REORDER(
+            self._head[:] = pieces_kernel.NONE
+            left = pieces_kernel.reorder(
                 buffers, self._rows, self._first, order, again, int(pinned.sum()), self._width, self._head,
                 self._entries, self._scratch, np.zeros(1, np.int64), limit, MOVES, PATIENCE, SEED + seed,
             )  # fmt: skip
-            if left != pieces_state.NONE:
-                return buffers[:, pieces_state.OFFSET].copy()
+            if left != pieces_kernel.NONE:
+                return buffers[:, pieces_kernel.OFFSET].copy()
         return None
 
     def __call__(
         self, order: Integers, pinned: int, limit: int, late: Callable[[], bool]
     ) -> tuple[Integers, int]:
+        from solver.layout.compiled import pieces_kernel
+
         instance, counts = self._instance, np.zeros(1, np.int64)
         buffers = np.stack((instance.exact, instance.alignment, instance.offset), axis=1)
-        self._head[:] = pieces_state.NONE
+        self._head[:] = pieces_kernel.NONE
         done = 0
         while done < len(order) and not late():
             some = order[done : max(pinned, done) + PASS]
             stand = max(0, pinned - done)
-            placed = _PLACE(
-                buffers, self._rows, self._first, some, stand, self._width,
-                self._head, self._entries, self._scratch, counts, limit,
+            placed = int(
+                pieces_kernel.place_pieces(
+                    buffers, self._rows, self._first, some, stand, self._width,
+                    self._head, self._entries, self._scratch, counts, limit,
+                )
             )  # fmt: skip
             done += placed
             if placed < len(some):
                 break
-        return buffers[:, pieces_state.OFFSET].copy(), max(0, done - pinned)
-
-
-def _numbers(dimensions: int) -> Integers:
-    return np.zeros((1,) * dimensions, np.int64)
-
-
-_PLACE: Final = Kernel(
-    "solver.layout.compiled.pieces_kernel",
-    "place_pieces",
-    lambda: (
-        *(_numbers(2), _numbers(2), _numbers(1), _numbers(1), 0, 1),
-        *(_numbers(1), _numbers(2), _numbers(2), _numbers(1), 0),
-    ),
-)
-_REORDER: Final = Kernel(
-    "solver.layout.compiled.pieces_kernel",
-    "reorder",
-    lambda: (
-        *(_numbers(2), _numbers(2), _numbers(1), _numbers(1), _numbers(1), 0, 1),
-        *(_numbers(1), _numbers(2), _numbers(2), _numbers(1), 0, 0, 1, 0),
-    ),
-)
+        return buffers[:, pieces_kernel.OFFSET].copy(), max(0, done - pinned)
 
 
 class _Compiled:

@@ -12,35 +12,100 @@ The set of live offsets is a binary tree over the ranks of all offsets whose nod
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.compiled.kernels import Kernel
+from solver.layout.compiled.jit import compiled
 
 __all__ = ["disjoint"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
+_Flags: TypeAlias = npt.NDArray[np.uint8]
 
 
 def disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
     """Whether no two of [start, end) x [bottom, top) share a point; none is empty. O(n log n)."""
-    return bool(_sweep(*_prepared(start, end, bottom, top)))
-
-
-def _prepared(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> tuple[Any, ...]:
     ranks = np.unique(bottom, return_inverse=True)[1].astype(np.int64)
     leaves = 1 << len(start).bit_length()
     by_start = np.argsort(start, kind="stable")
     by_end = np.argsort(end, kind="stable")
     owner, occupied = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)
-    return start, end, bottom, top, ranks, by_start, by_end, owner, occupied
+    return bool(_sweep(start, end, bottom, top, ranks, by_start, by_end, owner, occupied))
 
 
-def _one() -> tuple[Any, ...]:
-    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    return _prepared(zero, one, zero, one)
+@compiled
+def _below(occupied: _Flags, leaf: int) -> int:
+    """The nearest occupied leaf to the left; -1 if there is none."""
+    node = leaf
+    while node > 1 and (node & 1 == 0 or occupied[node - 1] == 0):
+        node >>= 1
+    if node <= 1:
+        return -1
+    node -= 1
+    while node < len(occupied) // 2:
+        node = 2 * node + (1 if occupied[2 * node + 1] else 0)
+    return node
 
 
-_sweep: Final = Kernel("solver.layout.check.sweep_kernel", "sweep", _one)
+@compiled
+def _above(occupied: _Flags, leaf: int) -> int:
+    """The nearest occupied leaf to the right; -1 if there is none."""
+    node = leaf
+    while node > 1 and (node & 1 == 1 or occupied[node + 1] == 0):
+        node >>= 1
+    if node <= 1:
+        return -1
+    node += 1
+    while node < len(occupied) // 2:
+        node = 2 * node + (0 if occupied[2 * node] else 1)
+    return node
+
+
+@compiled
+def _leave(occupied: _Flags, leaf: int) -> None:
+    occupied[leaf] = 0
+    node = leaf >> 1
+    while node > 0 and occupied[2 * node] == 0 and occupied[2 * node + 1] == 0:
+        occupied[node] = 0
+        node >>= 1
+
+
+@compiled
+def _enter(occupied: _Flags, leaf: int) -> None:
+    node = leaf
+    while node > 0 and occupied[node] == 0:
+        occupied[node] = 1
+        node >>= 1
+
+
+@compiled
+def _sweep(
+    start: _Integers,
+    end: _Integers,
+    bottom: _Integers,
+    top: _Integers,
+    ranks: _Integers,
+    by_start: _Integers,
+    by_end: _Integers,
+    owner: _Integers,
+    occupied: _Flags,
+) -> bool:
+    leaves, dead = len(occupied) // 2, 0
+    for position in range(len(by_start)):
+        i = by_start[position]
+        while end[by_end[dead]] <= start[i]:
+            _leave(occupied, leaves + ranks[by_end[dead]])
+            dead += 1
+        leaf = leaves + ranks[i]
+        below, above = _below(occupied, leaf), _above(occupied, leaf)
+        if occupied[leaf]:
+            return False
+        if below >= 0 and top[owner[below - leaves]] > bottom[i]:
+            return False
+        if above >= 0 and bottom[owner[above - leaves]] < top[i]:
+            return False
+        _enter(occupied, leaf)
+        owner[ranks[i]] = i
+    return True

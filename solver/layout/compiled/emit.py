@@ -1,38 +1,38 @@
 """Makes the machine code that `native` keeps and calls, with what numba and llvmlite document and no more.
 
-Numba's own way to keep code asks for numba when it is loaded. So a function is compiled as a C callback,
+Numba's own way to keep code asks for numba when it is loaded. So the search is compiled as a C callback,
 whose assembly numba shows, and llvmlite turns that into an object file that depends on neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 from numba.core import event
 from numba.extending import intrinsic
 
-from solver.layout.compiled.native import MachineCode, flat, form, parted, processor, scalar
+from solver.layout.compiled.native import MachineCode, processor
+from solver.layout.compiled.skyline_kernel import race
+from solver.layout.compiled.skyline_state import SearchState
+from solver.layout.model.instance import Integers
 
 __all__ = ["announce", "machine_code"]
 
 
-def announce(function: Any) -> None:
-    """Tells listeners that it is about to be compiled, as numba does; one refuses by raising."""
-    with cast(Any, event).trigger_event("numba:compile", data={"dispatcher": function}):
+def announce() -> None:
+    """Tells listeners that the search is about to be compiled, as numba does; one refuses by raising."""
+    with cast(Any, event).trigger_event("numba:compile", data={"dispatcher": race}):
         pass
 
 
-def machine_code(function: Callable[..., Any], arguments: tuple[Any, ...]) -> MachineCode:
-    """The compiled function for arguments like these. Seconds; half a minute for the search."""
+def machine_code(state: SearchState, ranks: Integers) -> MachineCode:
+    """The search for arguments like these. Half a minute."""
     types = cast(Any, numba.types)
-    arrays, scalars = parted(arguments)
-    letters = "".join("d" if isinstance(x, float) else "i" for x in scalars)
-    taken = (types.float64 if letter == "d" else types.int64 for letter in letters)
-    signature = types.int64(types.CPointer(types.int64), *taken)
-    callback = cast(Any, numba).cfunc(signature, error_model="numpy")(_callback(function, arguments))
+    signature = types.int64(types.CPointer(types.int64), types.int64, types.float64)
+    callback = cast(Any, numba).cfunc(signature, error_model="numpy")(_callback(state, ranks))
     module = llvm.parse_assembly(callback.inspect_llvm())
     outside = (*module.functions, *module.global_variables)
     needs = tuple(x.name for x in outside if x.is_declaration and not x.name.startswith("llvm."))
@@ -45,42 +45,32 @@ def machine_code(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ma
         codemodel="jitdefault",
         jit=True,
     )
-    forms = tuple(map(form, flat(arrays)))
-    return MachineCode(callback.native_name, needs, machine.emit_object(module), forms, letters)
+    return MachineCode(callback.native_name, needs, machine.emit_object(module))
 
 
-def _callback(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The function on the arrays that a block describes, and on numbers.
+def _callback(state: SearchState, ranks: Integers) -> Any:
+    """``race`` on the arrays that a block describes.
 
     Written as text: numba takes neither a loop over arrays of several types nor a list of arguments.
     """
-    names = {
-        "carray": cast(Any, numba).carray,
-        "function": function,
-        "pointer": _pointer,
-    }
-    given, taken, k = [], [], 0
-    for position, argument in enumerate(arguments):
-        if scalar(argument):
-            taken.append(f"number{position}")
-            given.append(taken[-1])
-            continue
-        parts = []
-        for array in flat((argument,)):
-            shape = "".join(f"block[{k + 1 + axis}], " for axis in range(array.ndim))
-            names[array.dtype.name] = array.dtype.type
-            parts.append(f"carray(pointer(block[{k}]), ({shape}), {array.dtype.name})")
-            k += 1 + array.ndim
-        if isinstance(argument, tuple):
-            names[type(argument).__name__] = type(argument)
-            given.append(f"{type(argument).__name__}({', '.join(parts)})")
-        else:
-            given += parts
+    lines, k = [], 0
+    for array in (*state, ranks):
+        shape = "".join(f"block[{k + 1 + axis}], " for axis in range(array.ndim))
+        lines.append(f"carray(pointer(block[{k}]), ({shape}), {array.dtype})")
+        k += 1 + array.ndim
     text = f"""
-def callback({", ".join(("address", *taken))}):
+def callback(address, first, growth):
     block = carray(address, ({k},))
-    return function({", ".join(given)})
+    return race(SearchState({", ".join(lines[:-1])}), {lines[-1]}, first, growth)
 """
+    names = {
+        "SearchState": SearchState,
+        "carray": cast(Any, numba).carray,
+        "float64": np.float64,
+        "int64": np.int64,
+        "pointer": _pointer,
+        "race": race,
+    }
     exec(text, names)
     return names["callback"]
 

@@ -6,14 +6,12 @@ them from the lowest to the highest; those that touch make a free block.
 
 from __future__ import annotations
 
-from solver.layout.compiled.index_state import (
+from solver.layout.compiled.index_strips import (
     ALIGNMENT,
     AT,
     BEGIN,
-    BEST,
     BOTTOM,
     CENTRE,
-    DONE,
     EARLIEST,
     END,
     ENTRIES,
@@ -25,15 +23,10 @@ from solver.layout.compiled.index_state import (
     LATEST,
     LEFT,
     LENGTH,
-    LIMIT,
     NODE,
     OFFSET,
-    PINNED,
     POSITION,
     RIGHT,
-    SHORT_OF_CHUNKS,
-    SHORT_OF_ENTRIES,
-    SHORT_OF_STRIPS,
     SIZE,
     SLOT,
     START,
@@ -42,12 +35,22 @@ from solver.layout.compiled.index_state import (
     USED,
     WHY,
     Shelf,
+    insert,
+    more_chunks,
+    more_entries,
+    trim,
 )
-from solver.layout.compiled.index_strips import insert, more_chunks, more_entries, trim
 from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import Integers
 
-__all__ = ["begin", "place_some"]
+__all__ = [
+    "BEST", "DONE", "FIRST", "LIMIT", "PINNED", "SHORT_OF_CHUNKS", "SHORT_OF_ENTRIES", "SHORT_OF_STRIPS",
+    "place_some",
+]  # fmt: skip
+
+# How to choose among free blocks, and why a walk ended.
+FIRST, BEST, PINNED = range(3)
+DONE, LIMIT, SHORT_OF_STRIPS, SHORT_OF_CHUNKS, SHORT_OF_ENTRIES = range(5)
 
 
 @inlined
@@ -207,10 +210,3 @@ def place_some(shelf: Shelf, block: Integers, buffers: Integers, first: int, lim
         _fill(shelf, block, strips, buffer[START], buffer[UNTIL], offset, offset + buffer[SIZE])
     counts[WHY] = DONE
     return len(buffers)
-
-
-@compiled
-def begin(shelf: Shelf, sections: int) -> int:
-    """All of the sections free, from the ground up; 0."""
-    insert(shelf, 0, sections, 0, INFINITY)
-    return 0

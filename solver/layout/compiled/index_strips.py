@@ -23,31 +23,87 @@ know their earliest begin and latest end, so that one glance skips a chunk::
 
 from __future__ import annotations
 
-from solver.layout.compiled.index_state import (
-    AT,
-    BEGIN,
-    BOTTOM,
-    CENTRE,
-    CHUNK,
-    EARLIEST,
-    END,
-    ENTRIES,
-    FREE,
-    HOME,
-    LATEST,
-    LEAF,
-    LEFT,
-    LENGTH,
-    RIGHT,
-    ROOM,
-    TOP,
-    USED,
-    Shelf,
-)
+from typing import Final, NamedTuple
+
 from solver.layout.compiled.jit import compiled, inlined
 from solver.layout.model.instance import Integers
 
-__all__ = ["grow_tree", "insert", "more_chunks", "more_entries", "trim"]
+__all__ = [
+    "ALIGNMENT",
+    "AT",
+    "BEGIN",
+    "BOTTOM",
+    "CENTRE",
+    "CHUNK",
+    "DEPTH",
+    "EARLIEST",
+    "END",
+    "ENTRIES",
+    "EXACT",
+    "FREE",
+    "HEIGHT",
+    "HOME",
+    "INFINITY",
+    "LATEST",
+    "LEFT",
+    "LENGTH",
+    "NODE",
+    "OFFSET",
+    "POSITION",
+    "RIGHT",
+    "SIZE",
+    "SLOT",
+    "START",
+    "TOP",
+    "UNTIL",
+    "USED",
+    "WHY",
+    "Shelf",
+    "grow_tree",
+    "insert",
+    "more_chunks",
+    "more_entries",
+    "trim",
+]
+
+#: Strips in a chunk: small enough to move, large enough to be worth a skip.
+CHUNK: Final = 16
+
+#: Sections below which the tree is not split further; their strips are told apart by looking.
+LEAF: Final = 32
+
+#: Above every layout, and a granule below the largest integer so that rounding up cannot overflow.
+INFINITY: Final = 2**63 - 1
+
+#: Most nodes on a path: every centre lies in the middle half of its node's sections.
+DEPTH: Final = 160
+
+# Fields of a strip.
+BEGIN, END, BOTTOM, TOP = range(4)
+# Fields of a chunk: strips in it, the least begin, the greatest end.
+LENGTH, EARLIEST, LATEST = range(3)
+# Fields of a node: centre (-1 on a leaf), children; directory: where it begins, chunks in it, room.
+CENTRE, LEFT, RIGHT, AT, USED, ROOM = range(6)
+# Fields of a cursor: node, position in its directory, slot in that chunk, bottom of the strip there.
+NODE, POSITION, SLOT, HEIGHT = range(4)
+# Field of a strip in a free block, after those of a strip: the node it hangs on.
+HOME: Final = 4
+# Fields of a buffer. Padding to the smallest alignment is part of the size, not of the exact size.
+START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)
+# Counters: chunks free to take, directory entries used; why a walk ended.
+FREE, ENTRIES, WHY = range(3)
+
+
+class Shelf(NamedTuple):
+    """The tree, its directories, and their chunks of strips. Few arrays: handing one over costs time."""
+
+    nodes: Integers  # node x field; node 0 is the root
+    entries: Integers  # directories, one after the other, of chunks by height
+    chunks: Integers  # chunk x field
+    strips: Integers  # chunk x slot x field
+    free: Integers  # stack of unused chunks
+    cursors: Integers  # one for each node on a path
+    counts: Integers
 
 
 @compiled

@@ -1,13 +1,13 @@
-"""Machine code of compiled functions, kept on disk and run without numba, which takes longer to import.
+"""Machine code of the layout search, kept on disk and run without numba, which takes longer to import.
 
-    sources --numba--> LLVM's assembly --llvmlite--> machine code   `emit`: once, half a minute for the search
+    sources --numba--> LLVM's assembly --llvmlite--> machine code   `emit`: once, half a minute
     machine code --llvmlite--> an address, called through ctypes    here: 40 ms, nearly all of it llvmlite's
 
 What is kept holds for one state of the sources, one kind of processor and one llvmlite. It lies where numba
 keeps what it compiles: under ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the
 sources, else in the user's cache directory. A directory that cannot be written is still read.
 
-Arrays are handed over as one block of numbers, for each array its address and its shape.
+The arrays of a search are handed over as one block of numbers, for each array its address and its shape.
 """
 
 from __future__ import annotations
@@ -18,20 +18,26 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from solver.layout.compiled.skyline_state import SearchState
 from solver.layout.compiled.stamp import stamp
+from solver.layout.model.instance import Integers
 
-__all__ = ["Bind", "MachineCode", "flat", "form", "keep", "link", "load", "parted", "processor", "scalar"]
+__all__ = ["Bind", "Call", "MachineCode", "keep", "link", "load", "processor"]
 
-#: Arrays in, a function of integers and floats out.
-Bind: TypeAlias = Callable[..., Callable[..., int]]
+#: A search whose arrays are bound: nodes of the first run and growth in, answer out.
+Call: TypeAlias = Callable[[int, float], int]
+Bind: TypeAlias = Callable[[SearchState, Integers], Call]
+
+#: How the code is called; `ctypes` lets go of the interpreter's lock meanwhile.
+_CALLED: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double)
 
 #: What the code names for errors and for memory of numba's. It raises nothing and allocates nothing.
 _NEVER_CALLED: Final = ("numba_", "NRT_")
@@ -39,63 +45,32 @@ _NEVER_CALLED: Final = ("numba_", "NRT_")
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """An object file, the function to call in it, and what it needs from the process.
-
-    `arrays` has the form of each array that it takes, and `scalars` a letter for each other argument: i for
-    an integer, d for a fraction.
-    """
+    """An object file, the function to call in it, and what it needs from the process."""
 
     symbol: str
     needs: tuple[str, ...]
     code: bytes
-    arrays: tuple[str, ...] = ()
-    scalars: str = ""
-
-
-def scalar(argument: Any) -> bool:
-    """Whether it is an integer or a fraction."""
-    return isinstance(argument, int | float | np.integer)
-
-
-def parted(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """The arrays, and the others."""
-    return [x for x in arguments if not scalar(x)], [x for x in arguments if scalar(x)]
-
-
-def flat(arguments: Iterable[Any]) -> list[Any]:
-    """The arrays, those of named tuples one by one."""
-    return [array for x in arguments for array in (x if isinstance(x, tuple) else (x,))]
-
-
-def form(array: Any) -> str:
-    """Type of its numbers, and dimensions."""
-    return f"{array.dtype.str}{array.ndim}"
 
 
 class _Bound:
-    """Arrays of one form, which must stay where they are while the function can be called."""
+    """The arrays of one search, which must stay where they are while it can be called."""
 
-    def __init__(
-        self, function: Callable[..., int], forms: tuple[str, ...], arguments: tuple[Any, ...]
-    ) -> None:
-        arrays = flat(arguments)
-        if tuple(map(form, arrays)) != forms or not all(array.flags.c_contiguous for array in arrays):
-            raise ValueError(
-                "arrays are not in one piece each, or not of the types that the code was made for"
-            )
+    def __init__(self, function: Callable[[int, int, float], int], arrays: tuple[Any, ...]) -> None:
+        if not all(array.flags.c_contiguous and array.itemsize == 8 for array in arrays):
+            raise ValueError("the arrays of a search are not in one piece each, of 64-bit numbers")
         self._function, self._arrays = function, arrays
         numbers = [number for array in arrays for number in (array.ctypes.data, *array.shape)]
         self._block = np.array(numbers, dtype=np.int64)
         self._address = self._block.ctypes.data
 
-    def __call__(self, *scalars: float) -> int:
-        return self._function(self._address, *scalars)
+    def __call__(self, first: int, growth: float) -> int:
+        return self._function(self._address, first, growth)
 
 
-def load(kernel: str) -> Bind | None:
-    """What is kept of this function, ready to be called; None where nothing is, or where it cannot be."""
+def load() -> Bind | None:
+    """What is kept, made ready to be called; None where nothing is, or where it cannot be."""
     try:
-        name = _name(kernel)
+        name = _name()
     except (ImportError, OSError, RuntimeError):
         return None
     for place in _places():
@@ -106,18 +81,19 @@ def load(kernel: str) -> Bind | None:
     return None
 
 
-def keep(kernel: str, made: MachineCode) -> bool:
+def keep(made: MachineCode) -> bool:
     """Writes it to the first place that can be written; whether there is one. It appears there as a whole."""
-    told = {field: value for field, value in asdict(made).items() if field != "code"}
-    told |= {"stamp": stamp(), "digest": hashlib.sha256(made.code).hexdigest()}
-    header = json.dumps(told).encode()
+    digest = hashlib.sha256(made.code).hexdigest()
+    header = json.dumps(
+        {"symbol": made.symbol, "needs": made.needs, "stamp": stamp(), "digest": digest}
+    ).encode()
     for place in _places():
         try:
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
                 file.write(header + b"\n" + made.code)
             Path(file.name).chmod(0o644)
-            Path(file.name).replace(place / _name(kernel))
+            Path(file.name).replace(place / _name())
         except OSError:
             continue
         return True
@@ -142,12 +118,9 @@ def link(made: MachineCode) -> Bind:
         llvm.add_symbol(name, ctypes.cast(ctypes.pythonapi.abort, ctypes.c_void_p).value)
     engine.add_object_file(llvm.ObjectFileRef.from_data(made.code))
     engine.finalize_object()
-    # `ctypes` lets go of the interpreter's lock while the code runs.
-    taken = (ctypes.c_int64 if letter == "i" else ctypes.c_double for letter in made.scalars)
-    called = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *taken)
-    function = called(engine.get_function_address(made.symbol))
+    function = _CALLED(engine.get_function_address(made.symbol))
     _LINKED.append(engine)
-    return lambda *arrays: _Bound(function, made.arrays, arrays)
+    return lambda state, ranks: _Bound(function, (*state, ranks))
 
 
 #: Code lives as long as its engine.
@@ -173,12 +146,12 @@ def _read(path: Path) -> MachineCode:
         raise ValueError(f"{path} was made from other sources")
     if told["digest"] != hashlib.sha256(code).hexdigest():
         raise ValueError(f"{path} is damaged")
-    return MachineCode(told["symbol"], tuple(told["needs"]), code, tuple(told["arrays"]), told["scalars"])
+    return MachineCode(told["symbol"], tuple(told["needs"]), code)
 
 
 @cache
-def _name(kernel: str) -> str:
-    """The name of a file, another for each environment; new sources take the place of old ones."""
+def _name() -> str:
+    """The name of the file, another for each environment; new sources take the place of old ones."""
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -188,7 +161,7 @@ def _name(kernel: str) -> str:
         llvm.get_process_triple(),
         *processor(),
     )
-    return f"{kernel}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.machine"
+    return f"search-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.machine"
 
 
 def _places() -> Iterator[Path]:

@@ -9,22 +9,21 @@ only into its own::
 
 from __future__ import annotations
 
+from typing import Final
+
 from solver.layout.compiled.jit import compiled
-from solver.layout.compiled.pieces_state import (
-    ALIGNMENT,
-    END,
-    EXACT,
-    HIGH,
-    LOW,
-    NONE,
-    OFFSET,
-    OWNER,
-    START,
-    USED,
-)
 from solver.layout.model.instance import Integers
 
-__all__ = ["place_pieces", "reorder"]
+__all__ = ["ALIGNMENT", "EXACT", "NONE", "OFFSET", "USED", "place_pieces", "reorder"]
+
+#: In place of an entry: the end of a list.
+NONE: Final = -1
+
+# Fields of a buffer, and of a piece.
+EXACT, ALIGNMENT, OFFSET = range(3)
+START, END, LOW, HIGH, OWNER = range(5)
+# Counter: entries in use.
+USED: Final = 0
 
 
 @compiled

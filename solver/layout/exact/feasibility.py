@@ -13,14 +13,14 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
 
+from solver.layout.compiled import native
 from solver.layout.compiled.fallback import warn_uncompiled
-from solver.layout.compiled.kernels import Bound, Kernel
-from solver.layout.compiled.native import Bind
+from solver.layout.compiled.native import Bind, Call
 from solver.layout.compiled.priorities import ORDERS, priorities, ranked
 from solver.layout.compiled.skyline_state import (
     ANY_PLATEAU,
@@ -123,22 +123,36 @@ class _Race:
     watch: Watch
     first: int
     states: dict[int, SearchState] = field(default_factory=dict)
-    calls: dict[int, Bound] = field(default_factory=dict)
+    calls: dict[int, Call] = field(default_factory=dict)
     answers: dict[int, int] = field(default_factory=dict)
 
 
 @cache
 def compiled_search() -> Bind | None:
     """The compiled kernel, tried once; None, and one warning, where nothing compiles here."""
-    kernel = Kernel("solver.layout.compiled.skyline_kernel", "race", lambda: (*_nothing(), 1, GROWTH))
     try:
-        if kernel(*_nothing(), 1, GROWTH) == YES:
-            return kernel.bind
+        found = native.load() or _compiled()
+        if found(*_nothing())(1, GROWTH) == YES:
+            return found
         reason: object = "a trial went wrong"
     except Exception as error:  # noqa: BLE001 - numba, LLVM and the file system fail in ways of their own
         reason = error
     warn_uncompiled(reason)
     return None
+
+
+def _compiled() -> Bind:
+    """Compiles it now, and keeps it; as numba keeps and loads it, where machine code alone is of no use."""
+    from solver.layout.compiled.emit import announce, machine_code
+    from solver.layout.compiled.skyline_kernel import race
+
+    announce()
+    try:
+        made = machine_code(*_nothing())
+        native.keep(made)
+        return native.link(made)
+    except (AttributeError, ImportError, OSError, RuntimeError, TypeError, ValueError):
+        return lambda state, ranks: partial(race, state, ranks)
 
 
 def _nothing() -> tuple[SearchState, Integers]:

@@ -7,12 +7,12 @@ this one.
 from __future__ import annotations
 
 from functools import cache
+from types import ModuleType
 from typing import Final
 
 import numpy as np
 
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.kernels import Kernel
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import Deadline
 
@@ -22,21 +22,18 @@ __all__ = ["in_order_of_time", "time_kernel"]
 LOOK: Final = 1000
 
 
-def _one() -> tuple[Integers | int, ...]:
-    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    return zero, zero, one, one, one, zero.copy(), zero.copy(), 0
-
-
 @cache
-def time_kernel() -> Kernel | None:
-    """The compiled function, tried once; None where nothing compiles."""
-    kernel = Kernel("solver.layout.compiled.time_kernel", "place_in_time", _one)
+def time_kernel() -> ModuleType | None:
+    """The compiled module, tried once; None where nothing compiles."""
     try:
-        kernel(*_one())
+        from solver.layout.compiled import time_kernel as module
+
+        zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+        module.place_in_time(zero, zero, one, one, one, zero.copy(), zero.copy(), 0)
     except UNCOMPILED as error:
         warn_uncompiled(error)
         return None
-    return kernel
+    return module
 
 
 def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Integers | None:
@@ -45,15 +42,15 @@ def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Inte
     None where something is pinned, nothing compiles or the deadline has passed. O(n (log n + depth)), 32
     bytes a buffer.
     """
-    place = None if instance.pinned else time_kernel()
-    if place is None:
+    module = None if instance.pinned else time_kernel()
+    if module is None:
         return None
     order = np.lexsort((-instance.size, instance.start))
     offset, live, count = np.full(len(order), FREE, np.int64), np.empty(depth + 1, np.int64), 0
     for first in range(0, len(order), LOOK):
         if deadline.expired:
             return None
-        count = place(
+        count = module.place_in_time(
             order[first : first + LOOK], instance.start, instance.end, instance.size, instance.alignment,
             offset, live, count,
         )  # fmt: skip

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 import numpy as np
 
-from solver.layout.compiled import index_state as state
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.kernels import Kernel
 from solver.layout.model.instance import FREE, Instance, Integers
 
-__all__ = ["COMPILED_FROM", "LOADED_FROM", "Index", "Loaded", "Walk", "kernel"]
+__all__ = ["COMPILED_FROM", "LOADED_FROM", "Kernel", "Walk", "kernel"]
 
 #: Buffers from which the index beats a handful of NumPy calls for each; and from which a single pass does
 #: even if the index has to be loaded first.
@@ -32,29 +30,20 @@ _BUFFERS_OF_A_CHUNK: Final = 8
 _BLOCK: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """The compiled functions of the index."""
-
-    grow_tree: Kernel
-    begin: Kernel
-    place_some: Kernel
-
-
-class Loaded:
-    """The compiled index, loaded and tried once; None where numba is missing or cannot compile."""
+class Kernel:
+    """The compiled module, loaded and tried once; None where numba is missing or cannot compile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked = False
-        self._index: Index | None = None
+        self._module: ModuleType | None = None
 
-    def __call__(self) -> Index | None:
+    def __call__(self) -> ModuleType | None:
         with self._lock:
             if not self._asked:
                 self._asked = True
-                self._index = self._load()
-            return self._index
+                self._module = self._load()
+            return self._module
 
     @property
     def loaded(self) -> bool:
@@ -62,62 +51,35 @@ class Loaded:
         return self._asked
 
     @staticmethod
-    def _load() -> Index | None:
-        strips, walks = "solver.layout.compiled.index_strips", "solver.layout.compiled.index_kernel"
-        index = Index(
-            Kernel(strips, "grow_tree", lambda: _tree(_load_of_one())),
-            Kernel(walks, "begin", lambda: (_shelf(1, 1), 1)),
-            Kernel(walks, "place_some", lambda: (_shelf(1, 1), _block(), _block(), 0, 0, state.FIRST)),
-        )
+    def _load() -> ModuleType | None:
         try:
+            from solver.layout.compiled import index_kernel
+
             one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
-            Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index).place(zero, 1)
+            Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel).place(zero, 1)
         except UNCOMPILED as error:
             warn_uncompiled(error)
             return None
-        return index
+        return index_kernel
 
 
-kernel = Loaded()
-
-
-def _load_of_one() -> Integers:
-    return np.ones(1, np.int64)
-
-
-def _block() -> Integers:
-    return np.empty((_BLOCK, 5), np.int64)
-
-
-def _tree(load: Integers) -> tuple[Integers, Integers, Integers]:
-    """What `grow_tree` takes."""
-    return load, np.zeros((len(load) + 2, 6), np.int64), np.empty((len(load) + 2, 3), np.int64)
-
-
-def _shelf(chunks: int, nodes: Integers | int) -> state.Shelf:
-    """With so many chunks, none of them in use."""
-    return state.Shelf(
-        np.zeros((nodes, 6), np.int64) if isinstance(nodes, int) else nodes,
-        np.empty(4 * chunks, np.int64),
-        np.empty((chunks, 3), np.int64),
-        np.empty((chunks, state.CHUNK, 4), np.int64),
-        np.arange(chunks - 1, -1, -1),
-        np.empty((state.DEPTH, 4), np.int64),
-        np.array([chunks, 0, state.DONE]),
-    )
+kernel = Kernel()
 
 
 class Walk:
     """One pass through an order; what was placed stays. Memory: 60 to 150 bytes a buffer, as measured."""
 
-    def __init__(self, instance: Instance, index: Index) -> None:
-        self._index, self._instance, self._block = index, instance, _block()
+    def __init__(self, instance: Instance, module: ModuleType) -> None:
+        from solver.layout.compiled import index_strips
+
+        self._module, self._strips, self._instance = module, index_strips, instance
+        self._block = np.empty((_BLOCK, 5), np.int64)
         self._shelf = self._empty(instance)
         pinned = np.flatnonzero(instance.offset != FREE)
         self._offsets = instance.offset.copy() if len(pinned) else np.full(len(instance), FREE)
         self._pinned = bool(len(pinned))
         if self._pinned:
-            self._go(pinned, state.INFINITY, state.PINNED)
+            self._go(pinned, self._strips.INFINITY, module.PINNED)
 
     @property
     def offsets(self) -> Integers:
@@ -141,7 +103,7 @@ class Walk:
 
         It stops early once `late`, which is asked every few milliseconds.
         """
-        fit, done = state.BEST if best_fit else state.FIRST, 0
+        fit, done = self._module.BEST if best_fit else self._module.FIRST, 0
         while done < len(order) and not late():
             some = order[done : done + LOOK]
             free = np.flatnonzero(self._instance.offset[some] == FREE) if self._pinned else None
@@ -151,42 +113,52 @@ class Walk:
             done += len(some)
         return done
 
-    def _empty(self, instance: Instance) -> state.Shelf:
-        load, nodes, stack = _tree(instance.load())
-        made = self._index.grow_tree(load, nodes, stack)
-        # About as many chunks as are needed in the end: what is not used takes no memory, and growing copies.
-        shelf = _shelf(_CHUNKS + made + len(instance) // _BUFFERS_OF_A_CHUNK, nodes[:made].copy())
-        self._index.begin(shelf, len(load))
+    def _empty(self, instance: Instance) -> Any:
+        strips, load = self._strips, instance.load()
+        nodes = np.zeros((len(load) + 2, 6), np.int64)
+        made = strips.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
+        # About as many as are needed in the end: what is not used takes no memory, and growing copies.
+        chunks = _CHUNKS + made + len(instance) // _BUFFERS_OF_A_CHUNK
+        shelf = strips.Shelf(
+            nodes[:made].copy(),
+            np.empty(4 * chunks, np.int64),
+            np.empty((chunks, 3), np.int64),
+            np.empty((chunks, strips.CHUNK, 4), np.int64),
+            np.arange(chunks - 1, -1, -1),
+            np.empty((strips.DEPTH, 4), np.int64),
+            np.array([chunks, 0, self._module.DONE]),
+        )
+        strips.insert(shelf, 0, len(load), 0, strips.INFINITY)
         return shelf
 
     def _more_chunks(self) -> None:
         """Half as many again; what is in use keeps its place."""
-        old = self._shelf
-        free = int(old.counts[state.FREE])
+        strips, old = self._strips, self._shelf
+        free = int(old.counts[strips.FREE])
         more = _grown(old.chunks)
         added = len(more) - len(old.chunks)
         unused = np.empty(len(more), np.int64)
         unused[:added] = np.arange(len(more) - 1, len(old.chunks) - 1, -1)
         unused[added : added + free] = old.free[:free]
         self._shelf = old._replace(chunks=more, strips=_grown(old.strips), free=unused)
-        old.counts[state.FREE] = free + added
+        old.counts[strips.FREE] = free + added
 
     def _go(self, some: Integers, limit: int, fit: int) -> int:
         """How many of these were placed. Their rows are gathered first, so that they are read in a row."""
-        instance, position = self._instance, 0
+        instance, module, position = self._instance, self._module, 0
         columns = (instance.start, instance.end, instance.size, instance.exact, instance.alignment)
         rows = np.stack([column[some] for column in (*columns, self._offsets)], axis=1)
         while True:
-            position = self._index.place_some(self._shelf, self._block, rows, position, limit, fit)
-            match int(self._shelf.counts[state.WHY]):
-                case state.SHORT_OF_STRIPS:
+            position = int(module.place_some(self._shelf, self._block, rows, position, limit, fit))
+            match int(self._shelf.counts[self._strips.WHY]):
+                case module.SHORT_OF_STRIPS:
                     self._block = _grown(self._block)
-                case state.SHORT_OF_CHUNKS:
+                case module.SHORT_OF_CHUNKS:
                     self._more_chunks()
-                case state.SHORT_OF_ENTRIES:
+                case module.SHORT_OF_ENTRIES:
                     self._shelf = self._shelf._replace(entries=_grown(self._shelf.entries))
                 case _:
-                    self._offsets[some[:position]] = rows[:position, state.OFFSET]
+                    self._offsets[some[:position]] = rows[:position, self._strips.OFFSET]
                     return position
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from types import ModuleType
 from typing import Final
 
-from solver.layout.greedy.index import Index, Walk
+from solver.layout.greedy.index import Walk
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
 
@@ -29,7 +30,7 @@ ROOMY: Final = 3
 
 def race(
     instance: Instance,
-    index: Index,
+    module: ModuleType,
     orders: Mapping[str, Callable[[], Integers]],
     bound: int,
     deadline: Deadline,
@@ -48,7 +49,7 @@ def race(
         if (found and enough) or ((found or known) and deadline.expired):
             cut = cut or not enough
             break
-        runs = [_Run(instance, index, orders[name], best.peak - 1, deadline) for name in pair]
+        runs = [_Run(instance, module, orders[name], best.peak - 1, deadline) for name in pair]
         if not (found or known):
             runs[0].deadline = Deadline()
         if together:
@@ -64,10 +65,10 @@ def race(
 
 
 def walk(
-    instance: Instance, index: Index, order: Integers, limit: int, deadline: Deadline
+    instance: Instance, module: ModuleType, order: Integers, limit: int, deadline: Deadline
 ) -> tuple[Layout | None, bool]:
     """First fit in one order; None where it ends beyond `limit`, or the deadline cut in, which is said."""
-    run = _Run(instance, index, lambda: order, limit, deadline)
+    run = _Run(instance, module, lambda: order, limit, deadline)
     offsets = run()
     return None if offsets is None else layout_of(instance, offsets), run.cut
 
@@ -77,14 +78,14 @@ class _Run:
     """Offsets of one order under a limit; None where it does not fit, or the deadline cut in."""
 
     instance: Instance
-    index: Index
+    module: ModuleType
     order: Callable[[], Integers]
     limit: int
     deadline: Deadline
     cut: bool = False
 
     def __call__(self) -> Integers | None:
-        walk = Walk(self.instance, self.index)
+        walk = Walk(self.instance, self.module)
         placed = walk.place(self.order(), self.limit, late=self._late)
         return walk.offsets if placed == len(self.instance) else None
 

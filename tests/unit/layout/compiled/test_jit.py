@@ -43,7 +43,7 @@ def stamp(root: Path) -> str:
         ("compiled/skyline_state", True),
         ("compiled/priorities", True),
         ("model/instance", True),
-        ("check/sweep_kernel", True),
+        ("check/sweep", True),
         ("portfolio", False),
     ],
 )

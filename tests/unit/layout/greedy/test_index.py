@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from solver.layout import Buffer, LayoutProblem, Lifespan, find_violations
-from solver.layout.compiled import native
-from solver.layout.greedy.index import COMPILED_FROM, Loaded, Walk, kernel
+from solver.layout.greedy.index import COMPILED_FROM, Kernel, Walk, kernel
 from solver.layout.greedy.placement import Fit, best_fit, first_fit, place_in_numpy, place_once, place_until
 from solver.layout.model.instance import FREE, Instance, layout_of
 from solver.layout.model.problem import MAX_BYTES
@@ -131,8 +130,7 @@ def test_without_compiled_code_numpy_places(
     """A machine without numba says so once and gives the same layout."""
     monkeypatch.setitem(__import__("sys").modules, "solver.layout.compiled.index_kernel", None)
     monkeypatch.delattr("solver.layout.compiled.index_kernel", raising=False)
-    monkeypatch.setattr(native, "load", lambda _: None)
-    fresh = Loaded()
+    fresh = Kernel()
     assert fresh() is None
     assert fresh() is None
     assert len(caplog.records) == 1
@@ -151,7 +149,7 @@ def test_one_pass_is_the_same_with_and_without_compiled_code(
     order = np.argsort(-instance.size, kind="stable")
     expected = place_until(instance, order, first_fit)[0]
     assert kernel.loaded
-    fresh = Loaded()
+    fresh = Kernel()
     if loaded:
         assert fresh() is not None
     monkeypatch.setattr("solver.layout.greedy.placement.kernel", fresh)
