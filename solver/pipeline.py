@@ -462,10 +462,15 @@ class _Planner:
             program = program if each.searches else each.run(program)
         placed = regions(program, lowered.holds)
         curves = loads(program, found=placed)
-        fullest = {level for curve in curves for level, load in enumerate(curve) if load == max(curve)}
+        tops = [max(curve, default=0) for curve in curves]
+        fullest = {
+            level
+            for curve, top in zip(curves, tops, strict=True)
+            for level, load in enumerate(curve)
+            if load == top
+        }
         busy = {program.operations[s.operation].operation.id for s in program.steps if s.level in fullest}
-        bound = sum(max(curve, default=0) for curve in curves)
-        return bound, sum(region.size for region in placed), frozenset(busy)
+        return sum(tops), sum(region.size for region in placed), frozenset(busy)
 
 
 # ------------------------------------------------------------------------------------------- layout

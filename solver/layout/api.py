@@ -36,6 +36,9 @@ __all__ = ["SOLVERS", "solve"]
 
 _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), BranchAndBound(), CpSat())
 
+#: Seconds a buffer that checking a layout takes, more or less: solvers stop so long before the deadline.
+CHECK_SECONDS: Final = 1e-6
+
 #: Solvers by name, ours and then the planners of other systems. Each keeps no state between calls.
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
     {solver.name: solver for solver in (*_OURS, *BASELINES)}
@@ -81,6 +84,7 @@ def _solved(
     if impossible is not None:
         return impossible
     until = (deadline or Deadline()).or_when(options.cancel if options else None)
+    until = until.sooner(CHECK_SECONDS * len(problem.buffers))
     asked = options or SolveOptions()
 
     def solved(smaller: LayoutProblem, start: Layout | None, asked: SolveOptions) -> Outcome:

@@ -26,6 +26,7 @@ from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch
 from solver.layout.exact.windows import Ask, Window, repair
+from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.local_search import PATIENCE, improve
 from solver.layout.greedy.placement import orders, place_once
 from solver.layout.model.columns import Columns, columns_kept
@@ -41,7 +42,9 @@ from solver.layout.model.problem import (
     Lifespan,
     Outcome,
 )
-from solver.layout.portfolio import CP_SAT_START, SEARCH_WORK
+from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK
+from solver.layout.structures.classes import in_classes
+from solver.layout.structures.colouring import depth
 
 __all__ = ["STAGES", "Placing", "Shelf", "Stage", "compiled_placing", "rows_of", "solve_with_holes"]
 
@@ -71,6 +74,9 @@ MOST_HOT_ROUNDS: Final = 12
 HOT_WINDOWS: Final = 4
 HOT_EFFORT: Final = 5_000_000
 
+#: Seconds a buffer before the deadline at which no stage is begun: making its pieces ready takes that long.
+LOOK_SECONDS: Final = 3e-6
+
 #: Placements between looks at the deadline: in NumPy, and compiled.
 LOOK: Final = 64
 PASS: Final = 256
@@ -92,8 +98,7 @@ def solve_with_holes(
     for stage in STAGES:
         if run.layout is not None and run.layout.peak <= max(run.enough, run.proved):
             break
-        # Looking at the pieces takes a stage longer than noticing that its time is over.
-        if run.layout is not None and run.stage != "incumbent" and deadline.expired:
+        if run.layout is not None and run.stage != "incumbent" and run.late:
             run.cut = True
             break
         if stage.applies(run):
@@ -138,6 +143,11 @@ class _Run:
         return rows_of(self.problem)
 
     @property
+    def late(self) -> bool:
+        """Whether the deadline would be over before a stage has looked at all pieces."""
+        return self.deadline.remaining <= LOOK_SECONDS * len(self.instance)
+
+    @property
     def many(self) -> bool:
         """Whether there are so many buffers that windows of time come before local search."""
         return len(self.instance) >= WINDOWS_FROM
@@ -161,12 +171,20 @@ def _greedy(run: _Run) -> None:
     """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
 
     A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
-    only holes keep pins apart.
+    only holes keep pins apart. From `CLASSES_FROM` buffers on it takes a few sorts.
     """
     instance, deadline = run.instance, run.deadline
     if not instance.pinned:
-        run.take(layout_of(instance, place_once(instance, np.lexsort((-instance.size,)))), "greedy")
-        if deadline.expired:
+        offsets = in_classes(instance) if len(instance) >= CLASSES_FROM else None
+        if offsets is None:
+            offsets = place_once(instance, np.lexsort((-instance.size,)))
+        run.take(layout_of(instance, offsets), "greedy")
+        most = depth(instance)
+        if len(instance) >= CLASSES_FROM and most <= DEPTH:
+            offsets = in_order_of_time(instance, most, deadline)
+            run.take(None if offsets is None else layout_of(instance, offsets), "greedy")
+        if run.late:
+            run.cut = True
             return
     cost = max(1, Placing(instance, run.held, deadline).cost)
     most = max(GREEDY_WORK // cost, int(len(instance) <= ONE_ORDER))
@@ -376,8 +394,10 @@ def rows_of(problem: LayoutProblem) -> Integers:
     columns = Columns.of(problem)
     if columns is not None:
         rows = columns.pieces()
-        _, ranks = np.unique(rows[:, :2], return_inverse=True)
-        rows[:, :2] = ranks.reshape(-1, 2)
+        steps = np.sort(rows[:, :2], axis=None)
+        steps = steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
+        for column in (0, 1):
+            rows[:, column] = steps.searchsorted(rows[:, column])
         return rows
     held = pieces(problem)
     exact = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})

@@ -9,8 +9,8 @@ begins with what those before it have found. Where there are thousands of buffer
 before the capacity search: `coarse`.
 
 Memory is bounded: what `FeasibilitySearch` states for each set of buffers searched, of which the capacity
-search keeps `KEPT`; 100 to 600 bytes a buffer for each of two greedy placements; where nothing compiles, some
-160 MB.
+search keeps `KEPT`; 60 to 150 bytes a buffer for a greedy placement, and of two at a time only where sections
+are few; where nothing compiles, some 160 MB.
 
 Every budget is counted in work, so that the same problem gives the same layout on any machine. The
 deadline and the caller's cancel event cut in on top; what was found until then is returned, and the
@@ -62,6 +62,10 @@ PROBE_BUFFERS: Final = 3000
 COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
+
+#: Buffers beyond which windows of time, where there are any, have all the time: a search of so many at once
+#: takes kilobytes a buffer, and closes nothing that windows leave open.
+SEARCHED_AT_ONCE: Final = 6000
 
 #: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
 #: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
@@ -157,6 +161,11 @@ class _Run:
     def searched(self) -> bool:
         """Whether the capacity search has a turn; asking loads it."""
         return len(self.instance) <= CAPACITY_SEARCH_BUFFERS and compiled_search() is not None
+
+    @property
+    def searched_at_once(self) -> bool:
+        """Whether it is asked about everything there is, in the end."""
+        return self.searched and (len(self.instance) <= SEARCHED_AT_ONCE or not self.shallow)
 
     @property
     def searched_in_python(self) -> bool:
@@ -263,7 +272,7 @@ def _in_order_of_time(run: _Run, _: int) -> None:
 def _windows(run: _Run, work: int) -> None:
     """Where the layout is too high, a window of time after the other."""
     limit = run.watch.options.limit(work)
-    if run.searched:
+    if run.searched_at_once:
         limit = min(limit, 2 * work)
     repair(
         run.instance,
@@ -329,7 +338,7 @@ STAGES: Final = (
     Stage("greedy", lambda run: not (run.negligible or run.long), 0, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
-    Stage("capacity search", lambda run: run.searched, 0, _capacity_search),
+    Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
     Stage("branch and bound", lambda run: run.searched_in_python, PYTHON_WORK, _in_python),
     Stage(
         "local search",

@@ -30,7 +30,6 @@ from solver.layout.compiled.index_strips import (
     SIZE,
     SLOT,
     START,
-    STOP,
     TOP,
     UNTIL,
     USED,
@@ -46,12 +45,12 @@ from solver.layout.model.instance import Integers
 
 __all__ = [
     "BEST", "DONE", "FIRST", "LIMIT", "PINNED", "SHORT_OF_CHUNKS", "SHORT_OF_ENTRIES", "SHORT_OF_STRIPS",
-    "STOPPED", "place_some",
+    "place_some",
 ]  # fmt: skip
 
 # How to choose among free blocks, and why a walk ended.
 FIRST, BEST, PINNED = range(3)
-DONE, LIMIT, STOPPED, SHORT_OF_STRIPS, SHORT_OF_CHUNKS, SHORT_OF_ENTRIES = range(6)
+DONE, LIMIT, SHORT_OF_STRIPS, SHORT_OF_CHUNKS, SHORT_OF_ENTRIES = range(5)
 
 
 @inlined
@@ -181,22 +180,21 @@ def _fill(shelf: Shelf, block: Integers, strips: int, start: int, end: int, low:
 
 
 @compiled
-def place_some(
-    shelf: Shelf, block: Integers, buffers: Integers, order: Integers, first: int, limit: int, fit: int
-) -> int:
-    """Place from position `first` of the order on; the position it got to.
+def place_some(shelf: Shelf, block: Integers, buffers: Integers, first: int, limit: int, fit: int) -> int:
+    """Place these buffers from position `first` on; the position it got to.
 
     `fit` is FIRST, BEST or PINNED (each at its offset). Why it ended is left in ``counts[WHY]``: DONE, LIMIT
-    (the next one would end beyond `limit`), STOPPED (by ``counts[STOP]``), or what to give more of.
+    (the next one would end beyond `limit`), or what to give more of.
     """
     counts = shelf.counts
-    for position in range(first, len(order)):
-        buffer = buffers[order[position]]
+    for position in range(first, len(buffers)):
+        buffer = buffers[position]
         least = buffer[OFFSET] if fit == PINNED else 0
         if fit == BEST:
             least = _tightest(shelf, block[0], buffer)
         strips, offset = _lowest(shelf, block, buffer, least)
-        chunks = more_chunks(shelf, 4 * strips + 4)
+        # Every strip may stick out on the left and on the right, and one of them above.
+        chunks = more_chunks(shelf, 2 * strips + 2)
         counts[WHY] = DONE
         if strips < 0:
             counts[WHY] = SHORT_OF_STRIPS
@@ -206,11 +204,9 @@ def place_some(
             counts[WHY] = SHORT_OF_ENTRIES
         elif offset + buffer[EXACT] > limit:
             counts[WHY] = LIMIT
-        elif counts[STOP] != 0:
-            counts[WHY] = STOPPED
         if counts[WHY] != DONE:
             return position
         buffer[OFFSET] = offset
         _fill(shelf, block, strips, buffer[START], buffer[UNTIL], offset, offset + buffer[SIZE])
     counts[WHY] = DONE
-    return len(order)
+    return len(buffers)

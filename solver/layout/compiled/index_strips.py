@@ -54,7 +54,6 @@ __all__ = [
     "SIZE",
     "SLOT",
     "START",
-    "STOP",
     "TOP",
     "UNTIL",
     "USED",
@@ -68,10 +67,10 @@ __all__ = [
 ]
 
 #: Strips in a chunk: small enough to move, large enough to be worth a skip.
-CHUNK: Final = 32
+CHUNK: Final = 16
 
 #: Sections below which the tree is not split further; their strips are told apart by looking.
-LEAF: Final = 8
+LEAF: Final = 32
 
 #: Above every layout, and a granule below the largest integer so that rounding up cannot overflow.
 INFINITY: Final = 2**63 - 1
@@ -91,8 +90,8 @@ NODE, POSITION, SLOT, HEIGHT = range(4)
 HOME: Final = 4
 # Fields of a buffer. Padding to the smallest alignment is part of the size, not of the exact size.
 START, UNTIL, SIZE, EXACT, ALIGNMENT, OFFSET = range(6)
-# Counters: chunks free to take, directory entries used; why a walk ended; set by another thread to end it.
-FREE, ENTRIES, WHY, STOP = range(4)
+# Counters: chunks free to take, directory entries used; why a walk ended.
+FREE, ENTRIES, WHY = range(3)
 
 
 class Shelf(NamedTuple):

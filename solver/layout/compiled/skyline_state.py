@@ -147,7 +147,8 @@ def allocate(
 ) -> SearchState:
     """Arrays for a search among buffers in the order of their starts; `kind` is what `kinds` gives.
 
-    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes.
+    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes; what grows with the depth is in
+    memory only as far as a path has come, for it is written before it is read.
     """
     n, width = len(instance), instance.sections + 1
     rng = np.random.default_rng([seed, 0x5EED])
@@ -178,9 +179,9 @@ def allocate(
         zone2=hashes(width),
         weight=np.ones(width),
         key=np.zeros(width),
-        parts=np.zeros((depth + width, PART_FIELDS), dtype=np.int64),
-        frames=np.zeros((depth, FRAME_FIELDS), dtype=np.int64),
-        trail=np.zeros((TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS), dtype=np.int64),
+        parts=np.empty((depth + width, PART_FIELDS), dtype=np.int64),
+        frames=np.empty((depth, FRAME_FIELDS), dtype=np.int64),
+        trail=np.empty((TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS), dtype=np.int64),
         table=np.zeros((1 << table_bits, TABLE_FIELDS), dtype=np.int64),
         counters=np.zeros(COUNTERS, dtype=np.int64),
         signals=signals,

@@ -62,7 +62,7 @@ from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
 
-__all__ = ["Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
+__all__ = ["SHORT_TABLE_BITS", "Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
 #: `SHORT` work does, which remembers fewer.
@@ -162,14 +162,14 @@ def _nothing() -> tuple[SearchState, Integers]:
 class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds 6 MiB and about 4 kB a buffer.
+    Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes), and one to four kB a buffer.
     """
 
-    def __init__(self, instance: Instance, options: SolveOptions) -> None:
+    def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
         bind = compiled_search()
         if bind is None:
             raise RuntimeError("there is no compiled search")
-        self._order = np.argsort(instance.start, kind="stable")
+        self._order, self._table_bits = np.argsort(instance.start, kind="stable"), table_bits
         self._bind, self._instance, self._options = bind, instance.subset(self._order), options
         self._unit = instance.unit
         self._load = int(instance.load().max(initial=0)) // self._unit
@@ -229,7 +229,7 @@ class FeasibilitySearch:
 
     def _join(self, race: _Race, k: int, capacity: int, limit: Integers, work: int, *, guided: bool) -> None:
         """One more seed, with what it has learnt before."""
-        state, bits = self._states[k], TABLE_BITS if work > SHORT else SHORT_TABLE_BITS
+        state, bits = self._states[k], self._table_bits if work > SHORT else SHORT_TABLE_BITS
         if state is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k

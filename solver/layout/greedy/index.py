@@ -6,6 +6,7 @@ Compiled code is loaded at its first use, so that small problems do not wait for
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -21,7 +22,11 @@ __all__ = ["COMPILED_FROM", "LOADED_FROM", "Kernel", "Walk", "kernel"]
 COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
 
+#: Placements between looks at the clock.
+LOOK: Final = 1000
+
 _CHUNKS: Final = 64
+_BUFFERS_OF_A_CHUNK: Final = 8
 _BLOCK: Final = 16
 
 
@@ -62,97 +67,103 @@ kernel = Kernel()
 
 
 class Walk:
-    """One pass through an order; what was placed stays. Memory: 100 to 600 bytes a buffer, as measured.
-
-    `cancel` may be called from another thread; it takes effect within one placement.
-    """
+    """One pass through an order; what was placed stays. Memory: 60 to 150 bytes a buffer, as measured."""
 
     def __init__(self, instance: Instance, module: ModuleType) -> None:
         from solver.layout.compiled import index_strips
 
-        self._module, self._strips = module, index_strips
-        self.buffers = np.stack(
-            (
-                instance.start,
-                instance.end,
-                instance.size,
-                instance.exact,
-                instance.alignment,
-                instance.offset,
-            ),
-            axis=1,
-        )
+        self._module, self._strips, self._instance = module, index_strips, instance
         self._block = np.empty((_BLOCK, 5), np.int64)
         self._shelf = self._empty(instance)
         pinned = np.flatnonzero(instance.offset != FREE)
-        if len(pinned):
+        self._offsets = instance.offset.copy() if len(pinned) else np.full(len(instance), FREE)
+        self._pinned = bool(len(pinned))
+        if self._pinned:
             self._go(pinned, self._strips.INFINITY, module.PINNED)
-        self._pinned = instance.offset != FREE
 
     @property
     def offsets(self) -> Integers:
-        """`FREE` where not placed."""
-        return self.buffers[:, self._strips.OFFSET].copy()
+        """`FREE` where not placed. The array changes with what is placed later."""
+        return self._offsets
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the free space is kept in."""
         return sum(rows.nbytes for rows in (*self._shelf, self._block))
 
-    def place(self, order: Integers, limit: int, *, best_fit: bool = False) -> int:
-        """Place in this order, pinned ones excepted; how far into it this got within `limit`."""
-        free = np.flatnonzero(~self._pinned[order])
-        fit = self._module.BEST if best_fit else self._module.FIRST
-        placed = self._go(order[free], limit, fit)
-        return len(order) if placed == len(free) else int(free[placed])
+    def place(
+        self,
+        order: Integers,
+        limit: int,
+        *,
+        best_fit: bool = False,
+        late: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Place in this order, pinned ones excepted; how far into it this got within `limit`.
 
-    def cancel(self) -> None:
-        self._shelf.counts[self._strips.STOP] = 1
+        It stops early once `late`, which is asked every few milliseconds.
+        """
+        fit, done = self._module.BEST if best_fit else self._module.FIRST, 0
+        while done < len(order) and not late():
+            some = order[done : done + LOOK]
+            free = np.flatnonzero(self._instance.offset[some] == FREE) if self._pinned else None
+            placed = self._go(some if free is None else some[free], limit, fit)
+            if placed < (len(some) if free is None else len(free)):
+                return done + (placed if free is None else int(free[placed]))
+            done += len(some)
+        return done
 
     def _empty(self, instance: Instance) -> Any:
         strips, load = self._strips, instance.load()
         nodes = np.zeros((len(load) + 2, 6), np.int64)
         made = strips.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
+        # About as many as are needed in the end: what is not used takes no memory, and growing copies.
+        chunks = _CHUNKS + made + len(instance) // _BUFFERS_OF_A_CHUNK
         shelf = strips.Shelf(
             nodes[:made].copy(),
-            np.empty(256, np.int64),
-            np.empty((_CHUNKS, 3), np.int64),
-            np.empty((_CHUNKS, strips.CHUNK, 4), np.int64),
-            np.arange(_CHUNKS - 1, -1, -1),
+            np.empty(4 * chunks, np.int64),
+            np.empty((chunks, 3), np.int64),
+            np.empty((chunks, strips.CHUNK, 4), np.int64),
+            np.arange(chunks - 1, -1, -1),
             np.empty((strips.DEPTH, 4), np.int64),
-            np.array([_CHUNKS, 0, self._module.DONE, 0]),
+            np.array([chunks, 0, self._module.DONE]),
         )
         strips.insert(shelf, 0, len(load), 0, strips.INFINITY)
         return shelf
 
     def _more_chunks(self) -> None:
-        """Twice as many; what is in use keeps its place."""
+        """Half as many again; what is in use keeps its place."""
         strips, old = self._strips, self._shelf
-        chunks, free = len(old.chunks), int(old.counts[strips.FREE])
-        unused = np.empty(2 * chunks, np.int64)
-        unused[:chunks] = np.arange(2 * chunks - 1, chunks - 1, -1)
-        unused[chunks : chunks + free] = old.free[:free]
-        self._shelf = old._replace(chunks=_twice(old.chunks), strips=_twice(old.strips), free=unused)
-        old.counts[strips.FREE] = free + chunks
+        free = int(old.counts[strips.FREE])
+        more = _grown(old.chunks)
+        added = len(more) - len(old.chunks)
+        unused = np.empty(len(more), np.int64)
+        unused[:added] = np.arange(len(more) - 1, len(old.chunks) - 1, -1)
+        unused[added : added + free] = old.free[:free]
+        self._shelf = old._replace(chunks=more, strips=_grown(old.strips), free=unused)
+        old.counts[strips.FREE] = free + added
 
-    def _go(self, order: Integers, limit: int, fit: int) -> int:
-        module, position = self._module, 0
+    def _go(self, some: Integers, limit: int, fit: int) -> int:
+        """How many of these were placed. Their rows are gathered first, so that they are read in a row."""
+        instance, module, position = self._instance, self._module, 0
+        columns = (instance.start, instance.end, instance.size, instance.exact, instance.alignment)
+        rows = np.stack([column[some] for column in (*columns, self._offsets)], axis=1)
         while True:
-            arguments = (self._shelf, self._block, self.buffers, order, position, limit, fit)
-            position = int(module.place_some(*arguments))
+            position = int(module.place_some(self._shelf, self._block, rows, position, limit, fit))
             match int(self._shelf.counts[self._strips.WHY]):
                 case module.SHORT_OF_STRIPS:
-                    self._block = _twice(self._block)
+                    self._block = _grown(self._block)
                 case module.SHORT_OF_CHUNKS:
                     self._more_chunks()
                 case module.SHORT_OF_ENTRIES:
-                    self._shelf = self._shelf._replace(entries=_twice(self._shelf.entries))
+                    self._shelf = self._shelf._replace(entries=_grown(self._shelf.entries))
                 case _:
+                    self._offsets[some[:position]] = rows[:position, self._strips.OFFSET]
                     return position
 
 
-def _twice(rows: Integers) -> Integers:
-    """As many rows again, which cost no memory before they are used."""
-    more = np.empty((2 * len(rows), *rows.shape[1:]), np.int64)
+def _grown(rows: Integers) -> Integers:
+    """Half as many rows again, which cost no memory before they are used."""
+    more = np.empty((len(rows) + len(rows) // 2, *rows.shape[1:]), np.int64)
     more[: len(rows)] = rows
     return more

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
 from typing import Final
@@ -23,8 +24,8 @@ GOOD_ENOUGH: Final = 2000
 
 _THREADS: Final = 2
 
-#: Seconds between looks at the deadline.
-TICK: Final = 0.01
+#: Buffers for each section from which two orders go at a time: the memory of a walk grows with the sections.
+ROOMY: Final = 3
 
 
 def race(
@@ -37,24 +38,29 @@ def race(
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    Orders go in pairs and the lower peak wins, the earlier order on a tie, so threads decide nothing. Without
-    a layout that is `known`, the first order is finished whatever the deadline says; later ones are given up
-    within a placement.
+    Orders go in pairs, side by side where memory allows, and the lower peak wins, the earlier order on a tie,
+    so threads decide nothing. Without a layout that is `known`, the first order is finished whatever the
+    deadline says; later ones are given up within some milliseconds.
     """
     best, found, cut = known or Layout((), MAX_BYTES), "", False
-    names = iter(orders)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
-            enough = best.peak - bound <= bound // GOOD_ENOUGH
-            if (found and enough) or ((found or known) and deadline.expired):
-                cut = cut or not enough
-                break
-            runs = [_Run(instance, module, orders[name], best.peak - 1) for name in pair]
-            futures = [pool.submit(run) for run in runs]
-            cut = _supervise(runs, futures, deadline, spare_first=not (found or known)) or cut
-            for name, layout in zip(pair, (future.result() for future in futures), strict=True):
-                if layout is not None and layout.peak < best.peak:
-                    best, found = layout, name
+    names, together = iter(orders), len(instance) >= ROOMY * instance.sections
+    for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
+        enough = best.peak - bound <= bound // GOOD_ENOUGH
+        if (found and enough) or ((found or known) and deadline.expired):
+            cut = cut or not enough
+            break
+        runs = [_Run(instance, module, orders[name], best.peak - 1, deadline) for name in pair]
+        if not (found or known):
+            runs[0].deadline = Deadline()
+        if together:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                placed = list(pool.map(_Run.__call__, runs))
+        else:
+            placed = [run() for run in runs]
+        cut = cut or any(run.cut for run in runs)
+        for name, offsets in zip(pair, placed, strict=True):
+            if offsets is not None and int((offsets + instance.exact).max()) < best.peak:
+                best, found = layout_of(instance, offsets), name
     return best, found, cut
 
 
@@ -62,35 +68,27 @@ def walk(
     instance: Instance, module: ModuleType, order: Integers, limit: int, deadline: Deadline
 ) -> tuple[Layout | None, bool]:
     """First fit in one order; None where it ends beyond `limit`, or the deadline cut in, which is said."""
-    run = _Run(instance, module, lambda: order, limit)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(run)
-        cut = _supervise([run], [future], deadline, spare_first=False)
-        return future.result(), cut
+    run = _Run(instance, module, lambda: order, limit, deadline)
+    offsets = run()
+    return None if offsets is None else layout_of(instance, offsets), run.cut
 
 
-def _supervise(
-    runs: list[_Run], futures: list[Future[Layout | None]], deadline: Deadline, *, spare_first: bool
-) -> bool:
-    """Wait; when the deadline passes, cancel what still runs and say so."""
-    while (late := wait(futures, min(TICK, deadline.remaining)).not_done) and not deadline.expired:
-        pass
-    for run, future in islice(zip(runs, futures, strict=True), int(spare_first), None):
-        if future in late:
-            run.cancel()
-    return bool(late)
-
-
+@dataclass(slots=True)
 class _Run:
-    """One order under a limit; None where it does not fit, or was cancelled."""
+    """Offsets of one order under a limit; None where it does not fit, or the deadline cut in."""
 
-    def __init__(
-        self, instance: Instance, module: ModuleType, order: Callable[[], Integers], limit: int
-    ) -> None:
-        self._instance, self._order, self._limit = instance, order, limit
-        self._walk = Walk(instance, module)
-        self.cancel = self._walk.cancel
+    instance: Instance
+    module: ModuleType
+    order: Callable[[], Integers]
+    limit: int
+    deadline: Deadline
+    cut: bool = False
 
-    def __call__(self) -> Layout | None:
-        placed = self._walk.place(self._order(), self._limit)
-        return layout_of(self._instance, self._walk.offsets) if placed == len(self._instance) else None
+    def __call__(self) -> Integers | None:
+        walk = Walk(self.instance, self.module)
+        placed = walk.place(self.order(), self.limit, late=self._late)
+        return walk.offsets if placed == len(self.instance) else None
+
+    def _late(self) -> bool:
+        self.cut = self.deadline.expired
+        return self.cut

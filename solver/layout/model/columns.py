@@ -26,6 +26,9 @@ UNPINNED = -1
 #: Of a row of holes, or of pieces.
 HOLE_FIELDS: Final = 5
 
+#: Buffers looked at in one go: their values stand in lists beside the columns meanwhile.
+AT_ONCE: Final = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -51,39 +54,40 @@ class Columns:
 
     @classmethod
     def _made(cls, buffers: tuple[Buffer, ...]) -> Columns | None:
-        sizes = [b.size for b in buffers]
-        starts, ends = [b.lifespan.start for b in buffers], [b.lifespan.end for b in buffers]
-        alignments = [b.alignment for b in buffers]
-        pins = [b.offset for b in buffers if b.offset is not None]
-        if not {int}.issuperset({*map(type, sizes), *map(type, starts), *map(type, ends)}):
-            return None
-        if not {int}.issuperset({*map(type, alignments), *map(type, pins)}):
-            return None
-        if sum(sizes) + sum(alignments) + max(pins, default=0) > MAX_BYTES or min(pins, default=0) < 0:
-            return None
-        if max(ends, default=0) > MAX_BYTES or min(starts, default=0) < 0 or min(sizes, default=1) < 1:
-            return None
-        if min(alignments, default=1) < 1:
-            return None
-        pin = [UNPINNED if b.offset is None else b.offset for b in buffers] if pins else UNPINNED
-        holes = [
-            (hole.lifespan.start, hole.lifespan.end, hole.low, hole.high, i)
-            for i, b in enumerate(buffers)
-            if b.holes
-            for hole in b.holes
-        ]
-        if not {int}.issuperset({type(value) for row in holes for value in row}):
-            return None
-        if max((max(row) for row in holes), default=0) > MAX_BYTES or min(map(min, holes), default=0) < 0:
-            return None
-        return cls(
-            np.array(sizes, dtype=np.int64),
-            np.array(starts, dtype=np.int64),
-            np.array(ends, dtype=np.int64),
-            np.array(alignments, dtype=np.int64),
-            np.array(np.broadcast_to(pin, len(buffers)), dtype=np.int64),
-            np.array(holes, dtype=np.int64).reshape(-1, HOLE_FIELDS),
-        )
+        made, holes = np.empty((5, len(buffers)), np.int64), [np.empty((0, HOLE_FIELDS), np.int64)]
+        total = highest = 0
+        for first in range(0, len(buffers), AT_ONCE):
+            some = buffers[first : first + AT_ONCE]
+            sizes, alignments = [b.size for b in some], [b.alignment for b in some]
+            starts, ends = [b.lifespan.start for b in some], [b.lifespan.end for b in some]
+            pins = [b.offset for b in some if b.offset is not None]
+            if not {int}.issuperset({*map(type, sizes), *map(type, starts), *map(type, ends)}):
+                return None
+            if not {int}.issuperset({*map(type, alignments), *map(type, pins)}):
+                return None
+            total += sum(sizes) + sum(alignments)
+            highest = max(highest, max(pins, default=0))
+            if total + highest > MAX_BYTES or max(max(starts), max(ends)) > MAX_BYTES:
+                return None
+            if min(pins, default=0) < 0 or min(starts) < 0 or min(sizes) < 1 or min(alignments) < 1:
+                return None
+            given = [UNPINNED if b.offset is None else b.offset for b in some] if pins else UNPINNED
+            for column, values in zip(made, (sizes, starts, ends, alignments, given), strict=True):
+                column[first : first + AT_ONCE] = values
+            rows = [
+                (hole.lifespan.start, hole.lifespan.end, hole.low, hole.high, i)
+                for i, b in enumerate(some, first)
+                if b.holes
+                for hole in b.holes
+            ]
+            if not {int}.issuperset({type(value) for row in rows for value in row}):
+                return None
+            if max(map(max, rows), default=0) > MAX_BYTES or min(map(min, rows), default=0) < 0:
+                return None
+            if rows:
+                holes.append(np.array(rows, dtype=np.int64))
+        size, start, end, alignment, pin = made
+        return cls(size, start, end, alignment, pin, np.concatenate(holes))
 
     @property
     def pinned(self) -> bool:
@@ -120,21 +124,29 @@ class Columns:
         begin, stop, _, _, owner = self.holes.T
         last = self.start.copy()
         last[owner] = stop  # of several, the last one
-        whole = np.stack((self._before_holes(), begin, np.zeros_like(begin), size[owner], owner), axis=1)
-        rest = np.stack((last, self.end, np.zeros_like(size), size, everyone), axis=1)
-        rows = np.concatenate((whole, self.holes, rest))
-        rows = rows[(rows[:, 0] < rows[:, 1]) & (rows[:, 2] < rows[:, 3])]
-        return rows[np.lexsort((rows[:, 0], rows[:, 4]))]
+        # Before each hole, each hole, and after the last: where they stand follows from how many there are.
+        rows = np.empty((len(size) + 2 * len(owner), 5), np.int64)
+        before = 2 * np.arange(len(owner)) + owner
+        rest = everyone + 2 * owner.searchsorted(everyone, side="right")
+        held: tuple[tuple[_Integers, tuple[_Integers | int, ...]], ...] = (
+            (before, (self._before_holes(), begin, 0, size[owner], owner)),
+            (rest, (last, self.end, 0, size, everyone)),
+        )
+        for places, values in held:
+            for column, some in enumerate(values):
+                rows[places, column] = some
+        rows[before + 1] = self.holes
+        return rows[(rows[:, 0] < rows[:, 1]) & (rows[:, 2] < rows[:, 3])]
 
     def in_pieces(self) -> Columns:
         """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
         if not len(self.holes):
             return self
-        start, end, low, high, _ = self.pieces().T.copy()
+        start, end, low, high, _ = self.pieces().T
         granule = int(self.alignment.min())
         granule = 1 if bool((low % granule).any()) else granule
-        alone = np.full_like(start, UNPINNED)
-        return Columns(high - low, start, end, np.full_like(start, granule), alone, self.holes[:0])
+        same, alone = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, UNPINNED))
+        return Columns(high - low, start.copy(), end.copy(), same, alone, self.holes[:0])
 
 
 class Tabled(tuple[Buffer, ...]):

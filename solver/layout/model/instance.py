@@ -67,7 +67,8 @@ class Instance:
         buffers, columns = problem.buffers, Columns.of(problem) if len(problem.buffers) >= _FROM else None
         if columns is not None:
             start, end, sections = _sections(columns.start, columns.end)
-            size = columns.size + -columns.size % columns.alignment.min()
+            padding = -columns.size % columns.alignment.min()
+            size = columns.size + padding if padding.any() else columns.size
             return cls(start, end, size, columns.size, columns.alignment, columns.pin, sections)
         start, end, sections = _sections(*_steps(problem))
         exact = np.array([buffer.size for buffer in buffers], dtype=np.int64)

@@ -140,6 +140,10 @@ class Deadline:
         """The same, and when this event is set; an event that was there gives way."""
         return self if cancel is None else replace(self, cancel=cancel)
 
+    def sooner(self, seconds: float) -> Self:
+        """So much earlier, for what comes after."""
+        return self if self.at is None else replace(self, at=self.at - seconds)
+
     @property
     def cancelled(self) -> bool:
         return self.cancel is not None and self.cancel.is_set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 
 import numpy as np
 import pytest
@@ -118,13 +117,11 @@ def test_a_gap_of_very_many_strips_takes_little_memory() -> None:
     assert placing.nbytes < 600 * many
 
 
-def test_a_cancelled_walk_places_no_more() -> None:
+def test_a_walk_that_is_late_places_no_more() -> None:
     p = training_shaped(0, buffers=400)
     placing = walk(p)
-    caller = threading.Thread(target=placing.cancel)
-    caller.start()
-    caller.join()
-    assert placing.place(np.arange(len(p.buffers)), MAX_BYTES) == 0
+    assert placing.place(np.arange(len(p.buffers)), MAX_BYTES, late=lambda: True) == 0
+    assert set(placing.offsets.tolist()) == {FREE}
 
 
 def test_without_compiled_code_numpy_places(
