@@ -40,7 +40,8 @@ _TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
 
 #: Walks, one after the other: the share of the step's cost at which one begins, and the share of it that a
 #: budget's worth of bytes too many costs. Cheap bytes lead through what does not fit, dear ones stay near.
-_WALKS = ((300, 1), (60, 20))
+#: The first ones are hot, so that they leave the plan that they begin with; the last ones refine the best.
+_WALKS, _LAST_WALKS = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 
 #: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
 _MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
@@ -229,7 +230,7 @@ class _Search:
         starts = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
         turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _WALKS]
         turns += [(start, _WALKS[0]) for start in starts]
-        turns += [(None, walk) for walk in _WALKS]
+        turns += [(None, walk) for walk in _LAST_WALKS]
         for seed, (start, (hot, weight)) in enumerate(turns):
             if self.done() or self.deadline.expired:
                 return
