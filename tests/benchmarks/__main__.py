@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tests.benchmarks import (
     gallery,
+    interrupts,
     layout,
     levels,
     main_job,
@@ -37,6 +38,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "resnet50": resnet50.run,
     "schedules": schedules.run,
     "real-time": real_time.run,
+    "interrupts": interrupts.run,
     "onert": onert_losses.run,
     "models": models.run,
     "memory": memory.run,
