@@ -8,6 +8,7 @@ one that has loaded compiled code and CP-SAT.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ from solver.schedules.simulate import Simulator
 from solver.training import derive
 from tests.benchmarks import chen
 from tests.benchmarks.milp import Answer, checkmate, moccasin, vgg16_cifar
+from tests.support.deep_graphs import DEEP
 from tests.support.schedule_problems import layered
 from tests.support.schedule_problems import problem as problem_of
 
@@ -68,6 +70,9 @@ IMPOSSIBLE = (("lstm_classifier", 0.25, 0.6, "calc_gradient"),)
 #: deterministic time.
 PEERS, CBC_SECONDS, MOCCASIN_WORK = (0.9, 0.8), 600.0, 30.0
 
+#: Networks of so many operations, with batches so large that weights are not most of their bytes.
+DEEP_OPERATIONS, DEEP_NETWORKS, DEEP_SHARE = 10_000, {"residual": 256, "transformer": 16}, 0.6
+
 #: Random layered graphs: their steps, and seeds. Layers have half as many steps as the root of all.
 LAYERED = ((100, 1), (250, 1), (250, 2), (500, 1), (1000, 1), (1000, 2))
 
@@ -92,6 +97,7 @@ def run(console: Console) -> None:
     console.print(found)
     console.print(_against_chen())
     console.print(_impossible())
+    console.print(_deep())
     console.print(_beside_models())
     console.print(_free_orders())
 
@@ -128,6 +134,20 @@ def _impossible() -> Table:
         seconds = f"{time.process_time() - began:.1f}"
         answer = "yes" if relaxed.infeasible else "no"
         table.add_row(name, f"{share:.0%}", f"{cost:.1%}", str(len(moments)), answer, seconds)
+    return table
+
+
+def _deep() -> Table:
+    headings = "network, batch, steps, of peak, budget, peak, extra time, bound, gap, products, again, CPU s"
+    table = Table(*headings.split(", "), title=f"Recomputation in networks of {DEEP_OPERATIONS:,} operations")
+    for name, batch in DEEP_NETWORKS.items():
+        graph = load_graph(json.dumps(DEEP[name](DEEP_OPERATIONS)).encode(), batch=batch)
+        program = Order().run(derive(graph))
+        problem = schedule_problem(program, roofline(program))
+        budget = int(max(loads(program)[0]) * DEEP_SHARE)
+        row = _row(problem, budget, [flops_of(program, step) for step in program.steps])
+        about = (name, str(batch), f"{len(program.steps):,}", f"{DEEP_SHARE:.0%}", f"{budget:,}")
+        table.add_row(*about, *row)
     return table
 
 
