@@ -32,7 +32,7 @@ from solver.schedules import (
     schedule_problem,
 )
 from solver.schedules.moments import Moments
-from solver.schedules.order import best_order, load_walks
+from solver.schedules.order import best_order
 from solver.schedules.ready import load_schedules
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import Simulator
@@ -188,7 +188,6 @@ def _beside(
 def _free_orders() -> Table:
     headings = "steps, edges, seed, other order, bound, CPU s, of peak, order given, order free, bound, CPU s"
     table = Table(*headings.split(", "), title="Random layered graphs: extra time, the order free as well")
-    load_walks(layered(9, 1))
     for count, seed in LAYERED:
         given = layered(count, seed, width=count**0.5 / 2)
         peak, total = _peak(given), sum(given.cost)
