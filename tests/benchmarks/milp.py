@@ -76,7 +76,9 @@ def checkmate(problem: ScheduleProblem, budget: int, seconds: float) -> Answer:
                 solver.Add((2 + len(later)) * (1 - frees[t, i, k]) >= hazards)
                 used = used - problem.size[i] * frees[t, i, k]
     solver.Minimize(sum(problem.cost[k] * variable for (_, k), variable in runs.items()))
-    status = solver.Solve()
+    parameters = pywraplp.MPSolverParameters()  # by default an answer within a ten-thousandth is enough
+    parameters.SetDoubleParam(pywraplp.MPSolverParameters.RELATIVE_MIP_GAP, 0.0)
+    status = solver.Solve(parameters)
     found = status in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE)
     extra = solver.Objective().Value() - sum(problem.cost) if found else None
     return Answer(extra, status == pywraplp.Solver.OPTIMAL)
