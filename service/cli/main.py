@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
+from typing import NoReturn
 
-from service.cli.console import degrade_output, fail_with_bug
+from service.cli.console import Exit, degrade_output, fail_with_bug
 from service.cli.fast_path import read_fast
 
 __all__ = ["main"]
@@ -17,8 +19,25 @@ def main() -> None:
     degrade_output()
     try:
         _run()
+    except KeyboardInterrupt:  # while modules are loaded
+        _end_interrupted()
+    except SystemExit as end:
+        if end.code == Exit.INTERRUPTED:
+            _end_interrupted()
+        raise
     except Exception as error:  # noqa: BLE001 - Python's own exit code for it, 1, means that a plan is wrong
         fail_with_bug(error)
+
+
+def _end_interrupted() -> NoReturn:
+    """At once: a solver may still be busy in a thread, and taking a large process apart takes a while, too.
+
+    All that has to be put away has been, on the way of the exception to here.
+    """
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(int(Exit.INTERRUPTED))
 
 
 def _run() -> None:

@@ -10,12 +10,12 @@ Imports OR-Tools, when a linear program is made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from solver.layout import Deadline
 from solver.program import CostBound, DualRow, Program, RowKind
+from solver.schedules.native import run_native
 from solver.schedules.problem import ScheduleProblem
 
 __all__ = ["proved_cost"]
@@ -32,9 +32,6 @@ _PAIRS = 60_000
 
 #: Iterations of the simplex method in all rounds: seconds for some thousand rows.
 _ITERATIONS = 60_000
-
-#: Seconds between two looks at the deadline.
-_TICK = 0.02
 
 #: Sets that are left out of a budget's row: what a solution drops, or nearly so.
 _SHARES = (1 - 1e-6, 0.9, 0.7, 0.5, 0.3, 2.0)
@@ -197,7 +194,7 @@ class _Dual:
         best, known = None, set[tuple[object, ...]]()
         idle = 0
         for _ in range(_ROUNDS):
-            status = self._solve(solver)
+            status = run_native(solver.Solve, solver.InterruptSolve, self.deadline)
             if status != pywraplp.Solver.OPTIMAL:
                 break
             found = self._bound(rows, [constraint.dual_value() for constraint in constraints])
@@ -215,20 +212,6 @@ class _Dual:
         if self.deadline.expired or best is None or not best.nanoseconds:
             return None
         return best
-
-    def _solve(self, solver: Any) -> int:
-        """The status; an interrupt and the deadline end the search at once."""
-        with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(solver.Solve)
-            try:
-                while not answer.done():
-                    if self.deadline.expired:
-                        solver.InterruptSolve()
-                    wait((answer,), _TICK)
-            finally:
-                if not answer.done():
-                    solver.InterruptSolve()
-            return int(answer.result())
 
     def _cuts(self, i: int, held: dict[_Variable, float], known: set[tuple[object, ...]]) -> list[_Row]:
         """The rows of a moment's budget that the solution breaks most, for their length."""

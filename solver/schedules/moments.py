@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import accumulate
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
+from solver.schedules.native import run_native
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.tables import AGAIN
 
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["Moments", "Relaxed", "fullest", "tightest"]
-
-#: Seconds between two looks at the deadline while CP-SAT runs.
-_TICK = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +182,9 @@ class Moments:
                     model.add_bool_or([*found, later.negated()])
 
     def solve(self, work: float, deadline: Deadline, seed: int = 0) -> Relaxed:
-        """`work` is CP-SAT's deterministic time. Stops when the deadline has passed, with what it has."""
+        """`work` is CP-SAT's deterministic time. When the deadline has passed it stops with what it has, or
+        nothing.
+        """
         from ortools.sat.python import cp_model
 
         if self.infeasible:
@@ -199,23 +197,8 @@ class Moments:
         solver.parameters.max_deterministic_time = work
         # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
         solver.parameters.catch_sigint_signal = False
-        answer: Future[Relaxed] = Future()
-
-        def run() -> None:
-            try:
-                answer.set_result(self._answer(solver, deadline))
-            except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
-                answer.set_exception(error)
-
-        Thread(target=run).start()
-        try:
-            while not answer.done():
-                if deadline.expired:
-                    solver.stop_search()
-                wait((answer,), _TICK)
-        finally:  # an interrupt must not wait for the end of the search
-            solver.stop_search()
-        return answer.result()
+        answer = run_native(lambda: self._answer(solver, deadline), solver.stop_search, deadline)
+        return answer or Relaxed(0, None, cut=True)
 
     def _answer(self, solver: cp_model.CpSolver, deadline: Deadline) -> Relaxed:
         from ortools.sat.python import cp_model

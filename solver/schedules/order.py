@@ -26,6 +26,9 @@ __all__ = ["Ordered", "best_order", "load_walks"]
 #: Steps and values looked at by the walks of one search: some seconds.
 _WORK = 2_000_000_000
 
+#: Turns of a walk at most, for each step: a small program has few orders.
+_TURNS_A_STEP = 5_000
+
 #: Neighbours between two looks at the deadline.
 _SLICE = 500
 
@@ -78,7 +81,7 @@ def best_order(
     peaks = [int(peak_of(start, arrays, room)) for start in starts]
     ranked = sorted(range(len(starts)), key=lambda k: (peaks[k], k))
     best, least = starts[ranked[0]].copy(), peaks[ranked[0]]
-    most = work // (2 * len(_WALKS) * (count + len(problem.values)))
+    most = min(work // (2 * len(_WALKS) * (count + len(problem.values))), _TURNS_A_STEP * count)
     complete = True
     for start, (seed, part) in ((starts[k], walk_) for k in ranked[:2] for walk_ in enumerate(_WALKS)):
         order, found = start.copy(), best.copy()

@@ -35,12 +35,16 @@ _TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 50
 #: Writing a model down takes some, too, for each step and value at each moment.
 _ROUNDS, _CP_SAT, _CP_SAT_ROUND, _CP_SAT_WRITTEN = 32, 12.0, 4.0, 4e-6
 
+#: Steps and values, times moments, of the largest model: writing one of a hundred thousand takes seconds.
+_PAIRS = 200_000
+
 #: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
 _TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
 
 #: Walks, one after the other: the share of the step's cost at which one begins, and the share of it that a
 #: budget's worth of bytes too many costs. Cheap bytes lead through what does not fit, dear ones stay near.
-_WALKS = ((300, 1), (60, 20))
+#: The first ones are hot, so that they leave the plan that they begin with; the last ones refine the best.
+_WALKS, _LAST_WALKS = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 
 #: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
 _MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
@@ -80,6 +84,8 @@ class _Search:
         self.simulator, self.sequences = Simulator(problem), Sequences(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
+        #: How many moments a model may have.
+        self.most_moments = max(1, _PAIRS // (len(problem.steps) + len(problem.values) + 1))
         #: The best so far: the cheapest that fits, else the one with the least peak. It is what the numbers
         #: say, unless there is a better sequence that none say.
         self.best, self.peak, self.extra = self.start, self.simulator.run(self.start).peak, 0
@@ -103,11 +109,14 @@ class _Search:
             self._offer(numbers)
             self._offer(self._repair(numbers, _REPAIR_AGAIN))
         self._moments()
+        if self.peak > self.budget and not self.impossible and self.most_moments < _TIGHTEST:
+            # Of very large programs few moments say little, and greedy repair gets nowhere.
+            self._segments()
         if self.peak > self.budget and not self.impossible:
             self._offer(self._repair(self.start, _REPAIR))
         if not self.done():
             # Near floors those moments prove most at which little else can be held.
-            moments = tightest(self.problem, self.budget, _TIGHTEST)
+            moments = tightest(self.problem, self.budget, min(_TIGHTEST, self.most_moments))
             relaxed = Moments(self.problem, self.budget, moments).solve(
                 self.share * _CP_SAT_TIGHTEST, self.deadline
             )
@@ -193,7 +202,7 @@ class _Search:
             if not self.done():
                 self._offer(self._repair(genes, _REPAIR_AGAIN))
             missed = self.simulator.overloads(genes, self.budget)
-            if self.done() or not missed or left <= 0:
+            if self.done() or not missed or left <= 0 or len(moments) == self.most_moments:
                 return
             t = max(missed, key=lambda t: (missed[t], -t))
             if t in moments:
@@ -229,7 +238,7 @@ class _Search:
         starts = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
         turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _WALKS]
         turns += [(start, _WALKS[0]) for start in starts]
-        turns += [(None, walk) for walk in _WALKS]
+        turns += [(None, walk) for walk in _LAST_WALKS]
         for seed, (start, (hot, weight)) in enumerate(turns):
             if self.done() or self.deadline.expired:
                 return

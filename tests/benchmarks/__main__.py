@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tests.benchmarks import (
     gallery,
+    interrupts,
     layout,
     levels,
     main_job,
@@ -19,6 +20,7 @@ from tests.benchmarks import (
     onert_losses,
     paging,
     planning,
+    real_time,
     resnet50,
     schedules,
     service,
@@ -36,6 +38,8 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "levels": levels.run,
     "resnet50": resnet50.run,
     "schedules": schedules.run,
+    "real-time": real_time.run,
+    "interrupts": interrupts.run,
     "onert": onert_losses.run,
     "models": models.run,
     "memory": memory.run,

@@ -1,13 +1,16 @@
 """Recomputation: what a budget costs in modelled time and products, how near to its bound, in which CPU time.
 
-Then Chen et al.'s heuristics on the same problems, and what is proved to be impossible. Schedules are the
-same on every machine, so only the seconds are measured: processor time of this process, of one search each,
-behind a first one that has loaded compiled code and CP-SAT.
+Then Chen et al.'s heuristics on the same problems, what is proved to be impossible, published models beside
+the search on the graphs of their papers' kind, and orders that are free. Schedules are the same on every
+machine, so only the seconds are measured: processor time of this process, of one search each, behind a first
+one that has loaded compiled code and CP-SAT.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -29,10 +32,16 @@ from solver.schedules import (
     schedule_problem,
 )
 from solver.schedules.moments import Moments
+from solver.schedules.order import best_order
 from solver.schedules.ready import load_schedules
 from solver.schedules.recompute import cheapest
+from solver.schedules.simulate import Simulator
 from solver.training import derive
 from tests.benchmarks import chen
+from tests.benchmarks.milp import Answer, checkmate, moccasin, vgg16_cifar
+from tests.support.deep_graphs import DEEP
+from tests.support.schedule_problems import layered
+from tests.support.schedule_problems import problem as problem_of
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -57,6 +66,16 @@ CHEN = ("mnist", "mobilenet_v2", "resnet50", "transformer", "mobilenet_v2_bn")
 #: become moments, by the end of their labels.
 IMPOSSIBLE = (("lstm_classifier", 0.25, 0.6, "calc_gradient"),)
 
+#: Shares of the peak at which the published models are solved, how many seconds CBC gets, and CP-SAT's
+#: deterministic time.
+PEERS, CBC_SECONDS, MOCCASIN_WORK = (0.9, 0.8), 600.0, 30.0
+
+#: Networks of so many operations, with batches so large that weights are not most of their bytes.
+DEEP_OPERATIONS, DEEP_NETWORKS, DEEP_SHARE = 10_000, {"residual": 256, "transformer": 16}, 0.6
+
+#: Random layered graphs: their steps, and seeds. Layers have half as many steps as the root of all.
+LAYERED = ((100, 1), (250, 1), (250, 2), (500, 1), (1000, 1), (1000, 2))
+
 
 def run(console: Console) -> None:
     """Print all tables. Takes some minutes, most of them near floors."""
@@ -78,6 +97,9 @@ def run(console: Console) -> None:
     console.print(found)
     console.print(_against_chen())
     console.print(_impossible())
+    console.print(_deep())
+    console.print(_beside_models())
+    console.print(_free_orders())
 
 
 def _against_chen() -> Table:
@@ -113,6 +135,92 @@ def _impossible() -> Table:
         answer = "yes" if relaxed.infeasible else "no"
         table.add_row(name, f"{share:.0%}", f"{cost:.1%}", str(len(moments)), answer, seconds)
     return table
+
+
+def _deep() -> Table:
+    headings = "network, batch, steps, of peak, budget, peak, extra time, bound, gap, products, again, CPU s"
+    table = Table(*headings.split(", "), title=f"Recomputation in networks of {DEEP_OPERATIONS:,} operations")
+    for name, batch in DEEP_NETWORKS.items():
+        graph = load_graph(json.dumps(DEEP[name](DEEP_OPERATIONS)).encode(), batch=batch)
+        program = Order().run(derive(graph))
+        problem = schedule_problem(program, roofline(program))
+        budget = int(max(loads(program)[0]) * DEEP_SHARE)
+        row = _row(problem, budget, [flops_of(program, step) for step in program.steps])
+        about = (name, str(batch), f"{len(program.steps):,}", f"{DEEP_SHARE:.0%}", f"{budget:,}")
+        table.add_row(*about, *row)
+    return table
+
+
+def _beside_models() -> Table:
+    headings = "graph, steps, of peak, model, its extra, proved, CPU s, ours, bound, CPU s, times as fast"
+    table = Table(*headings.split(", "), title="Published models on the same problems; share of the step")
+    for share in PEERS:
+        found = problem_of(*vgg16_cifar())
+        row = _beside(found, share, lambda p, budget: checkmate(p, budget, CBC_SECONDS))
+        table.add_row("POET's VGG-16, energy", str(len(found.steps)), f"{share:.0%}", "Checkmate, CBC", *row)
+        found = layered(100, 1, width=5.0)
+        row = _beside(found, share, lambda p, budget: moccasin(p, budget, MOCCASIN_WORK))
+        table.add_row("layered", str(len(found.steps)), f"{share:.0%}", "Moccasin, CP-SAT", *row)
+    return table
+
+
+def _beside(
+    problem: ScheduleProblem, share: float, solve: Callable[[ScheduleProblem, int], Answer]
+) -> tuple[str, ...]:
+    budget, total = int(_peak(problem) * share), sum(problem.cost)
+    began = time.process_time()
+    ours = cheapest(problem, budget)
+    fast = time.process_time() - began
+    began = time.process_time()
+    its = solve(problem, budget)
+    slow = time.process_time() - began
+    return (
+        "none" if its.extra is None else f"+{its.extra / total:.4%}",
+        "yes" if its.proved else "no",
+        f"{slow:.1f}",
+        f"+{ours.extra / total:.4%}",
+        f"{ours.bound / total:.4%}",
+        f"{fast:.2f}",
+        f"{slow / fast:,.0f}",
+    )
+
+
+def _free_orders() -> Table:
+    headings = "steps, edges, seed, other order, bound, CPU s, of peak, order given, order free, bound, CPU s"
+    table = Table(*headings.split(", "), title="Random layered graphs: extra time, the order free as well")
+    for count, seed in LAYERED:
+        given = layered(count, seed, width=count**0.5 / 2)
+        peak, total = _peak(given), sum(given.cost)
+        began = time.process_time()
+        order = best_order(given, [frozenset(values) for values in given.reads])
+        seconds = time.process_time() - began
+        free = _reordered(given, order.order)
+        about = (str(count), str(sum(map(len, given.reads))), str(seed), f"{order.peak / peak - 1:+.1%}",
+                 f"{order.bound / peak - 1:+.1%}", f"{seconds:.1f}")  # fmt: skip
+        for share in PEERS:
+            kept = cheapest(given, int(peak * share))
+            began = time.process_time()
+            found = cheapest(free, int(peak * share))
+            seconds = time.process_time() - began
+            extra = [f"+{each.extra / total:.3%}" if each.fits else "not found" for each in (kept, found)]
+            table.add_row(*about, f"{share:.0%}", *extra, f"{found.bound / total:.3%}", f"{seconds:.1f}")
+    return table
+
+
+def _peak(problem: ScheduleProblem) -> int:
+    simulator = Simulator(problem)
+    return simulator.run(simulator.start()).peak
+
+
+def _reordered(given: ScheduleProblem, order: Sequence[int]) -> ScheduleProblem:
+    """The same steps in another order; step t defines value t in both."""
+    place = {t: k for k, t in enumerate(order)}
+    return problem_of(
+        [sorted(place[v] for v in given.reads[t]) for t in order],
+        [given.size[t] for t in order],
+        [given.cost[t] for t in order],
+        kept=[k for k, t in enumerate(order) if given.kept[t]],
+    )
 
 
 def _graph(name: str) -> TrainableGraph:

@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from solver.layout import Deadline
+from solver.schedules.native import run_native
 from solver.schedules.paging.gaps import PagingProblem
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["SLACK", "Covering", "exact"]
-
-#: Seconds between two looks at the deadline while CP-SAT runs.
-_TICK = 0.02
 
 #: As near to the bound as anybody needs: a ten-thousandth of what is moved.
 _GAP = 1e-4
@@ -120,20 +116,11 @@ def _solved(
     solver.parameters.linearization_level = 2
     solver.parameters.max_deterministic_time = work
     solver.parameters.relative_gap_limit = gap
-    answer: Future[cp_model.CpSolverStatus] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(solver.solve(model))
-        except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
-            answer.set_exception(error)
-
-    Thread(target=run).start()
-    while not answer.done():
-        if deadline.expired:
-            solver.stop_search()
-        wait((answer,), _TICK)
-    status = answer.result()
+    # Its own handler of Ctrl-C would stay behind, and end the process with the next one.
+    solver.parameters.catch_sigint_signal = False
+    status = run_native(lambda: solver.solve(model), solver.stop_search, deadline)
+    if status is None:
+        return None, 0, False
     complete = status == cp_model.OPTIMAL or not deadline.expired
     bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

@@ -24,7 +24,7 @@ from tests.support.damaged import (
     with_value,
 )
 from tests.support.derived import at, rebound
-from tests.support.graphs import batch_normalised, chain, convolutional, residual
+from tests.support.graphs import Sketch, batch_normalised, chain, convolutional, residual
 from tests.support.operator_graphs import attention, elementwise
 from tests.support.programs import AUTO_RECYCLE, independent_pairs
 from tests.support.programs import program as explicit
@@ -203,6 +203,17 @@ def test_two_reads_may_share_bytes() -> None:
     made = explicit((("", "a"), ("a", "b"), ("a b", "y")), kept=("y",))
     found = by_hand(made, {"a": 0, "b": 4, "y": 8})
     assert found.named(moved(found.plan, "b", 0), "overlap") == {("a", "b")}
+
+
+def test_one_value_in_very_many_slots() -> None:
+    """It takes a step for each slot, not for each pair of them."""
+    s = Sketch("repeated")
+    x = s.op("Relu", [s.input("x", 2, 1)], "x1")
+    h = s.op("Gemm", [s.op("Concat", [x] * 3_000, "y", axis=1), s.parameter("w", 3_000, 1)], "h")
+    s.op("MeanSquaredError", [h, s.label("t", 2, 1)], "loss")
+    found = planned(s.graph(), PlanOptions(solver="bump"))
+    assert found.violations(found.plan) == ()
+    assert found.named(moved(found.plan, "y", offset_of(found.plan, "x1")), "overlap") == {("x1", "y")}
 
 
 def test_scratch_that_the_step_also_defines() -> None:

@@ -1,0 +1,49 @@
+"""Runs of solvers in native code, which hear of nothing while they work: in a thread of their own.
+
+An interrupt ends the wait for them at once, and so does a deadline, a moment later: a solver that was told to
+stop mostly does within milliseconds, and in its preparations only after tenths of a second. It is left alone
+then, and ends in its thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from threading import Thread
+from typing import TypeVar
+
+from solver.layout import Deadline
+
+__all__ = ["run_native"]
+
+#: Seconds between two looks at the deadline, and how many of them a solver has to stop in.
+_TICK, _GRACE = 0.005, 4
+
+_Answer = TypeVar("_Answer")
+
+
+def run_native(run: Callable[[], _Answer], stop: Callable[[], object], deadline: Deadline) -> _Answer | None:
+    """What `run` answers, or raises; None where the deadline has passed and it has not ended though told to.
+
+    `stop` may be called from another thread, several times, and before `run` has begun.
+    """
+    answer: Future[_Answer] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(run())
+        except BaseException as error:  # noqa: BLE001 - raised again where the answer is asked for
+            answer.set_exception(error)
+
+    left = _GRACE
+    try:
+        Thread(target=work).start()  # no daemon: the interpreter must not end under native code
+        while not answer.done() and left:
+            if deadline.expired:
+                stop()
+                left -= 1
+            wait((answer,), _TICK)
+    finally:
+        if not answer.done():
+            stop()
+    return answer.result() if answer.done() else None
