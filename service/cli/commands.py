@@ -140,7 +140,9 @@ BatchNorm = Annotated[
 Weights = Annotated[
     str | None,
     typer.Option(
-        metavar="WHERE", help="Of a model: reference (they stay in its file) or none (drawn at random)."
+        metavar="WHERE",
+        help="First values: reference (they stay in the model's file), none (drawn at random), or a"
+        " .safetensors or .npz file that has them by name.",
     ),
 ]
 
@@ -311,6 +313,7 @@ Parallelism = Annotated[
         "arenaplan import model.onnx --loss cross-entropy -o graph.json",
         "arenaplan import model.onnx --loss mse --optimizer adam --dim batch=32 -o graph.json",
         "arenaplan import model.onnx --loss cross-entropy --trainable last:2 --weights none -o graph.json",
+        "arenaplan import model.onnx --loss cross-entropy --weights trained.safetensors -o graph.json",
     ),
 )
 def import_(
