@@ -583,10 +583,14 @@ def offsets(
         "arenaplan export plan.json --to c-header --prefix net --split -o net.h",
         "arenaplan export plan.json -o plan.trace.json",
         "arenaplan export plan.json --to memory-viz -o plan.pickle",
+        "arenaplan export plan.json --model model.circle --weights trained.npz -o trained.circle",
+        "arenaplan export model.tflite --to tflm --capacity 64KiB -o planned.tflite",
     )
 )
 def export(
-    plan: PlanFile,
+    plan: Annotated[
+        Path, typer.Argument(help="Plan document; for tflm the .tflite model itself; - for standard input.")
+    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where it goes; its suffix says what is written.")
     ] = Path("-"),
@@ -594,7 +598,8 @@ def export(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv or offsets-json.",
+            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json, circle"
+            " or tflm.",
         ),
     ] = None,
     prefix: Annotated[
@@ -603,13 +608,28 @@ def export(
     split: Annotated[
         bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
     ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For circle: the model that the plan was made from."),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="For circle: trained weights by name, as .safetensors or .npz, to put in."
+        ),
+    ] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a plan for a device's runtime, a viewer or a table: as a C header, a trace, a snapshot, rows."""
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        exporting.export(plan, output, to, prefix, split=split)
+        into = exporting.ModelFile(model, weights, capacity)
+        exporting.export(plan, output, to, prefix, split=split, into=into, as_json=as_json)
 
 
 @app.command(

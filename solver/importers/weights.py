@@ -32,7 +32,7 @@ from solver.errors import DocumentError
 from solver.graph import Array, FileRange, Initializer, Operand, Role, TrainableGraph
 from solver.importers.options import Imported
 
-__all__ = ["StoredWeight", "read_weights", "weight_array", "with_weights"]
+__all__ = ["StoredWeight", "read_arrays", "read_weights", "weight_array", "with_weights"]
 
 #: Element types of safetensors, as NumPy reads them; bfloat16 is the upper half of a float32.
 _BFLOAT16: Final = "bfloat16"
@@ -62,7 +62,6 @@ _BAD_ARCHIVE: Final = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
-    NotImplementedError,
     RuntimeError,
     OSError,
 )
@@ -193,6 +192,12 @@ def read_weights(path: Path) -> Mapping[str, StoredWeight]:
         remedy="Write one of both: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors'), or"
         " numpy.savez('weights.npz', **{name: array}).",
     )
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The tensors of a file as arrays, mapped where they lie as NumPy has them; raises as `read_weights`."""
+    stored, data = read_weights(path), _mapped(path)
+    return {name: weight_array(path, data, weight) for name, weight in stored.items()}
 
 
 def weight_array(path: Path, data: memoryview, weight: StoredWeight) -> Array:
