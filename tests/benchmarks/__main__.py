@@ -20,6 +20,7 @@ from tests.benchmarks import (
     paging,
     planning,
     resnet50,
+    same_step,
     schedules,
     shapes,
 )
@@ -37,6 +38,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "schedules": schedules.run,
     "onert": onert_losses.run,
     "models": models.run,
+    "same_step": same_step.run,
     "memory": memory.run,
 }
 
@@ -50,11 +52,13 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
+    parser.add_argument("--jax", default=sys.executable, help="interpreter of JAX; default: this one")
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
         "models": partial(models.run, python=arguments.torch),
+        "same_step": partial(same_step.run, torch=arguments.torch, jax=arguments.jax),
     }
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")
