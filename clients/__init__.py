@@ -19,6 +19,7 @@ from clients.errors import (
 from clients.requests import GraphLike
 from clients.results import (
     ArenaResult,
+    ImportedModel,
     LayoutResult,
     PlanResult,
     RemedyResult,
@@ -39,6 +40,7 @@ __all__ = [
     "ClientError",
     "ConnectionFailed",
     "GraphLike",
+    "ImportedModel",
     "LayoutResult",
     "PlanResult",
     "ProblemError",
