@@ -10,6 +10,7 @@ from functools import partial
 from rich.console import Console
 
 from tests.benchmarks import (
+    doubles,
     gallery,
     layout,
     levels,
@@ -39,6 +40,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "onert": onert_losses.run,
     "models": models.run,
     "same_step": same_step.run,
+    "doubles": doubles.run,
     "memory": memory.run,
 }
 
@@ -58,6 +60,7 @@ def main() -> None:
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
         "models": partial(models.run, python=arguments.torch),
+        "doubles": partial(doubles.run, torch=arguments.torch),
         "same_step": partial(same_step.run, torch=arguments.torch, jax=arguments.jax),
     }
     console = Console(width=200, record=arguments.output is not None)
