@@ -19,7 +19,6 @@ from clients.errors import (
 from clients.requests import GraphLike
 from clients.results import (
     ArenaResult,
-    ImportedModel,
     LayoutResult,
     PlanResult,
     RemedyResult,
@@ -40,7 +39,6 @@ __all__ = [
     "ClientError",
     "ConnectionFailed",
     "GraphLike",
-    "ImportedModel",
     "LayoutResult",
     "PlanResult",
     "ProblemError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,12 +14,10 @@ from clients.requests import (
     DEFAULT_LIMITS,
     DEFAULT_TIMEOUT,
     JSON_HEADERS,
-    MODEL_HEADERS,
     GraphLike,
     address,
     explain_body,
     export_path,
-    import_path,
     layout_body,
     options_document,
     plan_body,
@@ -30,14 +28,7 @@ from clients.requests import (
     tradeoff_body,
     validate_body,
 )
-from clients.results import (
-    ImportedModel,
-    LayoutResult,
-    PlanResult,
-    TradeOffResult,
-    ValidationResult,
-    VerdictResult,
-)
+from clients.results import LayoutResult, PlanResult, TradeOffResult, ValidationResult, VerdictResult
 from clients.retry import Retry
 
 __all__ = ["Client"]
@@ -157,16 +148,6 @@ class Client:
         with reading(self._send("POST", "/v1/explain", body)) as document:
             return VerdictResult.of(document)
 
-    def import_model(self, model: bytes, **choices: int | float | str | Sequence[str]) -> ImportedModel:
-        """The graph document of an ONNX, Circle or TensorFlow Lite model, and notes about it.
-
-        `choices` say how it is trained, as the options of ``arenaplan plan`` do: ``loss="mse",
-        optimizer="adam", dim=["batch=32"]``; ``weights="none"`` leaves the weights out.
-        """
-        path = import_path(choices)
-        with reading(self._send("POST", path, model, MODEL_HEADERS)) as document:
-            return ImportedModel.of(document)
-
     def layout(
         self, problem: GraphLike, options: Mapping[str, Any] | None = None, **more: int | float | str | None
     ) -> LayoutResult:
@@ -199,18 +180,12 @@ class Client:
         except httpx.TransportError:
             return False
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] = JSON_HEADERS,
-    ) -> httpx.Response:
+    def _send(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
         """The first answer that is not a passing failure, or the last of all tries."""
         attempt = 1
         while True:
             try:
-                response = self._http.request(method, path, content=body, headers=headers)
+                response = self._http.request(method, path, content=body, headers=JSON_HEADERS)
             except httpx.TransportError as error:
                 pause = self._retry.after_error(attempt, error)
                 if pause is None:

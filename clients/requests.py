@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import httpx
 
@@ -18,12 +18,10 @@ __all__ = [
     "DEFAULT_LIMITS",
     "DEFAULT_TIMEOUT",
     "JSON_HEADERS",
-    "MODEL_HEADERS",
     "GraphLike",
     "address",
     "explain_body",
     "export_path",
-    "import_path",
     "layout_body",
     "options_document",
     "plan_body",
@@ -47,9 +45,6 @@ DEFAULT_TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, read=120.0, pool=None)
 DEFAULT_LIMITS: Final = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
 JSON_HEADERS: Final = {"Content-Type": "application/json"}
-
-#: Of a model of another tool; the service tells from its bytes which one it is.
-MODEL_HEADERS: Final = {"Content-Type": "application/octet-stream"}
 
 
 def _json(document: GraphLike) -> bytes:
@@ -92,11 +87,6 @@ def layout_body(problem: GraphLike, options: Mapping[str, Any]) -> bytes:
 
 def validate_body(graph: GraphLike, plan: GraphLike, steps: int, seed: int) -> bytes:
     return b'{"graph":%b,"plan":%b,"steps":%d,"seed":%d}' % (_json(graph), _json(plan), steps, seed)
-
-
-def import_path(choices: Mapping[str, int | float | str | Sequence[str]]) -> str:
-    """Where a model becomes a graph; a list of texts stands there once for each."""
-    return f"/v1/import?{urlencode(choices, doseq=True)}" if choices else "/v1/import"
 
 
 def export_path(digest: str, format_: str, against: str | None) -> str:

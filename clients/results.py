@@ -8,7 +8,6 @@ from typing import Any
 
 __all__ = [
     "ArenaResult",
-    "ImportedModel",
     "LayoutResult",
     "PlanResult",
     "RemedyResult",
@@ -44,18 +43,6 @@ class ArenaResult:
             proof=certificate.get("proof"),
             solver=certificate["solver"],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedModel:
-    """The `graph` document of a model of another tool, for every call that takes a graph, and `notes`."""
-
-    graph: Mapping[str, Any] = field(repr=False)
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> ImportedModel:
-        return cls(document["graph"], tuple(document["notes"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,7 @@ from service.problems import Problem
 __all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body"]
 
 #: Media types of models of other tools; what they are is told from their bytes.
-MODEL_TYPES: Final = (
-    *("application/octet-stream", "application/onnx", "application/vnd.onnx"),
-    *("application/vnd.circle", "application/vnd.tflite"),
-)
+MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "application/vnd.onnx")
 
 
 def is_model(request: Request) -> bool:

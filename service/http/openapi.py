@@ -13,7 +13,6 @@ from pydantic.json_schema import models_json_schema
 from service.http.bodies import MODEL_TYPES
 from service.http.schemas import (
     ExplainRequest,
-    ImportResult,
     LayoutRequest,
     PlanRequest,
     ProblemDocument,
@@ -32,7 +31,6 @@ __all__ = [
     "EXPLAIN_ROUTE",
     "EXPORT_ROUTE",
     "HEALTH_ROUTE",
-    "IMPORT_ROUTE",
     "LAYOUT_ROUTE",
     "PLAN_ROUTE",
     "PROBLEM_ROUTE",
@@ -50,7 +48,6 @@ __all__ = [
 _REFERENCES: Final = "#/components/schemas/{model}"
 _MODELS: Final = (
     PlanRequest, ProgramRequest, TradeOffRequest, ExplainRequest, LayoutRequest, ValidateRequest,
-    ImportResult,
     PlanDocument, TradeOffDocument, VerdictDocument, LayoutDocument, ReportDocument, ProblemDocument,
 )  # fmt: skip
 
@@ -219,20 +216,6 @@ EXPLAIN_ROUTE: Final[dict[str, Any]] = {
             }
         },
     ),
-}
-
-IMPORT_ROUTE: Final[dict[str, Any]] = {
-    "summary": "The graph of an ONNX, Circle or TensorFlow Lite model",
-    "responses": {
-        200: _document("ImportResult", "The graph document, and notes."),
-        **_problems(*_READING, "invalid-options"),
-    },
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in MODEL_TYPES},
-        }
-    },
 }
 
 LAYOUT_ROUTE: Final[dict[str, Any]] = {

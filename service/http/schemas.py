@@ -16,7 +16,6 @@ from solver.documents.options import OptionFields
 
 __all__ = [
     "ExplainRequest",
-    "ImportResult",
     "LayoutRequest",
     "LayoutRequestOptions",
     "OperandSize",
@@ -46,15 +45,6 @@ class PlanRequest(BaseModel):
     options: Annotated[
         PlanRequestOptions | None, Field(description="Defaults of the target if left out.")
     ] = None
-
-
-class ImportResult(BaseModel):
-    """What became of a model of another tool."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    graph: GraphDocument
-    notes: Annotated[list[str], Field(description="What the caller should know, a sentence each.")]
 
 
 class ProgramRequest(BaseModel):

@@ -24,7 +24,7 @@ from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError, TooManyOperationsError
 from solver.exporters.html import dump_report
-from solver.importers.options import IMPORT_OPTIONS, Imported, ImportOptions, import_options
+from solver.importers.options import IMPORT_OPTIONS, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
@@ -171,49 +171,21 @@ def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         with _inside("query"):
             options = limited_options(documents.load_options(fields), limits)
             chosen = import_options(choices, batch=options.batch)
-        graph = _imported(data, chosen, limits).graph
+        importer = find_importer(data)
+        if importer is None:
+            error = unknown_format("The body")
+            raise Problem("invalid-document", error.message, remedy=error.remedy)
+        with _inside("model"):
+            graph = load_model(importer, data, options=chosen, path=None, name="model").graph
+            if len(graph.operations) > limits["max_operations"]:
+                raise TooManyOperationsError(
+                    f"The model has {len(graph.operations):,} operations;"
+                    f" {limits['max_operations']:,} are allowed.",
+                    remedy="Plan it with `arenaplan plan`.",
+                )
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("model"), _with_verdict(graph, options):
         _answer(partial(pipeline.plan, graph), options, channel, key, clock)
-
-
-def _imported(data: bytes, chosen: ImportOptions, limits: Mapping[str, Any]) -> Imported:
-    importer = find_importer(data)
-    if importer is None:
-        error = unknown_format("The body")
-        raise Problem("invalid-document", error.message, remedy=error.remedy)
-    with _inside("model"):
-        found = load_model(importer, data, options=chosen, path=None, name="model")
-        count = len(found.graph.operations)
-        if count > limits["max_operations"]:
-            raise TooManyOperationsError(
-                f"The model has {count:,} operations; {limits['max_operations']:,} are allowed.",
-                remedy="Plan it with `arenaplan plan`.",
-            )
-    return found
-
-
-def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """The graph document of a model, and what the importer has to say: parameters and bytes as for plans."""
-    head, _, data = body.partition(b"\n")
-    given = documents.parse_json(head)
-    batch = given.pop("batch", None)
-    choices, fields = _of_query(given)
-    with _reading(b"{}", limits):
-        for name in fields:
-            raise Problem(
-                "invalid-request",
-                f"There is no parameter {name!r:.60} for an import.",
-                remedy=f"Parameters: batch, {', '.join(IMPORT_OPTIONS)}.",
-                pointer=f"/query/{name}",
-            )
-        with _inside("query"):
-            size = None if batch is None else documents.load_options({"batch": json.loads(batch[0])}).batch
-            chosen = import_options(choices, batch=size)
-        found = _imported(data, chosen, limits)
-        graph = json.loads(documents.dump_graph(found.graph))
-    answer = json.dumps({"graph": graph, "notes": found.notes}).encode()
-    channel.send("result", {"operations": len(found.graph.operations)}, answer)
 
 
 def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -510,7 +482,6 @@ TASKS: Final[Mapping[str, Task]] = {
     "explain": _explain,
     "program": _program,
     "model": _model,
-    "import": _import,
     "layout": _layout,
     "validate": _validate,
     "export": _export,

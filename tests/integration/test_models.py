@@ -8,7 +8,6 @@ import httpx
 import numpy as np
 import pytest
 
-from clients import Client
 from solver import documents
 from solver.importers.onnx import load_onnx
 from solver.importers.options import import_options
@@ -87,51 +86,3 @@ def test_a_service_reads_no_file_that_a_document_names(server: Server) -> None:
     answer = httpx.post(f"{server.url}/v1/validate", json={"graph": value, "plan": made.json()}, timeout=60)
     assert answer.status_code == 422
     assert "was not sent" in answer.json()["detail"]
-
-
-def test_a_model_becomes_a_graph_for_every_route(server: Server) -> None:
-    with Client(server.url) as client:
-        found = client.import_model(MODEL, loss="mse", dim=["batch=4"], weights="none")
-        assert found.notes == ()
-        verdict = client.explain(found.graph, "1MiB")
-        assert verdict.status == "plan"
-        made = client.plan(found.graph)
-        assert client.tradeoff(found.graph, points=2).points[0].peak == made.arena_bytes
-        assert client.validate(found.graph, made.document, steps=1).identical
-
-
-def test_notes_come_with_the_graph(server: Server) -> None:
-    softmax = model_of(
-        [node("MatMul", ["x", "fc.weight"], ["h"]), node("Softmax", ["h"], ["y"])],
-        {"x": (4, 30)},
-        {"fc.weight": np.ones((30, 20), np.float32)},
-    )
-    with Client(server.url) as client:
-        found = client.import_model(softmax.SerializeToString(), loss="cross-entropy")
-        assert "taken as logits" in found.notes[0]
-        assert client.plan(found.graph).arena_bytes > 0  # weights by where they are: enough to plan
-
-
-@pytest.mark.parametrize(
-    ("body", "query", "code", "said"),
-    [
-        (MODEL, {"loss": "ce"}, "invalid-options", "cross-entropy"),
-        (MODEL, {"loss": "mse", "capacity": "1MiB"}, "invalid-request", "capacity"),
-        (MODEL, {**CHOICES, "weights": "/etc/passwd"}, "invalid-options", "reference or none"),
-        (b"PK\x03\x04", CHOICES, "invalid-document", "ONNX (.onnx)"),
-    ],
-)
-def test_what_is_wrong_with_an_import(
-    server: Server, body: bytes, query: dict[str, str], code: str, said: str
-) -> None:
-    answer = httpx.post(
-        f"{server.url}/v1/import",
-        content=body,
-        params=query,
-        headers={"content-type": "application/onnx"},
-        timeout=60,
-    )
-    assert answer.json()["type"].endswith(code)
-    assert said in answer.text
-    as_json = httpx.post(f"{server.url}/v1/import", json={}, timeout=60)
-    assert as_json.status_code == 415

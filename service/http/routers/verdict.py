@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.http.bodies import MODEL_TYPES, is_model, read_json_body, read_model_body
+from service.http.bodies import read_json_body
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
-from service.http.openapi import EXPLAIN_ROUTE, IMPORT_ROUTE, TRADEOFF_ROUTE
+from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import run_task
 from service.jobs.spool import Spool
-from service.problems import Problem
 
 __all__ = ["router"]
 
@@ -42,29 +41,9 @@ async def explain(request: Request) -> Response:
     return await _answer(request, "explain")
 
 
-@router.post("/v1/import", **IMPORT_ROUTE)
-@router.post("/import", include_in_schema=False)
-async def import_(request: Request) -> Response:
-    """The graph document of a model of another tool, for every route that takes a graph.
-
-    The body are the bytes of an ONNX, Circle or TensorFlow Lite model, and the query says how it is trained,
-    as for `/v1/plan`; `batch` is the size of the first dimension. `notes` are sentences about what was
-    imported. Large weights stay in the model, and the document has their SHA-256: `weights=none` leaves them
-    out, so that the document can be trained in here, from values that are drawn.
-    """
-    if not is_model(request):
-        raise Problem(
-            "unsupported-media-type",
-            "The body is to be a model of another tool.",
-            remedy=f"Send its bytes as one of {', '.join(MODEL_TYPES)}.",
-        )
-    return await _answer(request, "import")
-
-
 async def _answer(request: Request, task: str) -> Response:
     state = state_of(request)
-    read = read_model_body if task == "import" else read_json_body
-    body = await read(request, state.settings.body_limit_bytes)
+    body = await read_json_body(request, state.settings.body_limit_bytes)
     frame = await unless_disconnected(request, _ask(state, task, body))
     if frame is None:
         return Response(status_code=GONE)

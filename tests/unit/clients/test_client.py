@@ -280,16 +280,6 @@ async def test_explain(call: Call, extra: int | None) -> None:
     assert remedy.options == {"recompute": True, "rewrite": True}
 
 
-async def test_import_model(call: Call) -> None:
-    service = Service(ok({"graph": GRAPH, "notes": ["A note."]}))
-    result = await call(service, "import_model", b"model", loss="mse", dim=["batch=4", "seq=8"])
-    request = service.requests[-1]
-    assert request.url.path == "/base/v1/import"
-    assert request.url.params.multi_items() == [("loss", "mse"), ("dim", "batch=4"), ("dim", "seq=8")]
-    assert (request.content, request.headers["content-type"]) == (b"model", "application/octet-stream")
-    assert (result.graph, result.notes) == (GRAPH, ("A note.",))
-
-
 async def test_stored_layout(call: Call) -> None:
     service = Service(ok(LAYOUT))
     result = await call(service, "stored_layout", "def")

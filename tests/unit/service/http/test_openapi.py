@@ -52,14 +52,13 @@ def test_paths(document: dict[str, Any]) -> None:
     assert set(document["paths"]) == {
         "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/plans/{digest}/{format}",
         "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
-        "/v1/tradeoff", "/v1/explain", "/v1/import",
+        "/v1/tradeoff", "/v1/explain",
         "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/v1/plan", "/v1/program", "/v1/tradeoff", "/v1/explain", "/v1/layout", "/v1/validate", "/v1/import"],
+    "path", ["/v1/plan", "/v1/program", "/v1/tradeoff", "/v1/explain", "/v1/layout", "/v1/validate"]
 )
 def test_every_status_is_described(document: dict[str, Any], path: str) -> None:
     responses = document["paths"][path]["post"]["responses"]
