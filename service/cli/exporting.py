@@ -38,13 +38,14 @@ def export(
     *,
     split: bool,
     into: ModelFile = _NONE,
+    server: str | None = None,
     as_json: bool = False,
 ) -> None:
-    """Write the plan of a file. Without `to` the suffix of the output says as what."""
+    """Write the plan of a file, or a kept one. Without `to` the suffix of the output says as what."""
     name = to or next((n for n, suffix in _INTO_MODELS.items() if output.suffix.lower() == suffix), None)
     _check_options(name, prefix, into, split=split)
     if name == "circle":
-        _export_circle(path, output, into, as_json=as_json)
+        _export_circle(read_plan(path, server), output, into, as_json=as_json)
         return
     if name == "tflm":
         _export_tflm(path, output, into, as_json=as_json)
@@ -61,7 +62,7 @@ def export(
             remedy="Name a file with -o, or leave out --split.",
             path=("split",),
         )
-    data = read_document(path)
+    data = read_plan(path, server)
     if exporter.name != "c-header":
         made = documents.load_plan(data) if exporter.needs_program else documents.load_plan_tables(data)
         write_document(output, exporter.dump(made))
@@ -97,7 +98,7 @@ def _check_options(name: str | None, prefix: str | None, into: ModelFile, *, spl
             raise _not_for(name, option, fitting)
 
 
-def _export_circle(path: Path, output: Path, into: ModelFile, *, as_json: bool) -> None:
+def _export_circle(document: bytes, output: Path, into: ModelFile, *, as_json: bool) -> None:
     """The model of a plan, with how the plan trains it, and trained weights where they are given."""
     from solver.exporters import circle
     from solver.importers.circle import load_circle
@@ -109,7 +110,7 @@ def _export_circle(path: Path, output: Path, into: ModelFile, *, as_json: bool) 
             remedy="Give --model model.circle, too.",
             path=("model",),
         )
-    plan, data = documents.load_plan(read_document(path)), into.model.read_bytes()
+    plan, data = documents.load_plan(document), into.model.read_bytes()
     training = circle.training_of_plan(plan, data)
     places = load_circle(data, training=training).weights
     values = {}
@@ -162,9 +163,18 @@ def _export_tflm(path: Path, output: Path, into: ModelFile, *, as_json: bool) ->
         print_line(f"{output.name}: {len(made.offsets)} tensors in {made.size:,} bytes, bound {bound:,}")
 
 
-def read_tables(path: Path) -> PlanTables:
+def read_plan(path: Path, server: str | None = None) -> bytes:
+    """The document of a plan: a file, standard input, or by its digest what the service at `server` keeps."""
+    if server is None:
+        return read_document(path)
+    from service.cli import remote
+
+    return remote.read_plan(path, server)
+
+
+def read_tables(path: Path, server: str | None = None) -> PlanTables:
     """The tables of a plan of either version."""
-    return documents.load_plan_tables(read_document(path))
+    return documents.load_plan_tables(read_plan(path, server))
 
 
 def report(plan: PlanTables, old: PlanTables | None, output: Path) -> None:

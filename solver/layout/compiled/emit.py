@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 import numba
@@ -20,21 +20,17 @@ import numpy as np
 from numba.extending import intrinsic
 
 from solver.layout.compiled.native import NEVER_CALLED, SYMBOL, MachineCode, processor
-
-if TYPE_CHECKING:
-    from solver.layout.compiled.jit import Compiled, Kind
+from solver.layout.compiled.source import Kind, Source
 
 __all__ = ["dispatcher", "library", "machine_code"]
 
 
 @cache
-def dispatcher(one: Compiled) -> Any:
+def dispatcher(one: Source) -> Any:
     """The function as numba's, and all that it calls; nothing is compiled yet."""
-    from solver.layout.compiled.jit import Compiled
-
     function = one.function
     names = {
-        name: dispatcher(value) if isinstance(value, Compiled) else value
+        name: dispatcher(value) if isinstance(value, Source) else value
         for name, value in function.__globals__.items()
         if name in function.__code__.co_names
     }
@@ -43,7 +39,7 @@ def dispatcher(one: Compiled) -> Any:
     return cast(Any, numba.njit)(**options, **({"forceinline": True} if one.inline else {}))(own)
 
 
-def machine_code(one: Compiled, kinds: Sequence[Kind], arguments: Sequence[Any]) -> MachineCode:
+def machine_code(one: Source, kinds: Sequence[Kind], arguments: Sequence[Any]) -> MachineCode:
     """The function for arguments like these. Half a minute for the search, a few seconds for others."""
     types = cast(Any, numba.types)
     signature = types.int64(types.int64)
@@ -81,7 +77,7 @@ def library(made: MachineCode) -> bytes:
         return linked.read_bytes()
 
 
-def _callback(one: Compiled, kinds: Sequence[Kind], arguments: Sequence[Any]) -> Any:
+def _callback(one: Source, kinds: Sequence[Kind], arguments: Sequence[Any]) -> Any:
     """The function on what a block of 64-bit numbers describes: numbers, and of arrays address and shape.
 
     Written as text: numba takes neither a loop over arguments of several types nor a list of them.

@@ -15,21 +15,18 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FunctionType
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
 from solver.layout.compiled import native
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.source import Kind, Source
 
 __all__ = ["Compiled", "addressed", "compiled", "inlined", "keep_libraries", "only_kept", "runs_compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Argument = TypeVar("Argument")
-
-#: ``int``, ``float``, an array as ``int64[2]`` (element and axes), or a tuple of these.
-Kind: TypeAlias = "str | tuple[Kind, ...]"
 
 
 class Addressed:
@@ -41,30 +38,18 @@ class Addressed:
         self.numbers = tuple(_numbers(self.kind, arrays))
 
 
-class Compiled:
-    """One function. See `compiled`."""
+class Compiled(Source):
+    """One function that runs as machine code. See `compiled`."""
 
     def __init__(self, function: Callable[..., Any], *, inline: bool, plain: bool) -> None:
-        self.function = cast(FunctionType, function)
-        if not inline:
-            _ALL.append(self)
-        self.inline = inline
+        super().__init__(function, inline=inline)
         self._plain = plain
         self._call: Callable[..., Any] | None = function if inline else None
+        if not inline:
+            _ALL.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
         return (self._call or self._loaded(arguments))(*arguments)
-
-    @property
-    def name(self) -> str:
-        """As ``sweep.disjoint``: enough to tell one from another."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__qualname__}"
-
-    @property
-    def returns(self) -> str:
-        """``int``, ``bool`` or ``None``, as annotated."""
-        told = self.function.__annotations__["return"]
-        return told if isinstance(told, str) else getattr(told, "__name__", "None")
 
     def loaded(self) -> bool:
         """Whether it has been called, and runs as machine code."""
