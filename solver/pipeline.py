@@ -29,7 +29,7 @@ from solver.layout import (
     max_load,
 )
 from solver.layout.api import SOLVERS, solve
-from solver.passes import Levels, Paging, Pass
+from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
 from solver.program import CostBound, Costs, Program, Record, Region, check_costs, loads, regions
@@ -126,8 +126,9 @@ def plan_program(
 ) -> Plan:
     """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
 
-    The default target means `PROGRAM` here. Raises OptionsError for what only graphs have (batch, scratch
-    budget, update mode, in place, rewriting), DimensionError when the blocks, rounded up to the alignment,
+    The default target means `PROGRAM` here. `in_place` uses the permissions to overwrite, `order` that to
+    reorder. Raises OptionsError for what only graphs have (batch, scratch budget, update mode, rewriting) and
+    for what the program does not permit, DimensionError when the blocks, rounded up to the alignment,
     do not fit the 64-bit offsets of any runtime.
     """
     options = options or PlanOptions()
@@ -141,10 +142,28 @@ def plan_program(
 
         reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
         _check_extent(reference.program)
-    made = _planned(
-        program.name, reference, lambda given: (Levels(given.parallelism),), options, deadline, watch
-    )
+    _check_permissions(program, options)
+    made = _planned(program.name, reference, _passes_of_program, options, deadline, watch)
     return _proved(reference, made, lambda: documents.program_digest(program), watch)
+
+
+def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
+    """The passes that need no operators."""
+    return (
+        SearchOrder(options.order, in_place=options.in_place),
+        Levels(options.parallelism),
+        Aliases(options.in_place),
+    )
+
+
+def _check_permissions(program: BlockProgram, options: PlanOptions) -> None:
+    """Raises OptionsError for what the program does not permit."""
+    if options.order and not program.any_order:
+        raise OptionsError(
+            "The program does not permit another order of its operations.",
+            remedy='Leave the option out, or write "any_order": true into the program.',
+            path=("order",),
+        )
 
 
 def _check_extent(program: Program) -> None:
@@ -392,12 +411,10 @@ def _check_of_program(options: PlanOptions) -> None:
         "scratch_budget",
         "fit_scratch",
         "update",
-        "in_place",
         "sub_ranges",
         "rewrite",
         "storage",
         "recompute",
-        "order",
         "tiers",
         "costs",
     ):

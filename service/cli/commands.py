@@ -140,7 +140,9 @@ BatchNorm = Annotated[
 Weights = Annotated[
     str | None,
     typer.Option(
-        metavar="WHERE", help="Of a model: reference (they stay in its file) or none (drawn at random)."
+        metavar="WHERE",
+        help="First values: reference (they stay in the model's file), none (drawn at random), or a"
+        " .safetensors or .npz file that has them by name.",
     ),
 ]
 
@@ -321,6 +323,7 @@ Parallelism = Annotated[
         "arenaplan import model.onnx --loss cross-entropy -o graph.json",
         "arenaplan import model.onnx --loss mse --optimizer adam --dim batch=32 -o graph.json",
         "arenaplan import model.onnx --loss cross-entropy --trainable last:2 --weights none -o graph.json",
+        "arenaplan import model.onnx --loss cross-entropy --weights trained.safetensors -o graph.json",
     ),
 )
 def import_(
@@ -599,10 +602,14 @@ def offsets(
         "arenaplan export plan.json --to c-header --prefix net --split -o net.h",
         "arenaplan export plan.json -o plan.trace.json",
         "arenaplan export plan.json --to memory-viz -o plan.pickle",
+        "arenaplan export plan.json --model model.circle --weights trained.npz -o trained.circle",
+        "arenaplan export model.tflite --to tflm --capacity 64KiB -o planned.tflite",
     )
 )
 def export(
-    plan: PlanFile,
+    plan: Annotated[
+        Path, typer.Argument(help="Plan document; for tflm the .tflite model itself; - for standard input.")
+    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where it goes; its suffix says what is written.")
     ] = Path("-"),
@@ -610,7 +617,8 @@ def export(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv or offsets-json.",
+            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json, circle"
+            " or tflm.",
         ),
     ] = None,
     prefix: Annotated[
@@ -619,6 +627,20 @@ def export(
     split: Annotated[
         bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
     ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For circle: the model that the plan was made from."),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="For circle: trained weights by name, as .safetensors or .npz, to put in."
+        ),
+    ] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."),
+    ] = None,
     server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
@@ -626,7 +648,8 @@ def export(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        exporting.export(plan, output, to, prefix, split=split, server=server)
+        into = exporting.ModelFile(model, weights, capacity)
+        exporting.export(plan, output, to, prefix, split=split, into=into, server=server, as_json=as_json)
 
 
 @app.command(

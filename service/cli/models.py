@@ -14,6 +14,7 @@ from solver.errors import DocumentError, OptionsError
 from solver.pipeline import TrainableGraph
 
 if TYPE_CHECKING:
+    from solver.importers.options import Imported
     from solver.pipeline import BlockProgram
 
 __all__ = ["is_document", "print_operators", "read_graph", "read_model", "run_import"]
@@ -35,16 +36,16 @@ def read_model(
 ) -> TrainableGraph | BlockProgram:
     """The suffix, or the first bytes, tell a model from a document; the format inside a program from a graph.
 
-    `choices` are those of `solver.importers.options.import_options`; documents take none. What an importer
-    wants to be known goes to standard error.
+    `choices` are those of `solver.importers.options.import_options`, and `weights` may be a file of weights;
+    documents take no other one. What an importer wants to be known goes to standard error.
     """
     if not is_document(document, path):
         return _imported(document, path, batch, choices)
-    _check_no_choices(path, choices)
     value = _parsed(document, path)
     if isinstance(value, dict) and value.get("format") == documents.PROGRAM_FORMAT:
+        _check_no_choices(path, choices)
         return documents.load_program(value)
-    return documents.load_graph(value, batch=batch, folder=path.parent)
+    return _graph_of_document(value, path, batch, choices)
 
 
 def read_graph(
@@ -53,8 +54,7 @@ def read_graph(
     """The same where only a graph will do."""
     if not is_document(document, path):
         return _imported(document, path, batch, choices)
-    _check_no_choices(path, choices)
-    return documents.load_graph(_parsed(document, path), batch=batch, folder=path.parent)
+    return _graph_of_document(_parsed(document, path), path, batch, choices)
 
 
 def run_import(
@@ -112,20 +112,57 @@ def print_operators(*, onnx: bool, as_json: bool) -> None:
         print_line(f"{family}: {', '.join(names)}")
 
 
+def _graph_of_document(
+    value: Any, path: Path, batch: int | None, choices: Mapping[str, Any]
+) -> TrainableGraph:
+    weights, choices = _weights_apart(choices)
+    _check_no_choices(path, choices)
+    return _with_weights(documents.load_graph(value, batch=batch, folder=path.parent), weights)
+
+
 def _imported(data: bytes, path: Path, batch: int | None, choices: Mapping[str, Any]) -> TrainableGraph:
     from solver.importers.options import import_options
     from solver.importers.registry import find_importer, load_model
 
     importer = find_importer(data, path)
     assert importer is not None, "documents are read elsewhere"
+    weights, choices = _weights_apart(choices)
     if not importer.chooses:
         _check_no_choices(path, choices)
     place = None if str(path) == "-" else path
     name = "model" if place is None else path.stem
     found = load_model(importer, data, options=import_options(choices, batch=batch), path=place, name=name)
+    _print_notes(found)
+    return _with_weights(found.graph, weights)
+
+
+def _weights_apart(choices: Mapping[str, Any]) -> tuple[Path | None, Mapping[str, Any]]:
+    """The file that --weights names, and the choices without it; the words of --weights stay among them."""
+    given = choices.get("weights")
+    if given in (None, "reference", "none"):
+        return None, choices
+    if not Path(given).is_file():
+        raise OptionsError(
+            f"There is no file {given!r:.200}.",
+            remedy="Give a .safetensors or .npz file, reference (as the model says) or none (drawn).",
+            path=("weights",),
+        )
+    return Path(given), {name: value for name, value in choices.items() if name != "weights"}
+
+
+def _with_weights(graph: TrainableGraph, weights: Path | None) -> TrainableGraph:
+    if weights is None:
+        return graph
+    from solver.importers.weights import with_weights
+
+    found = with_weights(graph, weights)
+    _print_notes(found)
+    return found.graph
+
+
+def _print_notes(found: Imported) -> None:
     for note in found.notes:
         print_line(f"arenaplan: note: {note}", to_errors=True)
-    return found.graph
 
 
 def _check_no_choices(path: Path, choices: Mapping[str, Any]) -> None:

@@ -31,17 +31,19 @@ def read(
     *,
     format_: str,
     header: bool = True,
-    version: int = VERSION,
+    version: int | tuple[int, ...] = VERSION,
     range_error: type[ArenaplanError] = DocumentError,
 ) -> Model:
     """The model of a document, given as JSON text or as the value parsed from it.
 
-    With `header`, format and version must be there; else they may be left out. Raises
+    With `header`, format and version must be there; else they may be left out. The version is `version`, or
+    one of several. Raises
     DocumentError, or `range_error` for a value of the right kind beyond its range.
     """
-    value, _ = read_header(data, format_=format_, versions=(version,), required=header)
+    versions = version if isinstance(version, tuple) else (version,)
+    value, found = read_header(data, format_=format_, versions=versions, required=header)
     try:
-        return model.model_validate({**value, "format": format_, "version": version})
+        return model.model_validate({**value, "format": format_, "version": found})
     except ValidationError as error:
         raise _translate(model, value, error, range_error) from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_spaces
 from solver.executor.threads import Task, turns
@@ -13,21 +15,43 @@ from solver.plan import Plan
 from solver.program import Access, EntryKind, Step, lives
 from solver.targets import aligned
 from solver.targets.reference import ALIGNMENT
-from solver.training import BlockProgram, explicit_program
+from solver.training import BlockOperation, BlockProgram, explicit_program
 
 __all__ = ["BlockRunner", "BlockViews"]
+
+
+def block_array(program: BlockProgram, plan: Plan, memory: Memory, name: str) -> Array:
+    """A block or view of the program in the arena."""
+    block = program.blocks[name]
+    if block.view is None:
+        return memory.view(plan.program.by_label[name])
+    raw = memory.raw(plan.program.by_label[block.view.of])
+    strides = block.view.byte_strides(block.type)
+    return np.ndarray(block.type.shape, block.type.dtype.numpy, raw, block.view.offset, strides)
 
 
 class BlockViews:
     """The blocks of one operation as tensors in the arena; what it only reads is read-only."""
 
-    def __init__(self, plan: Plan, step: Step, memory: Memory) -> None:
-        self._operation = plan.program.operations[step.operation].operation.id
-        self._views: dict[str, Array] = {}
-        for binding in step.bindings:
-            view = memory.view(binding.value)
-            view.flags.writeable = binding.access.writes
-            self._views[plan.program.values[binding.value].label] = view
+    def __init__(
+        self, program: BlockProgram, declared: BlockOperation, plan: Plan, step: Step, memory: Memory
+    ) -> None:
+        self._operation = declared.name
+        self._views = {name: block_array(program, plan, memory, name) for name in declared.touched}
+        for name, view in self._views.items():
+            view.flags.writeable = name in declared.writes
+        scratch = [b.value for b in step.bindings if b.access is Access.SCRATCH]
+        self._workspace = memory.raw(scratch[0]) if scratch else None
+
+    @property
+    def workspace(self) -> Array:
+        """The bytes that the operation asks for besides. Raises DanglingOperandError if it asks for none."""
+        if self._workspace is None:
+            raise DanglingOperandError(
+                f"Operation {self._operation!r} has no workspace.",
+                remedy="Declare its bytes, and plan again.",
+            )
+        return self._workspace
 
     def __getitem__(self, name: str) -> Array:
         """Raises DanglingOperandError for a block that the operation does not declare."""
@@ -63,16 +87,20 @@ class BlockRunner:
             raise PlanError(
                 f"Operation {missing[0]!r} has no function.", remedy="Give one for each operation."
             )
-        self._plan = plan
+        self._program, self._plan = program, plan
+        self._declared = {operation.name: operation for operation in program.operations}
         self._memory = in_spaces(plan)
+        # In the place of another block from a step on, which reads that one: neither may be poisoned then.
+        self._over = {(alias.step, alias.value) for alias in plan.program.aliases}
+        covered = {alias.source for alias in plan.program.aliases}
         steps = plan.program.steps
-        tasks = [self._task(step, functions[self._name(step)]) for step in steps]
+        tasks = [self._task(t, step, functions[self._name(step)]) for t, step in enumerate(steps)]
         self._turns, self._workers = turns(tasks, [step.level for step in steps])
         kept = {e.value for e in plan.program.entry if e.kind is not EntryKind.FED}
         kept |= {exit_.value for exit_ in plan.program.exit}
         self._dying: list[list[int]] = [[] for _ in self._turns]
         for value, span in lives(plan.program).items():
-            if value not in kept:
+            if value not in kept and value not in covered:
                 self._dying[span.end - 1].append(value)
 
     def _name(self, step: Step) -> str:
@@ -80,7 +108,7 @@ class BlockRunner:
 
     def block(self, name: str) -> Array:
         """The block in the arena. It holds what the plan says only while the block is live."""
-        return self._memory.view(self._plan.program.by_label[name])
+        return block_array(self._program, self._plan, self._memory, name)
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
@@ -92,9 +120,11 @@ class BlockRunner:
         """End the threads, if there are any; nothing can be run afterwards."""
         self._workers.close()
 
-    def _task(self, step: Step, function: Callable[[BlockViews], None]) -> Task:
-        views = BlockViews(self._plan, step, self._memory)
-        blind = sorted(b.value for b in step.bindings if b.access is Access.WRITE)
+    def _task(self, t: int, step: Step, function: Callable[[BlockViews], None]) -> Task:
+        declared = self._declared[self._name(step)]
+        views = BlockViews(self._program, declared, self._plan, step, self._memory)
+        unread = [b.value for b in step.bindings if b.access in (Access.WRITE, Access.SCRATCH)]
+        blind = sorted(value for value in unread if (t, value) not in self._over)
 
         def run() -> None:
             self._poison(blind)

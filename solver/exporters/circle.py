@@ -5,18 +5,32 @@ What is not written stays as it is, to the byte: weights are put where the file 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
-from solver.errors import GraphError
+from solver.errors import GraphError, OptionsError, PlanError
+from solver.graph import OptimizerSpec
 from solver.graph.types import Array
 from solver.importers.circle import CircleTraining, dump_training
+from solver.importers.circle.graph import DEFAULT, translated
 from solver.importers.circle.metadata import with_metadata
 from solver.importers.circle.network import Weight
 from solver.importers.circle.read import TRAINING, read_model
+from solver.plan import Plan
+from solver.program import UPDATE, EntryKind, Kind
 
-__all__ = ["with_training", "with_weights"]
+__all__ = ["training_of_plan", "with_training", "with_weights"]
+
+#: Losses that the format has.
+_LOSSES: Final = ("CategoricalCrossEntropy", "MeanSquaredError")
+#: Hyper-parameters that the format has; of an optimizer's others, those that change nothing.
+_WRITTEN: Final = {"SGD": ("learning_rate",), "Adam": ("learning_rate", "beta1", "beta2", "epsilon")}
+_NEUTRAL: Final[Mapping[str, object]] = {
+    "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "clip_global_norm": None, "loss_scale": 1.0,
+    "accumulate": 1, "skip_non_finite": False, "loss_scale_growth": None,
+}  # fmt: skip
 
 
 def with_weights(data: bytes, weights: Mapping[str, Weight], values: Mapping[str, Array]) -> bytes:
@@ -55,3 +69,71 @@ def with_training(data: bytes, training: CircleTraining) -> bytes:
     be read, OptionsError for an optimizer that the format does not have.
     """
     return with_metadata(data, TRAINING, dump_training(training))
+
+
+def training_of_plan(plan: Plan, data: bytes) -> CircleTraining:
+    """How a plan trains the model of a file: optimizer, loss, batch and the operators that are trained.
+
+    Raises PlanError where the plan is not one of this model, OptionsError for a training that the format
+    cannot say (other optimizers and losses, momentum, clipping, micro-batches, an operator of whose weights
+    only some are trained), and what reading the file raises. Linear in the plan and the file.
+    """
+    program = plan.program
+    fed = [program.values[e.value] for e in program.entry if e.kind is EntryKind.FED]
+    batch = min((v.type.shape[0] for v in fed if v.kind is Kind.INPUT and v.type.shape), default=0)
+    network = translated(read_model(data), batch or None)
+    for value in program.values:
+        if value.kind is Kind.PARAMETER and value.label not in network.weights:
+            raise PlanError(
+                f"The plan has the parameter {value.label!r:.80}, which the model does not have.",
+                remedy="Give the model that the plan was made from.",
+            )
+    updates = {n.operation.id: n.attributes for n in program.operations if n.operation.type == UPDATE}
+    losses = [node for node in program.operations if node.operation.type in _LOSSES]
+    if len(losses) != 1:
+        raise _unwritten("this loss", "Plan with --loss cross-entropy, soft-cross-entropy or mse.")
+    attributes = losses[0].attributes
+    if attributes.get("label_smoothing"):
+        raise _unwritten("label smoothing", "Train without it.")
+    loss: Any = "mean-squared-error"
+    if losses[0].operation.type == "CategoricalCrossEntropy":
+        loss = "sparse-categorical-crossentropy" if attributes["sparse"] else "categorical-crossentropy"
+    return CircleTraining(
+        _optimizer(updates),
+        loss,
+        from_logits=bool(attributes.get("from_logits", False)),
+        batch=batch,
+        reduction="sum" if attributes["reduction"] == "sum" else "mean",
+        trainable=_trained_operators(network.owned, updates),
+    )
+
+
+def _unwritten(what: str, remedy: str) -> OptionsError:
+    return OptionsError(f"CIRCLE_TRAINING cannot say {what}.", remedy=remedy, path=("to",))
+
+
+def _optimizer(updates: Mapping[str, Mapping[str, Any]]) -> OptimizerSpec:
+    """The optimizer of all updates; they have one."""
+    attributes = next(iter(updates.values()), None)
+    if attributes is None:
+        return DEFAULT.optimizer
+    name = str(attributes["optimizer"])
+    if name not in _WRITTEN:
+        raise _unwritten(f"the optimizer {name}", f"Plan with one of {', '.join(_WRITTEN)}.")
+    for key, neutral in _NEUTRAL.items():
+        if attributes.get(key, neutral) != neutral:
+            raise _unwritten(f"{key} {attributes[key]}", "Plan without it.")
+    return OptimizerSpec(name, {key: attributes[key] for key in _WRITTEN[name]})
+
+
+def _trained_operators(owned: Sequence[Sequence[str]], trained: Collection[str]) -> tuple[int, ...] | None:
+    """Numbers of the file's operators whose weights are trained; None where all of them are."""
+    found = [k for k, names in enumerate(owned) if set(names) & set(trained)]
+    for k in found:
+        left = [name for name in owned[k] if name not in trained]
+        if left:
+            raise _unwritten(
+                f"that operator {k} trains {owned[k][0]!r:.80} and others, but not {left[0]!r:.80}",
+                "Train all weights of an operator, or none.",
+            )
+    return None if len(found) == sum(map(bool, owned)) else tuple(found)

@@ -149,6 +149,14 @@ class _Seen:
     type: TensorType
     #: JAX's own shape and element type.
     aval: Any
+    #: Where its elements lie, counted in elements, where that is not one behind the other from the beginning.
+    strides: tuple[int, ...] | None = None
+    start: int = 0
+
+    @property
+    def all_strides(self) -> tuple[int, ...]:
+        shape = self.aval.shape
+        return self.strides or tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +193,24 @@ class _Program:
             arguments.append(seen)
         by_label = dict(zip((label for label, _, _ in leaves), arguments, strict=True))
         self.states = [by_label[label].value for label in states]
-        self.outputs = self._walk(closed.jaxpr, closed.consts, arguments)
+        self.outputs = [
+            x if not isinstance(x, _Seen) or _is_whole(x) else self._copied(x)
+            for x in self._walk(closed.jaxpr, closed.consts, arguments)
+        ]
 
     # ------------------------------------------------------------------------------------ values
 
     def _value(self, aval: Any) -> _Seen:
         self.types.append(_type_of_aval(aval))
         return _Seen(len(self.types) - 1, self.types[-1], aval)
+
+    def _copied(self, seen: _Seen) -> _Seen:
+        """What is returned lies one element behind the other."""
+        from jax.lax import copy_p
+
+        made = self._value(seen.aval)
+        self.calls.append(_Call(copy_p, {}, (seen,), (made,)))
+        return made
 
     def _declare(self, seen: _Seen, label: str, array: Any, *, fed: bool) -> None:
         self.place[seen.value] = label
@@ -217,11 +236,13 @@ class _Program:
             if name in _CALLS and body is not None:
                 inner, own = (body.jaxpr, body.consts) if hasattr(body, "consts") else (body, ())
                 results = self._walk(inner, own, operands)
-            elif name in _VIEWS and all(isinstance(x, _Seen) for x in operands) and _is_view(params):
+            elif name in _VIEWS and _is_view(params) and all(_is_whole(x) for x in operands):
                 results = [
                     _Seen(x.value, _type_of_aval(v.aval), v.aval)
                     for x, v in zip(operands, equation.outvars, strict=True)
                 ]
+            elif (seen := _strided(name, params, operands, equation.outvars)) is not None:
+                results = [seen]
             else:
                 results = [
                     self._value(v.aval) if _type_of_aval(v.aval).nbytes else None for v in equation.outvars
@@ -245,12 +266,20 @@ class _Program:
         for k, call in enumerate(self.calls):
             self._place_results(k, call, last)
             label = f"{call.primitive.name}{k}"
-            writes = [self.place[x.value] for x in call.results if x is not None]
-            if call.workspace:
-                writes.append(f"{label}.workspace")
-                self.blocks[writes[-1]] = Block(writes[-1], TensorType((call.workspace,), DType.UINT8))
-            reads = tuple(dict.fromkeys(self.place[value] for value in call.reads))
-            operations.append(BlockOperation(label, reads, tuple(dict.fromkeys(writes)), call.primitive.name))
+            writes = dict.fromkeys(self.place[x.value] for x in call.results if x is not None)
+            reads = dict.fromkeys(self.place[value] for value in call.reads)
+            permissions = tuple(
+                (self.place[x.value], self.place[value])
+                for x in call.results
+                if x is not None and self.place[x.value] not in reads
+                for value in dict.fromkeys(call.reads)
+                if self.place[value] not in writes and self._overwrites(call, value, x.value)
+            )
+            operations.append(
+                BlockOperation(
+                    label, tuple(reads), tuple(writes), call.primitive.name, permissions, call.workspace
+                )
+            )
             functions[label] = partial(_run, call, dict(self.place))
         for k, (source, target) in enumerate(copies):
             label = f"carry{k}"
@@ -264,7 +293,8 @@ class _Program:
             if block.name in touched
         ]
         values = {key: array for key, array in self.values.items() if key in touched}
-        return TracedStep(build_program(name, blocks, operations), functions, values)
+        program = build_program(name, blocks, operations, any_order=True)  # JAX's keys are values
+        return TracedStep(program, functions, values)
 
     def _place_states(
         self, renewed: Sequence[Any], made: Mapping[int, int], last: Mapping[int, int]
@@ -295,7 +325,10 @@ class _Program:
 
     def _overwrites(self, call: _Call, old: int, new: int) -> bool:
         """Whether a call may write a result over an operand."""
-        operand = next(x.type for x in call.operands if isinstance(x, _Seen) and x.value == old)
+        operands = [x for x in call.operands if isinstance(x, _Seen) and x.value == old]
+        if not all(_is_whole(x) for x in operands):
+            return False
+        operand = operands[0].type
         result = next(x.type for x in call.results if x is not None and x.value == new)
         same = operand.shape == result.shape and operand.dtype.itemsize == result.dtype.itemsize
         return call.primitive.name in _ELEMENTWISE and same and self.types[old].nbytes == result.nbytes
@@ -324,6 +357,34 @@ class _Program:
                 label = f"{call.primitive.name}{k}" + (f".{x.value}" if len(call.results) > 1 else "")
                 self.place[x.value] = f"{label}.out"
                 self.blocks[f"{label}.out"] = Block(f"{label}.out", x.type)
+
+
+def _is_whole(x: Any) -> bool:
+    """Whether an operand is a value as it lies in memory."""
+    return isinstance(x, _Seen) and x.strides is None
+
+
+def _strided(name: str, params: Mapping[str, Any], operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """What permutes, cuts out or repeats a value, as that value read with other strides; else None."""
+    if name not in ("transpose", "slice", "broadcast_in_dim") or not isinstance(operands[0], _Seen):
+        return None
+    x, aval = operands[0], results[0].aval
+    strides, start = x.all_strides, x.start
+    if not _type_of_aval(aval).nbytes or len(operands) > 1:
+        return None
+    if name == "transpose":
+        strides = tuple(strides[axis] for axis in params["permutation"])
+    elif name == "slice":
+        start += sum(first * stride for first, stride in zip(params["start_indices"], strides, strict=True))
+        steps = params["strides"] or (1,) * len(strides)
+        strides = tuple(stride * step for stride, step in zip(strides, steps, strict=True))
+    else:
+        axes = dict(zip(params["broadcast_dimensions"], range(len(strides)), strict=True))
+        strides = tuple(
+            strides[axes[k]] if k in axes and x.aval.shape[axes[k]] == size else 0
+            for k, size in enumerate(aval.shape)
+        )
+    return _Seen(x.value, _type_of_aval(aval), aval, strides, start)
 
 
 def _is_view(params: Mapping[str, Any]) -> bool:
@@ -378,8 +439,9 @@ def _run(call: _Call, place: Mapping[int, str], blocks: Any) -> None:
     def array(x: Any) -> Any:
         if not isinstance(x, _Seen):
             return x
-        raw = np.array(blocks[place[x.value]]).reshape(-1).view(np.uint8)
-        return raw.view(x.aval.dtype).reshape(x.aval.shape)
+        flat = np.array(blocks[place[x.value]]).reshape(-1).view(np.uint8).view(x.aval.dtype)
+        strides = tuple(stride * flat.itemsize for stride in x.all_strides)
+        return np.lib.stride_tricks.as_strided(flat[x.start :], x.aval.shape, strides).copy()
 
     returned = call.primitive.bind(*(array(x) for x in call.operands), **call.params)
     many = returned if call.primitive.multiple_results else [returned]

@@ -49,6 +49,7 @@ from solver.program import (
     Program,
     Step,
     lent,
+    permitted,
 )
 
 __all__ = ["Aliases", "Allowed", "define_in_place"]
@@ -190,7 +191,9 @@ class _Walk:
 
     def _promises(self, step: Step) -> Iterable[InPlace]:
         node = self.program.operations[step.operation]
-        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        if step.phase is Phase.EXPLICIT:
+            return permitted(node)
+        if node.operation.type in _OWN:
             return ()
         promises = lookup(node.operation.type).in_place(node)
         return (promise for promise in promises if self.allowed(self.program, step, promise))

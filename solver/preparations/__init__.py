@@ -28,7 +28,8 @@ __all__ = [
 ]
 
 #: Every preparation, in the order in which they run. Adding one is a module here and its place in this list.
-PREPARATIONS: tuple[type[Preparation], ...] = (Scratch, Storage, FitScratch, Rewrite)
+#: Scratch is fitted to the graph as it is, and again to what rewriting leaves of it.
+PREPARATIONS: tuple[type[Preparation], ...] = (Scratch, Storage, FitScratch, Rewrite, FitScratch)
 
 
 def chosen(options: object) -> tuple[Preparation, ...]:

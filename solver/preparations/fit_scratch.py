@@ -26,7 +26,8 @@ class FitScratch(Preparation):
 
     With a capacity that the least scratch keeps, the budget becomes the largest power of two that keeps it
     too; otherwise the largest one whose footprint is within a sixteenth of that of the least scratch. One
-    derivation for each trial, about seven of them.
+    derivation for each trial, about seven of them. It runs before rewriting and, where that replaced
+    something, behind it once more: there is less then that scratch adds to.
     """
 
     name: ClassVar[str] = "fit_scratch"
@@ -35,7 +36,8 @@ class FitScratch(Preparation):
     capacity: int | None = None
 
     def run(self, prepared: Prepared, planner: Planner) -> Prepared:
-        if not self.fit_scratch:
+        earlier = next((record for record in prepared.records if record.name == self.name), None)
+        if not self.fit_scratch or (earlier is not None and not prepared.replacements):
             return prepared
 
         def bound(budget: int) -> int:
@@ -58,10 +60,17 @@ class FitScratch(Preparation):
                 else:
                     exceeds = middle
             budget = 1 << fits
-        facts = {"budget_before": given, "budget_after": budget, "bound_before": before, "bound_after": after}
+        facts: dict[str, int | str | bool] = {
+            "budget_before": given,
+            "budget_after": budget,
+            "bound_before": before,
+            "bound_after": after,
+        }
+        if earlier is not None:
+            facts |= {"budget_before": earlier.facts["budget_before"]}
         return replace(
             prepared,
             scratch_budget=budget,
             complete=prepared.complete and not planner.stop(),
-            records=(*prepared.records, Record(self.name, facts)),
+            records=(*(r for r in prepared.records if r is not earlier), Record(self.name, facts)),
         )

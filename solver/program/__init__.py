@@ -31,6 +31,7 @@ from solver.program.ir import (
     anonymous,
 )
 from solver.program.lives import Region, alias_sets, held_lives, lent, lives, regions, without
+from solver.program.permissions import permission_attributes, permitted
 from solver.program.records import Record, Replacement
 from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
 
@@ -80,6 +81,8 @@ __all__ = [
     "lent",
     "lives",
     "loads",
+    "permission_attributes",
+    "permitted",
     "regions",
     "transfer_nanoseconds",
     "use_def_chains",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         predecessors,
         value_edges,
     )
-    from solver.training.explicit import Block, BlockOperation, BlockProgram, build_program
+    from solver.training.explicit import Block, BlockOperation, BlockProgram, BlockView, build_program
 
 __all__ = [
     "STORAGE_TYPES",
@@ -30,6 +30,7 @@ __all__ = [
     "BlockClass",
     "BlockOperation",
     "BlockProgram",
+    "BlockView",
     "Carry",
     "Hazard",
     "Ordering",
@@ -51,6 +52,6 @@ __getattr__ = loaded_late(
     {
         "blocks": "BlockClass Carry Hazard Ordering ValueEdge block_classes carries explicit_program"
         " orderings predecessors value_edges",
-        "explicit": "Block BlockOperation BlockProgram build_program",
+        "explicit": "Block BlockOperation BlockProgram BlockView build_program",
     },
 )

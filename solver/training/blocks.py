@@ -12,12 +12,25 @@ wait for the readers of the old one (WAR) and for its writer (WAW).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
 from solver.graph.ops.base import Node
-from solver.graph.types import Operation
-from solver.program import Access, Binding, Builder, EntryKind, Kind, Phase, Program, Space, dependencies
+from solver.graph.types import DType, Operation, TensorType
+from solver.program import (
+    Access,
+    Binding,
+    Builder,
+    EntryKind,
+    Kind,
+    Phase,
+    Program,
+    Space,
+    dependencies,
+    permission_attributes,
+)
+from solver.training.block_views import without_views
 from solver.training.explicit import BlockOperation, BlockProgram
 
 __all__ = [
@@ -96,6 +109,7 @@ def block_classes(program: BlockProgram) -> dict[str, BlockClass]:
 
     That order also numbers blocks as SINGA does. Linear.
     """
+    program = without_views(program)
     found: dict[str, BlockClass] = {}
     for operation in program.operations:
         for name in operation.reads:
@@ -113,6 +127,7 @@ def value_edges(program: BlockProgram) -> tuple[ValueEdge, ...]:
     SINGA counts the same: a write opens an edge, the first reader closes it, further readers get edges
     of their own. Linear.
     """
+    program = without_views(program)
     edges: list[ValueEdge] = []
     writer: dict[str, int] = {}
     unread: dict[str, int] = {}
@@ -134,6 +149,7 @@ def orderings(program: BlockProgram) -> tuple[Ordering, ...]:
 
     A writer that reads the block too follows the writer before by RAW alone. Linear in the result.
     """
+    program = without_views(program)
     found: list[Ordering] = []
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
@@ -153,11 +169,13 @@ def orderings(program: BlockProgram) -> tuple[Ordering, ...]:
 
 def predecessors(program: BlockProgram) -> tuple[frozenset[int], ...]:
     """For each operation the positions of those that it has to follow directly."""
+    program = without_views(program)
     return dependencies((o.reads, o.writes) for o in program.operations)
 
 
 def carries(program: BlockProgram) -> tuple[Carry, ...]:
     """The cycles across iterations: blocks read before they are written, and not fed by the caller."""
+    program = without_views(program)
     writer = {name: t for t, operation in enumerate(program.operations) for name in operation.writes}
     readers: dict[str, list[int]] = {}
     for edge in value_edges(program):
@@ -189,12 +207,14 @@ def explicit_program(program: BlockProgram) -> Program:
     iteration, so that its bytes are kept between the last reader of the old contents and the writer of
     the new ones.
     """
+    program = without_views(program)
     builder = Builder(program.name, [_SPACE])
     classes = block_classes(program)
     number = {
         name: builder.value(name, program.blocks[name].type, _KINDS[class_], name)
         for name, class_ in classes.items()
     }
+    names = {value: name for name, value in number.items()}
     for name, value in number.items():
         block, class_ = program.blocks[name], classes[name]
         if class_ in (BlockClass.INPUT, BlockClass.PARAM):
@@ -203,9 +223,24 @@ def explicit_program(program: BlockProgram) -> Program:
         if block.kept or builder.entries.get(value) is EntryKind.CARRIED:
             builder.exits[value] = None
     for operation in program.operations:
-        node = Node(Operation(operation.name, operation.kernel, (), ()), (), (), (), {})
-        builder.step(builder.operation(node), Phase.EXPLICIT, _bindings(operation, number))
+        bindings = _bindings(operation, number)
+        slots = {names[binding.value]: binding.slot for binding in bindings}
+        permissions = permission_attributes({slots[t]: slots[s] for t, s in operation.overwrites})
+        if operation.workspace:
+            label = f"{operation.name}.workspace"
+            type_ = TensorType((operation.workspace,), DType.UINT8)
+            value = builder.value(_free(label, number), type_, Kind.SCRATCH, operation.name)
+            bindings.append(Binding("workspace", value, Access.SCRATCH))
+        node = Node(Operation(operation.name, operation.kernel, (), ()), (), (), (), permissions)
+        builder.step(builder.operation(node), Phase.EXPLICIT, bindings)
     return builder.finish()
+
+
+def _free(label: str, taken: Collection[str]) -> str:
+    """A label that no block has."""
+    while label in taken:
+        label += "_"
+    return label
 
 
 def _bindings(operation: BlockOperation, number: dict[str, int]) -> list[Binding]:

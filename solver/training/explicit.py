@@ -7,10 +7,15 @@ operator is known here: an operation is a name, what it reads and what it writes
 * A block in both is updated in place.
 * A block that is read before it is written holds a value when the iteration begins. It comes from the
   caller (`fed`), or is what the iteration before left there.
+* A view is a block in the bytes of another one: a slice, a permutation, an expansion. What touches it touches
+  those bytes, and takes no memory and no step for it.
+* An operation may have a workspace, undefined before and after, and may permit that a block which it writes
+  takes the place of one that it reads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,14 +33,34 @@ from solver.graph.declared import MAX_BYTES
 from solver.graph.types import TensorType
 from solver.names import check_characters
 
-__all__ = ["Block", "BlockOperation", "BlockProgram", "build_program"]
+__all__ = ["Block", "BlockOperation", "BlockProgram", "BlockView", "build_program"]
 
 _Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class BlockView:
+    """Where a view lies: in the block `of`, which is not a view itself, `offset` bytes behind its beginning.
+
+    `strides` are the elements from one index to the next, for each axis, not negative; 0 repeats an element.
+    None stands for those of an array in C order.
+    """
+
+    of: str
+    offset: int = 0
+    strides: tuple[int, ...] | None = None
+
+    def byte_strides(self, type_: TensorType) -> tuple[int, ...]:
+        """The bytes from one index to the next, for each axis of a view of this type."""
+        strides = self.strides
+        if strides is None:
+            strides = tuple(math.prod(type_.shape[axis + 1 :]) for axis in range(len(type_.shape)))
+        return tuple(stride * type_.dtype.itemsize for stride in strides)
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of memory with one address for the whole program.
+    """A piece of memory with one address for the whole program, or a `view` of one.
 
     `fed`: the caller writes it anew before every iteration, so nothing of it carries over.
     `kept`: the caller reads it after the last operation.
@@ -45,16 +70,23 @@ class Block:
     type: TensorType
     fed: bool = False
     kept: bool = False
+    view: BlockView | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BlockOperation:
-    """One operation; `kernel` is a word for readers of the plan."""
+    """One operation; `kernel` is a word for readers of the plan.
+
+    `overwrites` permits a block that is written to lie in the bytes of one that is read, by name; whether it
+    does, the plan says. `workspace` bytes are undefined before and after.
+    """
 
     name: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     kernel: str = ""
+    overwrites: tuple[tuple[str, str], ...] = ()
+    workspace: int = 0
 
     @property
     def touched(self) -> tuple[str, ...]:
@@ -64,11 +96,15 @@ class BlockOperation:
 
 @dataclass(frozen=True, slots=True)
 class BlockProgram:
-    """A verified program, as `build_program` returns it. It runs its operations over and over."""
+    """A verified program, as `build_program` returns it. It runs its operations over and over.
+
+    `any_order` permits every order in which each operation finds what it finds in the one that is given.
+    """
 
     name: str
     blocks: Mapping[str, Block]
     operations: tuple[BlockOperation, ...]
+    any_order: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", MappingProxyType(dict(self.blocks)))
@@ -79,6 +115,7 @@ def build_program(
     blocks: Sequence[Block],
     operations: Sequence[BlockOperation],
     *,
+    any_order: bool = False,
     max_operations: int = MAX_OPERATIONS,
 ) -> BlockProgram:
     """Verify a program. Linear in blocks and in what the operations list.
@@ -86,7 +123,8 @@ def build_program(
     Raises the GraphError that names the culprit, with its place as in ``("operations", 3, "reads", 0)``:
     no or too many operations, a name that is empty, used twice or has characters that cannot be seen, a
     size that no runtime can hold, a block that is touched without being declared or declared without being
-    touched, an operation that touches nothing, a fed block that is overwritten before anything reads it.
+    touched, an operation that touches nothing, a fed block that is overwritten before anything reads it, a
+    view that leaves its block, a permission to overwrite that cannot be used.
     """
     check_characters("program", name, ("name",))
     _check_count(operations, max_operations)
@@ -97,11 +135,75 @@ def build_program(
     for i, block in enumerate(blocks):
         _check_size(block, ("blocks", i))
     declared = {block.name: block for block in blocks}
+    for i, block in enumerate(blocks):
+        if block.view is not None:
+            _check_view(block, block.view, declared, ("blocks", i))
     for i, operation in enumerate(operations):
         _check_operation(operation, declared, ("operations", i))
-    program = BlockProgram(name, declared, tuple(operations))
+        _check_permissions(operation, declared, ("operations", i))
+    program = BlockProgram(name, declared, tuple(operations), any_order)
     _check_blocks(program)
     return program
+
+
+def _check_view(block: Block, view: BlockView, declared: Mapping[str, Block], path: _Path) -> None:
+    base = declared.get(view.of)
+    strides = view.strides
+    if base is None or base.view is not None:
+        what = "which is a view itself" if base is not None else "which the program does not declare"
+        remedy = "Say where it lies in the block that has the memory."
+    elif block.fed:
+        what, remedy = "and is fed by itself", "Declare the block that it is a view of as fed."
+    elif strides is not None and len(strides) != len(block.type.shape):
+        what = f"and has {len(strides)} strides for {len(block.type.shape)} axes"
+        remedy = "Give one for each axis, or leave them out."
+    elif view.offset < 0 or any(stride < 0 for stride in strides or ()):
+        what, remedy = "and goes backwards", "Offsets and strides are not negative."
+    else:
+        last = sum((n - 1) * s for n, s in zip(block.type.shape, view.byte_strides(block.type), strict=True))
+        if view.offset + last + block.type.dtype.itemsize <= base.type.nbytes:
+            return
+        what = f"and goes to byte {view.offset + last + block.type.dtype.itemsize:,} of {base.type.nbytes:,}"
+        remedy = "Correct its offset, shape or strides."
+    raise GraphError(
+        f"Block {block.name!r} is a view of {view.of!r}, {what}.", remedy=remedy, path=(*path, "view")
+    )
+
+
+def _check_permissions(operation: BlockOperation, declared: Mapping[str, Block], path: _Path) -> None:
+    if operation.workspace < 0 or operation.workspace > MAX_BYTES:
+        raise DimensionError(
+            f"Operation {operation.name!r} has a workspace of {operation.workspace} bytes.",
+            remedy="Give 0 to 2**63 - 1 bytes.",
+            path=(*path, "workspace"),
+        )
+    for name in operation.writes:
+        view = declared[name].view
+        if view is not None and 0 in (view.strides or ()):
+            raise GraphError(
+                f"Operation {operation.name!r} writes {name!r}, whose elements are one and the same.",
+                remedy="Write the block that it repeats.",
+                path=(*path, "writes", operation.writes.index(name)),
+            )
+    for target, source in operation.overwrites:
+        written = target in operation.writes and target not in operation.reads
+        read = source in operation.reads and source not in operation.writes
+        if not written or not read:
+            culprit = source if written else target
+            what = f"is not what it {'only reads' if written else 'writes without reading'}"
+        elif any(declared[name].view is not None for name in (target, source)):
+            culprit = target if declared[target].view is not None else source
+            what = "is a view, which has no bytes of its own"
+        elif declared[target].type.nbytes != declared[source].type.nbytes:
+            what, culprit = "has another size", target
+        else:
+            continue
+        raise GraphError(
+            f"Operation {operation.name!r} permits {target!r} to overwrite {source!r}, but"
+            f" {culprit!r} {what}.",
+            remedy="Leave the permission out.",
+            path=(*path, "overwrites", target),
+        )
 
 
 def _check_count(operations: Sequence[BlockOperation], limit: int) -> None:
@@ -170,11 +272,13 @@ def _check_operation(operation: BlockOperation, declared: Mapping[str, Block], p
 
 def _check_blocks(program: BlockProgram) -> None:
     read_first: dict[str, bool] = {}
+    based = {b.name: b.name if b.view is None else b.view.of for b in program.blocks.values()}
     for operation in program.operations:
         for name in operation.reads:
-            read_first.setdefault(name, True)
+            read_first.setdefault(based[name], read_first.setdefault(name, True))
         for name in operation.writes:
-            read_first.setdefault(name, False)
+            # What is written through a view leaves the rest of its block.
+            read_first.setdefault(based[name], read_first.setdefault(name, False) or based[name] != name)
     for i, block in enumerate(program.blocks.values()):
         if block.name not in read_first:
             raise DanglingOperandError(

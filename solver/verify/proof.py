@@ -37,6 +37,7 @@ from solver.program import (
     Phase,
     Program,
     Step,
+    permitted,
 )
 from solver.schedules.costs import step_costs
 from solver.verify.contents import UNDEFINED, Bytes, Terms
@@ -351,17 +352,24 @@ def _missed(program: Program, step: Step, aliases: Sequence[Alias]) -> list[str]
 def _promised(reference: Program, program: Program, step: Step, alias: Alias) -> Iterator[InPlace]:
     """The operator's promises for an alias in a step. What a repetition has as scratch, it writes too."""
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN or alias.offset:
+    explicit = step.phase is Phase.EXPLICIT
+    if node.operation.type in _OWN or alias.offset or (explicit and alias.view):
         return
     value, source = program.values[alias.value].type, program.values[alias.source].type
     if value.elements != source.elements or value.dtype is not source.dtype:
         return
-    kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
     # No copy comes this far, so the step is one of the reference.
     original = reference.steps[step.reference or 0]
     results = sum(b.access.defines for b in original.bindings)
     bound = {(b.slot, b.value, b.access) for b in step.bindings}
-    for promise in kind.copies(node, forward) if alias.view else kind.in_place(node):
+    if explicit:
+        # What the reference permits, and not what the plan says of itself.
+        promises = permitted(reference.operations[original.operation])
+    elif alias.view:
+        promises = tuple(lookup(node.operation.type).copies(node, step.phase is Phase.FORWARD))
+    else:
+        promises = tuple(lookup(node.operation.type).in_place(node))
+    for promise in promises:
         if (
             (promise.source, alias.source, Access.READ) in bound
             and (promise.target, alias.value, Access.WRITE) in bound
@@ -444,10 +452,9 @@ def _meetings(
 def _exempts(program: Program, step: Step, reader: Binding, writer: Binding) -> bool:
     """Whether a promise speaks of these very slots: an alias does not exempt another slot of its source."""
     node = program.operations[step.operation]
-    return any(
-        (promise.source, promise.target) == (reader.slot, writer.slot)
-        for promise in lookup(node.operation.type).in_place(node)
-    )
+    explicit = step.phase is Phase.EXPLICIT
+    promises = permitted(node) if explicit else lookup(node.operation.type).in_place(node)
+    return any((promise.source, promise.target) == (reader.slot, writer.slot) for promise in promises)
 
 
 # ------------------------------------------------------------------------------- levels and addresses

@@ -10,6 +10,7 @@ from functools import partial
 from rich.console import Console
 
 from tests.benchmarks import (
+    doubles,
     gallery,
     interrupts,
     layout,
@@ -22,6 +23,7 @@ from tests.benchmarks import (
     planning,
     real_time,
     resnet50,
+    same_step,
     schedules,
     service,
     shapes,
@@ -42,6 +44,8 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "interrupts": interrupts.run,
     "onert": onert_losses.run,
     "models": models.run,
+    "same_step": same_step.run,
+    "doubles": doubles.run,
     "memory": memory.run,
     "service": service.run,
 }
@@ -61,6 +65,7 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
+    parser.add_argument("--jax", default=sys.executable, help="interpreter of JAX; default: this one")
     parser.add_argument("--soak", default="0", help="service: mixed requests for so long, as 5m or 1h")
     parser.add_argument("--part", help="service: only this table")
     arguments = parser.parse_args()
@@ -69,6 +74,8 @@ def main() -> None:
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
         "service": partial(service.run, soak=_seconds(arguments.soak), part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
+        "doubles": partial(doubles.run, torch=arguments.torch),
+        "same_step": partial(same_step.run, torch=arguments.torch, jax=arguments.jax),
     }
     console = Console(width=200, record=arguments.output is not None)
     console.print(f"{machine()}; commit {commit()}")

@@ -15,7 +15,10 @@ from tests.support.examples_in_pages import Block, blocks, commands, matches
 from tests.support.server import PATIENCE, ROOT, running_server
 
 #: Pages that are run by ./run parity: their examples need PyTorch, and no service.
-WITH_PYTORCH = [ROOT / "docs" / "how-to" / "pytorch.md"]
+WITH_PYTORCH = [
+    ROOT / "docs" / "how-to" / "pytorch.md",
+    ROOT / "docs" / "tutorials" / "pytorch.md",
+]
 
 #: Where the pages say that the service listens.
 SHOWN_URL = "http://127.0.0.1:8080"

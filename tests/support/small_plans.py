@@ -444,8 +444,8 @@ def _dense(program: Program) -> Program:
 
 
 def _blocks() -> BlockProgram:
-    def block(name: str, size: int, **more: bool) -> Block:
-        return Block(name, TensorType((size,), DType.UINT8), **more)
+    def block(name: str, size: int, *, fed: bool = False, kept: bool = False) -> Block:
+        return Block(name, TensorType((size,), DType.UINT8), fed, kept)
 
     blocks = [
         block("x", 8, fed=True),

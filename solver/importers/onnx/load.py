@@ -15,6 +15,7 @@ from solver.graph.ops import signature
 from solver.importers.onnx.inputs import bound_inputs
 from solver.importers.onnx.network import Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss
+from solver.importers.onnx.products import join_products
 from solver.importers.onnx.read import StoredTensor, read_model
 from solver.importers.onnx.recognise import recognise
 from solver.importers.onnx.roles import roles_of
@@ -75,6 +76,7 @@ def _loaded(data: bytes | memoryview, options: ImportOptions, path: Path | None,
     outputs = _walked(walk, model, tensors, options)
     network = walk.network
     loss, notes = attach_loss(network, outputs, options)
+    join_products(network, loss)
     recognise(network, loss)
     inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
     _drop_dead(network, loss)

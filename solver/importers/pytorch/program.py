@@ -2,8 +2,9 @@
 
 Forward pass, backward pass and optimizer are traced together (`make_fx`), down to the kernels that PyTorch
 runs. A block of the program is a storage: views are the block that they look into, in-place operations update
-it, and everything else defines a block of its own. What a kernel allocates inside and frees again PyTorch
-does not say, so plans do not have it.
+it, and everything else defines a block of its own. The program permits results of element-wise calls to take
+the place of their operands, and other orders where no call draws random numbers. What a kernel allocates
+inside and frees again PyTorch does not say, so plans do not have it.
 """
 
 from __future__ import annotations
@@ -215,6 +216,8 @@ class _Blocks:
         self.operations: list[BlockOperation] = []
         self.functions: dict[str, Callable[[Any], None]] = {}
         self.values: dict[str, Array] = {}
+        #: Whether no call draws random numbers, which come in the order of the calls.
+        self.any_order = True
 
     def build(self, name: str) -> TracedStep:
         places = iter(self.names)
@@ -236,7 +239,8 @@ class _Blocks:
             if block.name in touched
         ]
         values = {key: array for key, array in self.values.items() if key in touched and key not in self.fed}
-        return TracedStep(build_program(name, blocks, self.operations), self.functions, values)
+        program = build_program(name, blocks, self.operations, any_order=self.any_order)
+        return TracedStep(program, self.functions, values)
 
     def _given(self, node: Any, name: str, tensor: Any, *, fed: bool) -> None:
         self.views[node] = self._fresh(name, node.meta.get("val", tensor), fed=fed)
@@ -296,11 +300,35 @@ class _Blocks:
         writes = [*(view.block for view in written), *(view.block for view in fresh)]
         if not writes:
             return
+        self.any_order &= not _draws(node.target, node.args, node.kwargs)
+        given = _blocks_of([arguments, *named.values()])
         self.operations.append(
-            BlockOperation(node.name, tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes)), word)
+            BlockOperation(
+                node.name,
+                tuple(dict.fromkeys(reads)),
+                tuple(dict.fromkeys(writes)),
+                word,
+                () if written else self._permissions(node.target, given, fresh),
+            )
         )
         outputs = [view if view in fresh else None for view in results]
         self.functions[node.name] = partial(_run, node.target, arguments, named, outputs)
+
+    def _permissions(
+        self, target: Any, given: Sequence[_View], fresh: Sequence[_View]
+    ) -> tuple[tuple[str, str], ...]:
+        """Results of element-wise calls may take the place of operands that are laid out like them."""
+        if torch().Tag.pointwise not in target.tags or len(fresh) != 1 or not self._whole(fresh[0]):
+            return ()
+        result = fresh[0]
+        like = {view.block for view in given if self._whole(view)}
+        for view in given:
+            same = (view.shape, view.strides, view.start) == (result.shape, result.strides, result.start)
+            if not same or view.dtype.itemsize != result.dtype.itemsize:
+                like.discard(view.block)
+        return tuple(
+            (result.block, source) for source in dict.fromkeys(v.block for v in given) if source in like
+        )
 
     def _written(
         self, node: Any, arguments: Sequence[Any], named: Mapping[str, Any]
@@ -328,6 +356,16 @@ class _Blocks:
         """Whether a tensor is all of its block."""
         size = int(np.prod(view.shape)) * view.dtype.itemsize
         return view.start == 0 and size == self.blocks[view.block].type.nbytes
+
+
+def _draws(target: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether a call takes random numbers; attention without dropout does not."""
+    if torch().Tag.nondeterministic_seeded not in target.tags:
+        return False
+    names = [argument.name for argument in target._schema.arguments]
+    defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
+    found = {**defaults, **dict(zip(names, arguments, strict=False)), **named}
+    return found.get("dropout_p") != 0.0
 
 
 def _run(

@@ -14,10 +14,11 @@ from solver.errors import (
     DanglingOperandError,
     DimensionError,
     DocumentError,
+    GraphError,
     TooManyOperationsError,
 )
 from solver.graph import DType, TensorType
-from solver.training import BlockProgram
+from solver.training import BlockProgram, BlockView
 from tests.support.programs import programs
 
 
@@ -59,6 +60,32 @@ def test_round_trip() -> None:
     assert load_program(dump_program(made, indent=2)) == made
 
 
+def _newer(version: int, **fields: Any) -> dict[str, Any]:
+    """The first operation with fields of version 2."""
+    found = document(version=version)
+    found["operations"][0] |= fields
+    return found
+
+
+def _viewed(*, fed: bool = False, writes: bool = False, **view: Any) -> dict[str, Any]:
+    """Four bytes of eight."""
+    return {
+        "format": "arenaplan.program",
+        "version": 2,
+        "name": "views",
+        "blocks": [{"name": "a", "bytes": 4, "view": view, "fed": fed}, {"name": "big", "bytes": 8}],
+        "operations": [
+            {"name": "op", "reads": ["big"] if writes else ["a"], "writes": ["a"] if writes else []}
+        ],
+    }
+
+
+def test_a_view_that_fits() -> None:
+    block = load_program(_viewed(of="big", offset=1, strides=[2])).blocks["a"]
+    assert block.view == BlockView("big", 1, (2,))
+    assert block.view.byte_strides(block.type) == (2,)
+
+
 @given(programs())
 def test_every_program_round_trips(made: BlockProgram) -> None:
     assert load_program(dump_program(made)) == made
@@ -84,7 +111,21 @@ def test_any_size_up_to_63_bits(size: int) -> None:
     ("bad", "error", "path"),
     [
         (document(format="arenaplan.graph"), DocumentError, ("format",)),
-        (document(version=2), DocumentError, ("version",)),
+        (document(version=3), DocumentError, ("version",)),
+        (document(any_order=True), DocumentError, ("any_order",)),
+        (_newer(1, workspace=4), DocumentError, ("operations", 0, "workspace")),
+        (_newer(1, overwrites={"y": "x"}), DocumentError, ("operations", 0, "overwrites")),
+        (_newer(2, workspace=-1), DimensionError, ("operations", 0, "workspace")),
+        (_newer(2, overwrites={"y": "q"}), GraphError, ("operations", 0, "overwrites", "y")),
+        (_newer(2, overwrites={"w": "x"}), GraphError, ("operations", 0, "overwrites", "w")),
+        (_viewed(of="q"), GraphError, ("blocks", 0, "view")),
+        (_viewed(of="a"), GraphError, ("blocks", 0, "view")),
+        (_viewed(of="big", offset=5), GraphError, ("blocks", 0, "view")),
+        (_viewed(of="big", strides=[3]), GraphError, ("blocks", 0, "view")),
+        (_viewed(of="big", strides=[1, 1]), GraphError, ("blocks", 0, "view")),
+        (_viewed(of="big", strides=[-1]), DimensionError, ("blocks", 0, "view", "strides", 0)),
+        (_viewed(of="big", fed=True), GraphError, ("blocks", 0, "view")),
+        (_viewed(of="big", strides=[0], writes=True), GraphError, ("operations", 0, "writes", 0)),
         (document(extra=1), DocumentError, ("extra",)),
         (with_block(), DocumentError, ("blocks", 0)),
         (with_block(bytes=4, shape=[1], dtype="float32"), DocumentError, ("blocks", 0)),

@@ -12,6 +12,7 @@ import pytest
 
 import arenaplan
 from solver.errors import DocumentError
+from solver.plan import PlanOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -71,7 +72,7 @@ def test_trains_as_jax_does(jax: Any, model: str, in_place: bool) -> None:
     traced = arenaplan.jax.program(jax.jit(step), (state, batch), in_place=in_place)
     plan = arenaplan.plan(traced)
     assert plan.arena_bytes == plan.lower_bound
-    runner = arenaplan.jax.runner(traced)
+    runner = arenaplan.jax.runner(traced, PlanOptions(in_place=in_place))
     (kept,) = (block.name for block in traced.program.blocks.values() if block.kept)
     for _ in range(3):
         for k, array in enumerate(batch):
@@ -111,8 +112,29 @@ def test_in_place_takes_no_more(jax: Any) -> None:
 def test_bodies_have_a_workspace(jax: Any) -> None:
     step, state, batch = step_of(jax, "scan")
     traced = arenaplan.jax.program(step, (state, batch))
-    spaces = [name for name in traced.program.blocks if name.endswith(".workspace")]
-    assert [name[:4] for name in spaces] == ["scan", "scan"]
+    working = [operation.name[:4] for operation in traced.program.operations if operation.workspace]
+    assert working == ["scan", "scan"]
+
+
+def test_what_permutes_cuts_and_repeats_is_no_step(jax: Any) -> None:
+    numpy = jax.numpy
+
+    def step(w: Any, x: Any) -> Any:
+        y = numpy.broadcast_to(w[1:3, ::2].T[:, None, :], (2, 5, 2)) * x
+        return w + y.sum(), w.T[1:]
+
+    w, x = numpy.arange(16.0).reshape(4, 4), numpy.arange(20.0).reshape(2, 5, 2)
+    traced = arenaplan.jax.program(step, (w, x))
+    kernels = {operation.kernel for operation in traced.program.operations}
+    assert not kernels & {"transpose", "slice", "broadcast_in_dim"}
+    runner = arenaplan.jax.runner(traced, PlanOptions(in_place=True, order=True))
+    (kept,) = (block.name for block in traced.program.blocks.values() if block.kept)
+    for _ in range(2):
+        runner.block("x")[...] = x
+        runner.run()
+        w, part = step(w, x)
+        np.testing.assert_array_equal(runner.block(kept), part)
+        np.testing.assert_array_equal(runner.block("w"), w)
 
 
 class TestStates:

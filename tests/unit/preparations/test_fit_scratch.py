@@ -42,6 +42,15 @@ def test_scratch_that_makes_no_peak_stays() -> None:
     assert made.sizes == plan(graph).sizes
 
 
+def test_what_rewriting_leaves_is_fitted_again() -> None:
+    """LeNet with its activations apart: fused, they take less, and so may scratch."""
+    graph = GALLERY["lenet5"].model().graph
+    rewritten = plan(graph, PlanOptions(rewrite=True, fit_scratch=True))
+    least = plan(graph, PlanOptions(rewrite=True, scratch_budget=1)).sizes[0]
+    assert rewritten.sizes[0] <= least + least // 16
+    assert len([record for record in rewritten.records if record.name == "fit_scratch"]) == 1
+
+
 def test_a_capacity_leaves_as_much_scratch_as_it_has_room_for() -> None:
     graph = GALLERY["lenet5"].model().graph
     free = plan(graph, PlanOptions(fit_scratch=True))

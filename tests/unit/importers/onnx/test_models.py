@@ -26,6 +26,7 @@ from solver.graph import Role, TrainableGraph
 from solver.importers.onnx import load_onnx
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
+from solver.plan import PlanOptions
 from tests.support.onnx_models import imported, model_of, node, shape_of, types_of
 
 RNG = np.random.default_rng(4)
@@ -467,6 +468,37 @@ def test_a_recognised_layer_computes_the_same(layer: str) -> None:
 def test_what_only_looks_like_a_layer_is_left_alone(number: float) -> None:
     nodes, constants, _ = LAYERS["Gelu"]
     assert "Gelu" not in types_of(after_product(nodes, **{**constants, "half": number}))
+
+
+def _linear(rank: int, *, bias: bool, swapped: bool) -> onnx.ModelProto:
+    """x W' + b as exporters write it, of two rows of eight and axes of 3 before them."""
+    nodes = [node("Transpose", ["fc.weight"], ["t"], perm=[1, 0] if swapped else [0, 1])]
+    nodes.append(node("MatMul", ["x", "t"], ["m" if bias else "y"]))
+    if bias:
+        nodes.append(node("Add", ["fc.bias", "m"], ["y"]))
+    weights = {"fc.weight": floats(5, 8) if swapped else floats(8, 5), "fc.bias": floats(5)}
+    return model_of(
+        nodes, {"x": (*[3] * (rank - 2), 2, 8)}, weights if bias else {"fc.weight": weights["fc.weight"]}
+    )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rank", [2, 3, 4])
+def test_a_product_with_a_transposed_weight_is_one_gemm(rank: int, bias: bool) -> None:
+    model = _linear(rank, bias=bias, swapped=True)
+    graph = imported(model).graph
+    inner = ["Gemm"] if rank == 2 else ["Reshape", "Gemm", "Reshape"]
+    assert types_of(graph) == [*inner, "MeanSquaredError"]
+    batch = synthetic_batch(graph, 3, 1)
+    with Trainer(graph, plan(graph)) as trainer:
+        found = trainer.step(batch)
+    (y,) = ReferenceEvaluator(model).run(None, {"x": batch["x"]})
+    assert found == pytest.approx(float(np.mean((y - batch["label"]) ** 2)), rel=1e-5)
+    assert validate(graph, plan(graph, PlanOptions(in_place=True)), steps=2).identical
+
+
+def test_a_product_of_another_kind_stays() -> None:
+    assert "MatMul" in types_of(imported(_linear(3, bias=True, swapped=False)).graph)
 
 
 # -------------------------------------------------------------------------------------------- refusals

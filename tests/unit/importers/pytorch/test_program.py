@@ -11,6 +11,7 @@ import pytest
 import arenaplan
 from solver.errors import DocumentError
 from solver.executor import BlockRunner
+from solver.plan import PlanOptions
 
 pytestmark = pytest.mark.parity
 
@@ -52,6 +53,29 @@ def eager(made: Any, optimizer: Any) -> float:
 
 def state_of(module: Any) -> Mapping[str, Any]:
     return dict(module.named_parameters()) | dict(module.named_buffers())
+
+
+@pytest.mark.parametrize("name", ["lenet", "gpt", "mobilenet"])
+def test_permissions_take_less_and_change_nothing(name: str) -> None:
+    """Element-wise results in the place of their operands, and another order."""
+    import torch
+
+    from tests.support.pytorch_models import example
+
+    torch.manual_seed(0)
+    made = example(name)
+    optimizer = optimizer_of(made.module, "SGD", lr=0.01, momentum=0.9)
+    traced = arenaplan.torch.program(
+        made.module, made.inputs, targets=made.targets, loss=loss_of(made), optimizer=optimizer
+    )
+    assert traced.program.any_order
+    plain, permitted = (
+        arenaplan.torch.runner(traced, options) for options in (None, PlanOptions(in_place=True, order=True))
+    )
+    losses = [[run(runner, traced, made) for _ in range(3)] for runner in (plain, permitted)]
+    assert losses[0] == losses[1]
+    small = arenaplan.plan(traced, in_place=True, order=True)
+    assert small.arena_bytes < arenaplan.plan(traced).arena_bytes
 
 
 @pytest.mark.parametrize("name", NAMES)

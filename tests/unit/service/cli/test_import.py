@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -101,6 +102,40 @@ def test_documents_take_no_choices(model: Path, tmp_path: Path) -> None:
     assert done.exit_code == Exit.USAGE
     assert "says itself how it is trained" in done.output
     assert "is a document already" in arenaplan("import", document, "-o", tmp_path / "again.json").output
+
+
+def test_weights_of_another_file(model: Path, tmp_path: Path) -> None:
+    weights, made, document = tmp_path / "trained.npz", tmp_path / "plan.json", tmp_path / "graph.json"
+    values: dict[str, Any] = {"fc.weight": np.full((30, 20), 0.5, np.float32), "step": np.array(7)}
+    values["fc.bias"] = np.ones(20, np.float32)
+    np.savez(weights, **values)
+    chosen = (*CHOICES, "--weights", weights)
+    planned = arenaplan("plan", model, *chosen, "-o", made)
+    assert planned.exit_code == Exit.OK, planned.output
+    assert "no use for 1 tensors of 'trained.npz': 'step'" in planned.stderr
+    first = json.loads(arenaplan("validate", model, made, *chosen, "--steps", "1", "--json").stdout)
+    assert first["steps"][0]["identical"]
+    # A plan has the values that training begins with, by where they are.
+    assert "'fc.weight' begins with other values" in arenaplan("validate", model, made, *CHOICES).output
+    assert arenaplan("import", model, *chosen, "-o", document).exit_code == Exit.OK
+    operands = {o["name"]: o for o in json.loads(document.read_bytes())["operands"]}
+    assert operands["fc.bias"]["initializer"]["file"] == "trained.npz"
+    again = arenaplan("validate", document, made, "--steps", "1", "--json")
+    assert json.loads(again.stdout)["steps"] == first["steps"]
+    # A document takes weights as well, and nothing else.
+    plain, other = tmp_path / "plain.json", ("--weights", weights, "--steps", "1", "--json")
+    assert arenaplan("import", model, *CHOICES, "-o", plain).exit_code == Exit.OK
+    assert json.loads(arenaplan("validate", plain, made, *other).stdout)["steps"] == first["steps"]
+
+
+def test_weights_that_are_not_there_or_do_not_fit(model: Path, tmp_path: Path) -> None:
+    missing = arenaplan("plan", model, *CHOICES, "--weights", tmp_path / "none.npz")
+    assert (missing.exit_code, "--weights: There is no file" in missing.output) == (Exit.USAGE, True)
+    weights = tmp_path / "w.npz"
+    values: dict[str, Any] = {"fc.weight": np.zeros((20, 30), np.float32)}
+    np.savez(weights, **values)
+    lacking = arenaplan("plan", model, *CHOICES, "--weights", weights)
+    assert (lacking.exit_code, "lacks 1 of the parameters: 'fc.bias'" in lacking.output) == (Exit.USAGE, True)
 
 
 @pytest.mark.parametrize("data", [b"\x80\x02}q\x00.", b"PK\x03\x04\x00\x00", bytes(range(200, 256))])

@@ -1,0 +1,338 @@
+"""Files of weights alone, .safetensors and .npz: their values take the place of a graph's first values.
+
+Such a file is mapped and not read: its table says where each tensor lies, and the graph says the same of its
+operands, with a SHA-256 each. Only what lies there in another way than in memory is copied: compressed
+tensors, other element types, other orders of axes or bytes.
+
+safetensors: 8 bytes with the length of a JSON object, the object (name -> dtype, shape, data_offsets), data
+(https://huggingface.co/docs/safetensors). .npz: a ZIP archive of arrays in NumPy's format, a file each.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from solver.errors import DocumentError
+from solver.graph import Array, FileRange, Initializer, Operand, Role, TrainableGraph
+from solver.importers.options import Imported
+
+__all__ = ["StoredWeight", "read_arrays", "read_weights", "weight_array", "with_weights"]
+
+#: Element types of safetensors, as NumPy reads them; bfloat16 is the upper half of a float32.
+_BFLOAT16: Final = "bfloat16"
+_SAFE: Final[Mapping[str, str]] = {
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
+    "U64": "<u8", "I64": "<i8", "F16": "<f2", "BF16": _BFLOAT16, "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
+#: The format's own bound of its table; a larger one is damage.
+_LONGEST_TABLE: Final = 100_000_000
+#: Bytes in front of an array in NumPy's format, at most: NumPy's bound, and what stands before it.
+_LONGEST_HEADER: Final = 10_000 + 12
+#: The header of a file inside an archive, before its name.
+_LOCAL: Final = 30
+_ZIP: Final = b"PK\x03\x04"
+#: Axes that NumPy can have.
+_MOST_AXES: Final = 64
+#: Element types of arrays, as their headers write them: numbers and conditions of up to 64 bits.
+_ELEMENT: Final = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
+#: What has a value before training begins.
+_STORED: Final = frozenset({Role.PARAMETER, Role.STATE, Role.CONSTANT})
+#: What a table raises that has other things in it than it should.
+_BAD_VALUE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+#: What Python's readers of literals and JSON raise for what is nested beyond reason, or ends too soon.
+_TOO_DEEP: Final = (RecursionError, MemoryError, SyntaxError, EOFError)
+#: What Python's reader of archives raises for damaged ones.
+_BAD_ARCHIVE: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    RuntimeError,
+    OSError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeight:
+    """One tensor of a file: its `shape`, its element type as NumPy writes it, or ``bfloat16``, its place.
+
+    It has `length` bytes from `offset` on; where the archive compresses it, `offset` is -1, and `member` is
+    its name in there. Elements are in C order, or, with `fortran`, in the opposite one.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    element: str
+    offset: int
+    length: int
+    fortran: bool = False
+    member: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The element type as people write it: float32."""
+        return self.element if self.element == _BFLOAT16 else np.dtype(self.element).name
+
+    def lies_as(self, operand: Operand) -> bool:
+        """Whether these bytes are the operand's in memory."""
+        order = self.fortran and sum(size > 1 for size in self.shape) > 1
+        same = self.element != _BFLOAT16 and np.dtype(self.element) == operand.dtype.numpy
+        return self.offset >= 0 and same and not order
+
+
+# --------------------------------------------------------------------------------------- a graph with weights
+
+
+def with_weights(graph: TrainableGraph, path: Path) -> Imported:
+    """The graph with the first values that a file has under the names of its operands.
+
+    Every parameter must be in the file; states and constants may be, and what else the file has is left out,
+    which a note says. Raises DocumentError for a file that is neither of both formats or is damaged, for
+    parameters that it lacks, and for shapes and element types that do not fit. Cost: what is used of the file
+    is read once, for its SHA-256.
+    """
+    stored = read_weights(path)
+    wanted = [operand for operand in graph.operands.values() if operand.role in _STORED]
+    missing = [o.id for o in wanted if o.role is Role.PARAMETER and o.id not in stored]
+    if missing:
+        raise DocumentError(
+            f"{str(path)!r:.200} lacks {len(missing)} of the parameters: {_some(missing)}.",
+            remedy=f"It has {_some(list(stored)) or 'nothing'}. Save them under the model's names.",
+        )
+    data = _mapped(path)
+    operands, converted = dict(graph.operands), Counter[str]()
+    for operand in wanted:
+        weight = stored.get(operand.id)
+        if weight is None:
+            continue
+        _check_fits(operand, weight, path)
+        if weight.lies_as(operand):
+            digest = hashlib.sha256(data[weight.offset : weight.offset + weight.length]).hexdigest()
+            given = Initializer("values", file=FileRange(str(path), weight.offset, digest))
+        else:
+            values = weight_array(path, data, weight).astype(operand.dtype.numpy)
+            given = Initializer("values", data=np.ascontiguousarray(values).tobytes())
+            converted[f"{weight.kind} as {operand.dtype.value}"] += 1
+        operands[operand.id] = replace(operand, initializer=given)
+    return Imported(graph.with_graph(operands=operands), tuple(_notes(graph, stored, converted, path)))
+
+
+def _check_fits(operand: Operand, weight: StoredWeight, path: Path) -> None:
+    floats = weight.element == _BFLOAT16 or np.dtype(weight.element).kind == "f"
+    if weight.shape != operand.shape:
+        what = f"has shape {list(weight.shape)}, and the model's has {list(operand.shape)}"
+    elif not (floats and operand.dtype.is_floating) and np.dtype(weight.element) != operand.dtype.numpy:
+        what = f"has elements of {weight.kind}, and the model's has {operand.dtype.value}"
+    else:
+        return
+    raise DocumentError(
+        f"{operand.id!r} in {str(path)!r:.200} {what}.",
+        remedy="Take the weights of this model, as it was exported.",
+    )
+
+
+def _notes(
+    graph: TrainableGraph, stored: Mapping[str, StoredWeight], converted: Counter[str], path: Path
+) -> Iterator[str]:
+    spare = [name for name in stored if name not in graph.operands]
+    if spare:
+        yield f"The model has no use for {len(spare)} tensors of {path.name!r:.80}: {_some(spare)}."
+    if converted:
+        what = ", ".join(f"{count} tensors of {kinds}" for kinds, count in converted.items())
+        yield f"Taken from {path.name!r:.80} by copy: {what}."
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    named = ", ".join(f"{name!r:.80}" for name in names[:most])
+    return f"{named} and {len(names) - most} more" if len(names) > most else named
+
+
+# ---------------------------------------------------------------------------------------------- the two files
+
+
+def read_weights(path: Path) -> Mapping[str, StoredWeight]:
+    """The tensors of a .safetensors or .npz file by name; the first bytes tell which it is.
+
+    Raises DocumentError for another file and a damaged one, OSError where it cannot be read. Cost: its table;
+    memory is bounded by that.
+    """
+    data = _mapped(path)
+    try:
+        if bytes(data[:4]) == _ZIP:
+            return _archived(path, data)
+        if bytes(data[8:9]) == b"{":
+            return _safe(path, data)
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        *_TOO_DEEP,
+        *_BAD_ARCHIVE,
+    ) as error:
+        raise _damaged(path, str(error) or type(error).__name__) from None
+    raise DocumentError(
+        f"{str(path)!r:.200} is neither a .safetensors nor an .npz file.",
+        remedy="Write one of both: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors'), or"
+        " numpy.savez('weights.npz', **{name: array}).",
+    )
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The tensors of a file as arrays, mapped where they lie as NumPy has them; raises as `read_weights`."""
+    stored, data = read_weights(path), _mapped(path)
+    return {name: weight_array(path, data, weight) for name, weight in stored.items()}
+
+
+def weight_array(path: Path, data: memoryview, weight: StoredWeight) -> Array:
+    """The values of a tensor of a file, whose bytes are `data`; bfloat16 as float32.
+
+    Raises DocumentError where a compressed one is damaged. Nothing is copied that lies there as NumPy has it.
+    """
+    if weight.offset >= 0:
+        raw: Any = data[weight.offset : weight.offset + weight.length]
+    else:
+        raw = _unpacked(path, weight)
+    order: Any = "F" if weight.fortran else "C"
+    if weight.element == _BFLOAT16:
+        return (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4").reshape(weight.shape)
+    return np.frombuffer(raw, weight.element).reshape(weight.shape, order=order)
+
+
+def _damaged(path: Path, why: str) -> DocumentError:
+    return DocumentError(
+        f"{str(path)!r:.200} is damaged: {' '.join(why.split())[:200]}.",
+        remedy="Write it again; a file that was copied may have been cut off.",
+    )
+
+
+def _mapped(path: Path) -> memoryview:
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        return memoryview(b"") if not size else np.memmap(stream, np.uint8, "r").data
+
+
+def _sizes(shape: object) -> tuple[int, ...]:
+    if not isinstance(shape, list | tuple) or len(shape) > _MOST_AXES:
+        raise ValueError("a shape is not a list of sizes")
+    if any(type(size) is not int or not 0 <= size < 2**63 for size in shape):
+        raise ValueError(f"a shape is {str(shape)[:80]}")
+    return tuple(shape)
+
+
+def _safe(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
+    length = int.from_bytes(data[:8], "little")
+    if length > min(_LONGEST_TABLE, len(data) - 8):
+        raise ValueError(f"its table would have {length:,} bytes, and the file has {len(data):,}")
+    table = json.loads(bytes(data[8 : 8 + length]).decode(), object_pairs_hook=_once)
+    found = {}
+    for name, entry in table.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        shape, element = _sizes(entry["shape"]), _SAFE.get(entry["dtype"])
+        if element is None:
+            raise ValueError(f"{name!r:.80} has elements of type {entry['dtype']!r:.40}")
+        wanted = math.prod(shape) * (2 if element == _BFLOAT16 else np.dtype(element).itemsize)
+        if type(begin) is not int or type(end) is not int or not 0 <= begin <= end <= len(data) - 8 - length:
+            raise ValueError(f"{name!r:.80} lies outside of the file")
+        if end - begin != wanted:
+            raise ValueError(f"{name!r:.80} needs {wanted:,} bytes and has {end - begin:,}")
+        found[name] = StoredWeight(name, shape, element, 8 + length + begin, wanted)
+    return found
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name!r:.80} is there twice")
+        found[name] = value
+    return found
+
+
+def _archived(path: Path, data: memoryview) -> Mapping[str, StoredWeight]:
+    found: dict[str, StoredWeight] = {}
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.removesuffix(".npy")
+            if name == entry.filename:
+                continue  # NumPy leaves out what is not an array, too
+            if name in found:
+                raise ValueError(f"{name!r:.80} is there twice")
+            begin = -1
+            if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:
+                begin = _begin(data, entry)
+                head = bytes(data[begin : begin + min(entry.file_size, _LONGEST_HEADER)])
+            elif entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                with archive.open(entry) as stream:
+                    head = stream.read(_LONGEST_HEADER)
+            else:
+                raise ValueError(f"{name!r:.80} is compressed as NumPy never does")
+            shape, fortran, element, header = _header(head, name)
+            length = math.prod(shape) * np.dtype(element).itemsize
+            if length != entry.file_size - header:
+                raise ValueError(f"{name!r:.80} needs {length:,} bytes and has {entry.file_size - header:,}")
+            offset = -1 if begin < 0 else begin + header
+            found[name] = StoredWeight(name, shape, element, offset, length, fortran, entry.filename)
+    return found
+
+
+def _begin(data: memoryview, entry: zipfile.ZipInfo) -> int:
+    """Where the bytes of a file begin in an archive: behind a header of its own, whose length varies."""
+    local = (
+        bytes(data[entry.header_offset : entry.header_offset + _LOCAL]) if entry.header_offset >= 0 else b""
+    )
+    if len(local) < _LOCAL or local[:4] != _ZIP:
+        raise ValueError(f"{entry.filename!r:.80} does not begin where the archive says")
+    begin = entry.header_offset + _LOCAL + int.from_bytes(local[26:28], "little")
+    begin += int.from_bytes(local[28:30], "little")
+    if begin + entry.file_size > len(data):
+        raise ValueError(f"{entry.filename!r:.80} is cut off")
+    return begin
+
+
+def _header(head: bytes, name: str) -> tuple[tuple[int, ...], bool, str, int]:
+    """Shape, whether in Fortran's order, element type and length of an array's header."""
+    stream = io.BytesIO(head)
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"{name!r:.80} is of version {version} of NumPy's format")
+    size = int.from_bytes(stream.read(2 if version == (1, 0) else 4), "little")
+    if size > len(head) - stream.tell():
+        raise ValueError(f"the header of {name!r:.80} has {size:,} bytes")
+    fields = ast.literal_eval(stream.read(size).decode("latin-1" if version < (3, 0) else "utf-8"))
+    element = fields.get("descr") if isinstance(fields, dict) else None
+    if not isinstance(element, str) or not _ELEMENT.fullmatch(element):
+        raise ValueError(f"{name!r:.80} is not an array of numbers, but of {str(element)[:40]}")
+    return _sizes(fields["shape"]), fields["fortran_order"] is True, element, stream.tell()
+
+
+def _unpacked(path: Path, weight: StoredWeight) -> bytes:
+    """The bytes of a compressed tensor, and never more than its header says."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(weight.member) as stream:
+            header = archive.getinfo(weight.member).file_size - weight.length
+            stream.read(header)
+            raw = stream.read(weight.length)
+            if len(raw) != weight.length or stream.read(1):
+                raise ValueError(f"{weight.name!r:.80} has another length than it says")
+    except (ValueError, EOFError, *_BAD_ARCHIVE) as error:
+        raise _damaged(path, str(error)) from None
+    return raw

@@ -1,0 +1,140 @@
+"""What plans become on the command line that goes into a model: Circle's training, offsets for TFLM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.commands import app
+from service.cli.console import Exit
+from solver.exporters.tflm import load_offsets
+from solver.importers.circle import load_circle, weights_of
+from tests.support.circle_models import dense
+from tests.support.micro_models import branching_model
+
+
+def arenaplan(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.circle"
+    path.write_bytes(dense())
+    return path
+
+
+def planned(model: Path, *choices: str) -> Path:
+    path = model.with_name("plan.json")
+    done = arenaplan("plan", model, "--batch", "6", *choices, "-o", path)
+    assert done.exit_code == Exit.OK, done.output
+    return path
+
+
+def test_the_training_of_a_plan_goes_into_its_model(model: Path) -> None:
+    plan = planned(model, "--loss", "mse", "--optimizer", "sgd", "--learning-rate", "0.5")
+    out = model.with_name("trained.circle")
+    done = arenaplan("export", plan, "--model", model, "-o", out)
+    assert done.stdout == "trained.circle: SGD on mean-squared-error, batch 6, all weights\n"
+    found = load_circle(out.read_bytes())
+    assert found.training is not None
+    assert dict(found.training.optimizer.attributes) == {"learning_rate": 0.5}
+    assert found.graph.operands["x"].shape == (6, 4)
+    # The new model says by itself what was said on the command line.
+    again = out.with_name("again.json")
+    arenaplan("plan", out, "-o", again)
+    assert "Identical" in arenaplan("validate", out, again, "--steps", "1").output
+
+
+def test_a_trainable_set_is_written_by_operators(model: Path) -> None:
+    names = [name for name in load_circle(dense()).weights if name.startswith(("w1", "b1"))]
+    plan = planned(model, "--trainable", ",".join(names))
+    out = model.with_name("out.circle")
+    facts = json.loads(arenaplan("export", plan, "--model", model, "-o", out, "--json").stdout)
+    assert len(facts["operators"]) == 1
+    assert set(load_circle(out.read_bytes()).graph.trainable) == set(names)
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_trained_weights_go_into_the_model(some: bool, model: Path) -> None:
+    places = load_circle(dense()).weights
+    values: dict[str, Any] = {n: v * 2 + 1 for n, v in weights_of(dense(), places).items()}
+    if some:
+        values = dict(list(values.items())[:1])
+    np.savez(model.with_name("w.npz"), **values, step=np.array(3))
+    out = model.with_name("out.circle")
+    done = arenaplan(
+        "export", planned(model), "--model", model, "--weights", model.with_name("w.npz"), "-o", out
+    )
+    assert f"{len(values)} of {len(places)} weights from w.npz" in done.output
+    found = load_circle(out.read_bytes())
+    for name, value in weights_of(out.read_bytes(), found.weights).items():
+        np.testing.assert_array_equal(value, values.get(name, weights_of(dense(), places)[name]))
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        (("--optimizer", "rmsprop"), "the optimizer RMSProp"),
+        (("--optimizer", "sgd,momentum=0.9"), "momentum 0.9"),
+        (("--loss", "huber"), "this loss"),
+        (("--trainable", "w0"), "but not"),
+    ],
+)
+def test_what_the_format_cannot_say(choices: tuple[str, ...], said: str, model: Path) -> None:
+    done = arenaplan("export", planned(model, *choices), "--to", "circle", "--model", model)
+    assert done.exit_code == Exit.USAGE
+    assert f"CIRCLE_TRAINING cannot say {said}" in done.output or said in done.output
+
+
+def test_a_plan_of_another_model(model: Path) -> None:
+    other = model.with_name("other.tflite")
+    other.write_bytes(branching_model(0))
+    done = arenaplan("export", planned(model), "--model", other, "-o", model.with_name("out.circle"))
+    assert done.exit_code == Exit.USAGE
+    assert "Give the model that the plan was made from." in done.output
+
+
+def test_weights_of_another_model(model: Path) -> None:
+    weights = model.with_name("w.npz")
+    for values, said in (({"u": np.zeros(3)}, "has no weight of the model"), ({"w0": np.zeros(3)}, "'w0'")):
+        np.savez(weights, **values)  # type: ignore[arg-type]  # names, and not options
+        out = model.with_name("out.circle")
+        done = arenaplan("export", planned(model), "--model", model, "--weights", weights, "-o", out)
+        assert (done.exit_code, said in done.output, out.exists()) == (Exit.USAGE, True, False)
+
+
+def test_offsets_go_into_a_model_for_tflm(tmp_path: Path) -> None:
+    model, out = tmp_path / "model.tflite", tmp_path / "planned.tflite"
+    model.write_bytes(branching_model(1))
+    facts = json.loads(arenaplan("export", model, "-o", out, "--json").stdout)
+    assert facts["arena_bytes"] == facts["lower_bound"]
+    offsets = load_offsets(out.read_bytes())
+    assert offsets is not None
+    assert len(offsets) == facts["tensors"]
+    small = arenaplan(
+        "export", model, "--to", "tflm", "--capacity", str(facts["arena_bytes"] - 16), "-o", out
+    )
+    assert small.exit_code == Exit.TOO_LARGE
+    assert "--capacity: " in small.output
+    spoken = arenaplan("export", model, "--to", "tflm", "-o", out)
+    assert f"bytes, bound {facts['lower_bound']:,}" in spoken.output
+
+
+def test_what_is_for_something_else_is_refused(model: Path) -> None:
+    plan = planned(model)
+    for arguments, said in (
+        (("--to", "tflm"), "TFLM runs inference"),
+        (("--to", "circle"), "Give --model model.circle"),
+        (("--to", "circle", "--model", str(model), "--split"), "--split: This is for c-header"),
+        (("--to", "c-header", "--model", str(model)), "--model: This is for circle"),
+        (("--to", "perfetto", "--capacity", "1KiB"), "--capacity: This is for tflm"),
+        (("--to", "elf"), "circle, tflm"),
+    ):
+        done = arenaplan("export", plan, *arguments)
+        assert (done.exit_code, said in done.output) == (Exit.USAGE, True), done.output
