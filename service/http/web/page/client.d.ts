@@ -29,7 +29,7 @@ export type Access = "read" | "write" | "update" | "scratch";
 
 export type AliasOfPlan = [number, number, number, boolean, number];
 
-/** A block of memory: a number of bytes, or a shape with a dtype. */
+/** A block of memory: a number of bytes, or a shape with a dtype. Version 2 has views. */
 export interface BlockDocument {
   name: string;
   bytes?: number | null;
@@ -37,6 +37,7 @@ export interface BlockDocument {
   dtype?: "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | null;
   fed?: boolean;
   kept?: boolean;
+  view?: ViewDocument | null;
 }
 
 /** `size` bytes during steps ``[start, end)``; an `offset` pins it. */
@@ -286,6 +287,8 @@ export interface OperationOfProgram {
   type?: string;
   reads?: Array<string>;
   writes?: Array<string>;
+  overwrites?: Record<string, unknown>;
+  workspace?: number;
 }
 
 /** An optimizer by name; what it takes beside, the optimizers say. */
@@ -413,8 +416,9 @@ export interface ProblemDocument {
 /** One training iteration, repeated: blocks, and operations in the order in which they run. */
 export interface ProgramDocument {
   format: "arenaplan.program";
-  version: 1;
+  version: 1 | 2;
   name: string;
+  any_order?: boolean;
   blocks: Array<BlockDocument>;
   operations: Array<OperationOfProgram>;
 }
@@ -583,6 +587,13 @@ export interface VerdictDocument {
   bound?: number | null;
   remedies: Array<RemedyOfVerdict>;
   complete: boolean;
+}
+
+/** A block in the bytes of another one, which is not a view itself. */
+export interface ViewDocument {
+  of: string;
+  offset?: number;
+  strides?: Array<number> | null;
 }
 
 /** One broken promise of the plan. */
