@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import ipaddress
 import os
 import resource
@@ -38,8 +37,7 @@ _MOST_FILES: Final = 1 << 16
 def run(chosen: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then let running requests finish."""
     log = configure_logging(chosen.log_level, chosen.log_format)
-    if wanted(chosen.otlp_endpoint, os.environ) and (traces := configure_tracing(chosen.otlp_endpoint)):
-        atexit.register(traces.close)
+    traces = configure_tracing(chosen.otlp_endpoint) if wanted(chosen.otlp_endpoint, os.environ) else None
     listener = _listen(chosen.host, chosen.port)
     loopback = ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
     if chosen.auth == "off" and not (loopback or chosen.allow_anonymous):
@@ -82,8 +80,14 @@ def run(chosen: Settings) -> None:
     server = _Server(
         config, _url(listener, secure=config.is_ssl), app.state.arenaplan.phase, chosen.drain_seconds
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(server.serve(sockets=[listener]))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(server.serve(sockets=[listener]))
+    finally:
+        # Here, and not when the process ends: one that was interrupted ends at once.
+        if traces:
+            traces.close()
+        log.drain()
 
 
 def _check_database(url: str) -> None:

@@ -44,6 +44,7 @@ def test_examples_run_as_the_page_sends_them(http: httpx.Client) -> None:
         body = methods["post"]["requestBody"]["content"]["application/json"]
         for example in body["examples"].values():
             answer = http.post(path, json=example["value"])
-            assert answer.status_code == 200, (path, answer.text)
+            good = {code for code in methods["post"]["responses"] if code.startswith("2")}
+            assert str(answer.status_code) in good, (path, answer.text)
             ran += 1
-    assert ran == 8
+    assert ran > 8
