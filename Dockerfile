@@ -1,7 +1,16 @@
-# The service as an image:
+# The service as an image, and two small ones for build machines:
 #
 #   docker build -t arenaplan:0.1.0 .
-#   docker run --rm --read-only --tmpfs /tmp --cap-drop ALL -p 127.0.0.1:8080:8080 arenaplan:0.1.0
+#   docker run --rm --read-only --tmpfs /tmp --cap-drop ALL -p 127.0.0.1:8080:8080 \
+#     -e ARENAPLAN_ALLOW_ANONYMOUS=true arenaplan:0.1.0
+#
+# It listens on all addresses of the container, so it does not start before it is told who may use it: by
+# ARENAPLAN_AUTH, or, as above where the port is published on loopback, that everybody may.
+#
+#   docker build --target plan -t arenaplan-plan:0.1.0 .       plans in the container, no service
+#   docker build --target client -t arenaplan-client:0.1.0 .   asks a service: arenaplan plan --server URL
+#
+# `deploy/test-image` builds them, runs them, and checks what deploy/README.md promises.
 #
 # The base is pinned to a patch release. Where the build must be repeatable to the byte, pin its digest too:
 #
@@ -9,57 +18,97 @@
 ARG PYTHON_IMAGE=python:3.12.12-slim-bookworm
 ARG PYTHON_DIGEST=
 
-# --- builder: the locked packages and the project's wheel in /opt/venv -----------------------------
+# --- builder: the project's wheel and its compiled code, the locked packages of the service in /opt/venv ---
 FROM ${PYTHON_IMAGE}${PYTHON_DIGEST} AS builder
 
 # Compiled code must run on any processor of this kind, not only on the builder's.
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=""
 
 WORKDIR /src
+# A linker for what is compiled, and strip. Nothing of it reaches the images, so any version does.
+# hadolint ignore=DL3008
+RUN command -v ld strip >/dev/null \
+    || (apt-get update && apt-get install --yes --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*)
+
 COPY requirements-runtime.lock requirements-build.lock ./
-# Packages first: this layer stays cached until a lock changes.
+# Packages first: this layer stays cached until a lock changes. This environment compiles, and no more.
 RUN python -m venv /opt/build \
     && /opt/build/bin/pip install --no-deps --require-hashes -r requirements-build.lock \
-    && python -m venv /opt/venv \
-    && /opt/venv/bin/pip install --no-compile --no-deps --require-hashes -r requirements-runtime.lock
+    && /opt/build/bin/pip install --no-compile --no-deps --require-hashes -r requirements-runtime.lock
 
 COPY pyproject.toml README.md LICENSE ./
 COPY solver solver
 COPY service service
 COPY clients clients
 COPY arenaplan arenaplan
-# The final stage cannot write bytecode or compiled code, so both are made here; pip is of no use there.
 # -P: the packages installed, not the sources in this directory, which stay behind in this stage.
+# Shared libraries of all that is compiled: what runs them needs no compiler, and none is in the images.
 RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
-    && /opt/venv/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
-    && /opt/venv/bin/pip uninstall --yes pip \
-    && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib \
-    && /opt/venv/bin/python -P -m solver.compile
+    && /opt/build/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
+    && /opt/build/bin/python -P -m solver.compile --libraries
+COPY deploy/fill-environment deploy/fill-environment
+COPY requirements-image.lock ./
+RUN deploy/fill-environment requirements-image.lock
 
-# --- final: no compiler, no pip, nothing writable, no other user to become -------------------------------
-FROM ${PYTHON_IMAGE}${PYTHON_DIGEST}
+FROM builder AS builder-plan
+COPY requirements-image-plan.lock ./
+RUN deploy/fill-environment requirements-image-plan.lock
 
+FROM builder AS builder-client
+COPY requirements-image-client.lock ./
+RUN deploy/fill-environment requirements-image-client.lock
+
+# --- base: no compiler, nothing writable, no other user to become ---------------------------------------
+FROM ${PYTHON_IMAGE}${PYTHON_DIGEST} AS base
+
+ARG REVISION=unknown
+ARG SOURCE=unknown
 LABEL org.opencontainers.image.title="arenaplan" \
       org.opencontainers.image.description="Plans the memory of neural-network training, and proves the plan" \
-      org.opencontainers.image.version="0.1.0"
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"
 
+# Bytecode of the standard library, which nobody can write later: a process starts in half the time. No file
+# gives its user another's rights.
 RUN groupadd --system --gid 10001 arenaplan \
     && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
-       --shell /usr/sbin/nologin arenaplan
-
-COPY --from=builder /opt/venv /opt/venv
+       --shell /usr/sbin/nologin arenaplan \
+    && install -d -o 10001 -g 10001 -m 0700 /var/lib/arenaplan \
+    && (python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x 'lib2to3|idlelib|tkinter|ensurepip|/test/|site-packages|dist-packages' \
+       "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" || true) \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     NUMBA_CPU_NAME=generic \
-    NUMBA_CPU_FEATURES="" \
-    ARENAPLAN_HOST=0.0.0.0 \
-    ARENAPLAN_PORT=8080
+    NUMBA_CPU_FEATURES=""
 
 # A number, so that an orchestrator can see that it is not root.
 USER 10001:10001
 WORKDIR /tmp
+ENTRYPOINT ["arenaplan"]
+
+# --- client: asks a service -----------------------------------------------------------------------------
+FROM base AS client
+COPY --from=builder-client /opt/venv /opt/venv
+CMD ["--help"]
+
+# --- plan: the command line, for build machines -----------------------------------------------------------
+FROM base AS plan
+COPY --from=builder-plan /opt/venv /opt/venv
+RUN python -P -m solver.compile --check
+CMD ["--help"]
+
+# --- service, the image that is built by default ----------------------------------------------------------
+FROM base AS service
+COPY --from=builder /opt/venv /opt/venv
+
+ENV ARENAPLAN_HOST=0.0.0.0 \
+    ARENAPLAN_PORT=8080 \
+    ARENAPLAN_DATABASE_URL=sqlite:////var/lib/arenaplan/arenaplan.db
 
 # Without compiled code the service would plan as well, but slower and less tightly: rather no image than that.
 RUN python -P -m solver.compile --check
@@ -71,5 +120,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
     CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', int(os.environ['ARENAPLAN_PORT']), timeout=4); c.request('GET', '/healthz'); sys.exit(c.getresponse().status != 200)"]
 
-ENTRYPOINT ["arenaplan"]
 CMD ["serve"]

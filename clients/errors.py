@@ -4,7 +4,8 @@ ClientError
 ├── ConnectionFailed     no answer: refused, broken off, out of time
 ├── UnexpectedAnswer     an answer that is none of this service's
 └── ProblemError         the service says what is wrong (RFC 9457)
-    └── CapacityExceeded the arena does not fit
+    ├── CapacityExceeded the arena does not fit
+    └── JobCancelled     somebody has ended the job
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CapacityExceeded", "ClientError", "ConnectionFailed", "ProblemError", "UnexpectedAnswer"]
+__all__ = [
+    "CapacityExceeded",
+    "ClientError",
+    "ConnectionFailed",
+    "JobCancelled",
+    "ProblemError",
+    "UnexpectedAnswer",
+]
 
 
 class ClientError(Exception):
@@ -67,3 +75,7 @@ class CapacityExceeded(ProblemError):
             raise ValueError("The problem document lacks a figure.") from error
         self.proved = document.get("proved") is True
         self.verdict: Mapping[str, Any] | None = document.get("verdict")
+
+
+class JobCancelled(ProblemError):
+    """The job was cancelled, so that it has no result."""

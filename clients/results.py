@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "LayoutResult",
     "PlanResult",
     "RemedyResult",
+    "SavedPlan",
     "StepResult",
     "TradeOffPointResult",
     "TradeOffResult",
@@ -91,6 +93,16 @@ class PlanResult:
             document=document,
             cached=cached,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan of `size` bytes in the file `path`; `cached` as of `PlanResult`."""
+
+    digest: str
+    path: Path
+    size: int
+    cached: bool
 
 
 def _weakest(proofs: list[str | None]) -> str | None:

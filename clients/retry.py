@@ -37,10 +37,11 @@ class Retry:
     half is kept, so that many clients do not come back at once. A Retry-After beyond `longest`
     ends the tries.
 
-    With the defaults they last for 16 seconds at least: longer than the service takes to start again.
+    With the defaults they last for 45 seconds at least: longer than the service takes to start again on a
+    machine that has other work as well.
     """
 
-    attempts: int = 8
+    attempts: int = 10
     base: float = 0.25
     longest: float = 30.0
     chance: Callable[[], float] = field(default=random.random, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -50,6 +51,8 @@ class LocalService:
             text=True,
             encoding="utf-8",
             start_new_session=True,
+            # It keeps nothing: no file is left behind.
+            env={"ARENAPLAN_DATABASE_URL": "off", **os.environ},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

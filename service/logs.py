@@ -1,17 +1,35 @@
-"""Structured logs: one event a line, each with the id of the request it belongs to."""
+"""Structured logs: one event a line, each with the id of the request it belongs to.
+
+A thread of its own writes the lines. A reader that is slow, or has stopped, costs lines and never a request.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import atexit
+import json
 import logging
 import logging.config
+import os
+import select
 import sys
-from typing import Any, TextIO
+import threading
+import time
+from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
 
 import structlog
 
-__all__ = ["configure_logging"]
+__all__ = ["LogWriter", "configure_logging"]
 
+#: Characters that may wait for the reader of the log; lines beyond are dropped.
+ROOM: Final = 1 << 22
+#: Pause between two writes, in which lines gather: a write for each of them would cost more than they do.
+PAUSE_SECONDS: Final = 0.02
+#: How long the end of the process waits for the reader.
+CLOSE_SECONDS: Final = 2.0
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, default=repr)
 _SHARED: tuple[Any, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -20,50 +38,133 @@ _SHARED: tuple[Any, ...] = (
 )
 
 
-def configure_logging(level: str, style: str) -> None:
-    """Send the service's events and those of its libraries to standard error, in one form."""
-    threshold = logging.getLevelNamesMapping()[level.upper()]
-    structlog.configure(
-        processors=[*_SHARED, _renderer(style)],
-        wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(_Unfailing(sys.stderr)),  # type: ignore[arg-type]  # only write and flush
-        cache_logger_on_first_use=False,
-    )
-    logging.config.dictConfig(_library_logging(threshold, style))
+class LogWriter:
+    """A stream that never blocks: a thread writes to `stream` what was written here.
 
+    At most `room` characters wait. Lines beyond are counted in `dropped`, as are those that the stream does
+    not take, and once there is room again a line tells of them: `told` makes it of their number.
+    """
 
-class _Unfailing:
-    """A stream whose reader may have gone: events are lost then, and what reports them goes on."""
-
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, told: Callable[[int], str], *, room: int = ROOM) -> None:
         self._stream = stream
+        self._told = told
+        self._room = room
+        self._lock = threading.Lock()
+        self._lines: list[str] = []
+        self._size = 0
+        self._untold = 0
+        self._wake = threading.Event()
+        self._empty = threading.Event()
+        self._empty.set()
+        self.dropped = 0
+        threading.Thread(target=self._run, name="log", daemon=True).start()
 
-    def write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.write(text)
+    def write(self, text: str) -> int:
+        with self._lock:
+            if self._size + len(text) > self._room:
+                self.dropped += 1
+                self._untold += 1
+                return len(text)
+            self._lines.append(text)
+            self._size += len(text)
+            self._empty.clear()
+        if not self._wake.is_set():
+            self._wake.set()
+        return len(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        """Returns at once: see `drain`."""
+
+    def drain(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Whether all that was written has reached the stream, within so many seconds."""
+        return self._empty.wait(seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            with self._lock:
+                lines, self._lines = self._lines, []
+                untold, self._untold = self._untold, 0
+            lost = 0
+            try:
+                self._put("".join(lines) + (self._told(untold) if untold else ""))
+            except (OSError, ValueError):  # the reader has gone, or the stream was closed
+                lost = len(lines)
+            with self._lock:
+                self._size -= sum(map(len, lines))
+                self.dropped += lost
+                if self._untold and not lost:
+                    self._wake.set()
+                elif not self._lines:
+                    self._empty.set()
+                self._untold += lost
+            time.sleep(PAUSE_SECONDS)
+
+    def _put(self, text: str) -> None:
+        """Past Python's own buffer where that is possible: its lock would be held while the reader sleeps."""
+        try:
+            number = self._stream.fileno()
+        except (OSError, AttributeError):
+            self._stream.write(text)
             self._stream.flush()
+            return
+        rest = memoryview(text.encode("utf-8", "backslashreplace"))
+        while rest:
+            try:
+                rest = rest[os.write(number, rest) :]
+            except BlockingIOError:
+                select.select([], [number], [])
+
+
+def configure_logging(level: str, style: str) -> LogWriter:
+    """Send the service's events and those of its libraries to standard error, in one form."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    renderer = _renderer(style)
+
+    def told(count: int) -> str:
+        event = {
+            "event": "log lines dropped",
+            "level": "warning",
+            "count": count,
+            "timestamp": datetime.now(UTC).isoformat(),
+        }
+        return str(renderer(None, "warning", event)) + "\n"
+
+    writer = LogWriter(sys.stderr, told)
+    atexit.register(writer.drain)
+    structlog.configure(
+        processors=[*_SHARED, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.WriteLoggerFactory(writer),  # type: ignore[arg-type]  # only write and flush
+        cache_logger_on_first_use=False,
+    )
+    logging.config.dictConfig(_library_logging(threshold, renderer, writer))
+    return writer
 
 
 def _renderer(style: str) -> Any:
     if style == "json":
-        return structlog.processors.JSONRenderer(sort_keys=True)
+        return _json
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
 
 
-def _library_logging(threshold: int, style: str) -> dict[str, Any]:
+def _json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
+    """What `structlog.processors.JSONRenderer` makes, with one encoder for all lines."""
+    return _ENCODER.encode(event)
+
+
+def _library_logging(threshold: int, renderer: Any, writer: LogWriter) -> dict[str, Any]:
     formatter = {
         "()": structlog.stdlib.ProcessorFormatter,
         "foreign_pre_chain": _SHARED,
-        "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(style)],
+        "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
     }
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"events": formatter},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "events"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "events", "stream": writer}},
         "root": {"handlers": ["stderr"], "level": threshold},
         # One access line a request is enough, and the middleware writes a better one.
         "loggers": {"uvicorn.access": {"handlers": [], "propagate": False}},

@@ -215,6 +215,79 @@ _TYPES: Final = (
         "The request breaks the rules of HTTP; the detail says how.",
     ),
     ProblemType(
+        "database-unavailable", 503, "The database does not answer",
+        "What is stored can be neither read nor written now: jobs, their results, graphs. Try again after "
+        "the seconds in the Retry-After header.",
+    ),
+    ProblemType(
+        "jobs-off", 503, "This service has no jobs",
+        "It was started without a database, or cannot write to it; its log says why "
+        "(ARENAPLAN_DATABASE_URL). Plans are made all the same: send the request to its own route.",
+    ),
+    ProblemType(
+        "job-not-found", 404, "No such job here",
+        "There is no job with this id, or it has been removed: finished jobs are kept for "
+        "ARENAPLAN_JOB_TTL_SECONDS.",
+    ),
+    ProblemType(
+        "job-not-finished", 409, "The job has no result yet",
+        "Ask for the job until its state is `succeeded` or `failed`, or follow its events.",
+    ),
+    ProblemType(
+        "job-cancelled", 409, "The job was cancelled",
+        "It has no result. Send it again to have one.",
+    ),
+    ProblemType(
+        "job-expired", 410, "The result of the job has been removed",
+        "Results are kept for ARENAPLAN_JOB_TTL_SECONDS after the job has finished. Send it again: the same "
+        "request gets the same plan.",
+    ),
+    ProblemType(
+        "too-many-jobs", 429, "As many jobs wait as may",
+        "The service keeps ARENAPLAN_JOB_LIMIT jobs that are not finished. Send it again after the seconds "
+        "in the Retry-After header.",
+    ),
+    ProblemType(
+        "idempotency-conflict", 422, "The Idempotency-Key belongs to another request",
+        "The same key with the same body gives the first job again. Take a new key for another request.",
+    ),
+    ProblemType(
+        "graph-not-found", 404, "No such graph here",
+        "Nothing is stored under this digest. PUT it to /v1/graphs/{digest} first.",
+    ),
+    ProblemType(
+        "digest-mismatch", 422, "The bytes have another digest",
+        "A graph is stored under the SHA-256 of its bytes, in lower-case hexadecimal digits.",
+    ),
+    ProblemType(
+        "webhook-refused", 422, "A webhook that is not called",
+        "Webhooks need a secret to sign with (ARENAPLAN_WEBHOOK_SECRET), and an http or https address that "
+        "is not private, loopback or link-local unless ARENAPLAN_WEBHOOK_ALLOW_PRIVATE says so.",
+    ),
+    ProblemType(
+        "unauthorized", 401, "Who you are is not known",
+        "Send an API key or a token of the identity provider as `Authorization: Bearer ...`. The detail says "
+        "what is wrong with the one that was sent.",
+    ),
+    ProblemType(
+        "forbidden", 403, "Not for this key or token",
+        "The key or token is good, but lacks the scope that the request needs, or its tenant is not served.",
+    ),
+    ProblemType(
+        "quota", 429, "A quota of the tenant is used up",
+        "`quota` says which: requests, cpu, concurrency or storage; the RateLimit-Policy header says what is "
+        "allowed. Try again after the seconds in the Retry-After header.",
+    ),
+    ProblemType(
+        "unknown-host", 421, "Not a host of this service",
+        "The Host header names a host that this service does not answer for (ARENAPLAN_ALLOWED_HOSTS).",
+    ),
+    ProblemType(
+        "issuer-unavailable", 503, "The identity provider does not answer",
+        "Its keys are needed to check a token, and are not known here. Try again after the seconds in the "
+        "Retry-After header.",
+    ),
+    ProblemType(
         "internal-error", 500, "A bug",
         "Something that must not happen happened. The log holds the details under the request id.",
     ),

@@ -6,17 +6,19 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from solver.documents import Size
 
 __all__ = ["Settings", "unknown_settings"]
 
-#: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests.
-_OTHERS: Final = frozenset({"FUZZ", "OMNIMALLOC", "PUBLISH", "VENV"})
+#: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests, of
+#: clients.
+_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV"})
 #: What Kubernetes sets in every container for a Service of the name of this one.
 _OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 
@@ -26,6 +28,12 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1  # where processes cannot be tied to processors
+
+
+def _state_database() -> str:
+    """An SQLite file where programs of this user keep their state (XDG Base Directory Specification)."""
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return f"sqlite:///{home / 'arenaplan' / 'arenaplan.db'}"
 
 
 class Settings(BaseSettings):
@@ -117,6 +125,102 @@ class Settings(BaseSettings):
     cache_bytes: Size = Field(
         default=256 * 1024 * 1024, description="Memory for finished plans; 0 keeps none."
     )
+    database_url: str = Field(
+        default_factory=_state_database,
+        description="Where jobs, results and graphs are kept: `sqlite:///PATH`, `postgresql://...` for "
+        "workers on many machines, or `off`; default: a file in `$XDG_STATE_HOME/arenaplan`.",
+    )
+    job_limit: Annotated[int, Field(ge=1)] = Field(
+        default=10_000, description="Most jobs that are not finished; more are answered 429."
+    )
+    job_ttl_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=7 * 24 * 3600.0,
+        description="How long results of jobs are kept, and stored graphs that nobody stores or uses again.",
+    )
+    job_max_attempts: Annotated[int, Field(ge=1)] = Field(
+        default=8, description="How often a job is begun whose worker, or whose machine, dies; then it fails."
+    )
+    job_max_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=3600.0, description="Longest deadline a job may name, and the time limit of every job."
+    )
+    webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="What webhooks are signed with: `whsec_` and base64, or any text. Unset: no webhooks.",
+    )
+    webhook_allow_private: bool = Field(
+        default=False, description="Whether webhooks may go to private and loopback addresses."
+    )
+    auth: Literal["off", "keys", "oidc", "keys+oidc"] = Field(
+        default="off",
+        description="How callers say who they are: by API keys, by tokens of an OpenID Connect provider, by "
+        "either, or not at all. Both need the database.",
+    )
+    allow_anonymous: bool = Field(
+        default=False,
+        description="Whether to listen beyond loopback while `auth` is off: everybody who reaches the port "
+        "may then do everything.",
+    )
+    oidc_issuer: str | None = Field(
+        default=None,
+        description="The provider, as its tokens name it; its keys are found by OpenID Connect Discovery.",
+    )
+    oidc_audience: str | None = Field(
+        default=None,
+        description="What tokens must name as their audience; those for other services are refused.",
+    )
+    oidc_algorithms: str = Field(
+        default="RS256,PS256,ES256,EdDSA",
+        pattern=r"^((RS|PS|ES)(256|384|512)|EdDSA)(,((RS|PS|ES)(256|384|512)|EdDSA))*$",
+        description="Algorithms that tokens may be signed with, separated by commas.",
+    )
+    oidc_tenant_claim: str = Field(
+        default="tenant",
+        description="The claim that names the tenant; a JSON pointer, as `/group/id`, leads further down.",
+    )
+    oidc_scope_claim: str = Field(
+        default="scope",
+        description="The claim with the scopes, a list or words with spaces between; or a JSON pointer.",
+    )
+    oidc_scope_prefix: str = Field(
+        default="",
+        description="What stands before the scopes of this service, as `arenaplan:` in `arenaplan:plan`.",
+    )
+    quota_requests_per_minute: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most requests of a tenant in a minute, for each process of the API; then 429. "
+        "Unset: no limit.",
+    )
+    quota_cpu_seconds_per_hour: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most processor time of workers for a tenant in an hour, over all processes; then 429. "
+        "Unset: no limit.",
+    )
+    quota_stored_bytes: Annotated[Size, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most bytes that are stored for a tenant; then nothing more may be. Unset: no limit.",
+    )
+    quota_concurrent_requests: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most requests of a tenant at the same time, for each process of the API; then 429. "
+        "Unset: no limit.",
+    )
+    audit: Literal["off", "changes", "all"] = Field(
+        default="changes",
+        description="Which requests are written to the audit log while `auth` is on: all, or all but those "
+        "that only read and were not refused.",
+    )
+    audit_days: Annotated[float, Field(gt=0)] = Field(
+        default=90.0, description="How long entries of the audit log, and the usage of tenants, are kept."
+    )
+    allowed_hosts: str = Field(
+        default="",
+        description="Names that the Host header may have, separated by commas; `*.example.com` for those "
+        "below, `*` for all. Unset: on loopback `localhost` and addresses, else all.",
+    )
+    tls_certificate: Path | None = Field(
+        default=None, description="Certificate chain (PEM) to serve HTTPS with; with TLS 1.2 or newer."
+    )
+    tls_key: Path | None = Field(default=None, description="The private key of the certificate (PEM).")
     shutdown_seconds: Annotated[int, Field(ge=1)] = Field(
         default=30, description="How long running requests may finish after SIGTERM."
     )
@@ -124,6 +228,19 @@ class Settings(BaseSettings):
         default=2.0,
         description="How long after SIGTERM `/readyz` says 503 before the port is closed, so that a load "
         "balancer sends nothing any more.",
+    )
+    metrics: bool = Field(
+        default=True, description="Whether `/metrics` answers, in Prometheus's text format."
+    )
+    worker_metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None,
+        description="Port where `arenaplan worker` answers `/metrics`, at the address of `ARENAPLAN_HOST`. "
+        "Unset: nowhere.",
+    )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, as `http://collector:4318` (OTLP over HTTP; needs the extra "
+        "`telemetry`). Unset: what `OTEL_EXPORTER_OTLP_ENDPOINT` says, or nowhere.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe event that is logged."
@@ -134,6 +251,20 @@ class Settings(BaseSettings):
     root_path: str = Field(
         default="", description="Path prefix that a reverse proxy strips, as in `/arenaplan`."
     )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if "oidc" in self.auth and not (self.oidc_issuer and self.oidc_audience):
+            raise ValueError("ARENAPLAN_AUTH=oidc needs ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE")
+        if self.auth != "off" and self.database_url == "off":
+            raise ValueError("ARENAPLAN_AUTH needs a database, for keys, quotas and the audit log")
+        if self.auth == "off" and any(
+            getattr(self, name) is not None for name in type(self).model_fields if name.startswith("quota_")
+        ):
+            raise ValueError("quotas are those of tenants, and need ARENAPLAN_AUTH")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("ARENAPLAN_TLS_CERTIFICATE and ARENAPLAN_TLS_KEY need each other")
+        return self
 
 
 def unknown_settings(environment: Iterable[str]) -> dict[str, str | None]:

@@ -16,7 +16,18 @@ from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
-from solver.layout import Buffer, Certificate, Deadline, Hole, LayoutProblem, Outcome, Status, max_load
+from solver.layout import (
+    Buffer,
+    Certificate,
+    Deadline,
+    Hole,
+    LayoutProblem,
+    Outcome,
+    Progress,
+    SolveOptions,
+    Status,
+    max_load,
+)
 from solver.layout.api import SOLVERS, solve
 from solver.passes import Levels, Paging, Pass
 from solver.plan import Plan, PlanOptions
@@ -58,6 +69,8 @@ _SHARES = (100, 50, 20, 10, 0)
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
+#: Told the name of each stage when it begins, and each better layout or bound, of one space, as it is found.
+Follower = Callable[[str, Progress | None], None]
 
 
 def __getattr__(name: str) -> Any:
@@ -71,7 +84,11 @@ def __getattr__(name: str) -> Any:
 
 @collector_paused()
 def plan(
-    graph: TrainableGraph, options: PlanOptions | None = None, *, observe: Observer | None = None
+    graph: TrainableGraph,
+    options: PlanOptions | None = None,
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
 ) -> Plan:
     """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
 
@@ -80,7 +97,7 @@ def plan(
     """
     options = options or PlanOptions()
     target = _checked(options)
-    watch = _Stopwatch(observe)
+    watch = _Stopwatch(observe, follow)
     deadline = Deadline.after(options.deadline_seconds)
     with watch("prepare"):
         prepared = _prepared(graph, target, options, deadline)
@@ -101,7 +118,11 @@ def plan(
 
 @collector_paused()
 def plan_program(
-    program: BlockProgram, options: PlanOptions | None = None, *, observe: Observer | None = None
+    program: BlockProgram,
+    options: PlanOptions | None = None,
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
 ) -> Plan:
     """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
 
@@ -113,7 +134,7 @@ def plan_program(
     if options.target == _DEFAULTS.target:
         options = replace(options, target=PROGRAM)
     _check_of_program(options)
-    watch = _Stopwatch(observe)
+    watch = _Stopwatch(observe, follow)
     deadline = Deadline.after(options.deadline_seconds)
     with watch("derive"):
         from solver.training import explicit_program
@@ -200,7 +221,7 @@ def _planned(
             placed = regions(applied.program, reference.holds)
         with watch("layout"):
             try:
-                outcomes = _place(applied.program, placed, reference.solvers, options, deadline)
+                outcomes = _place(applied.program, placed, reference.solvers, options, deadline, watch)
                 break
             except CapacityError as error:
                 refused = refused or error
@@ -472,6 +493,7 @@ def _place(
     solvers: Sequence[str | None],
     options: PlanOptions,
     deadline: Deadline,
+    watch: _Stopwatch,
 ) -> list[Outcome]:
     """Solve each space. The capacity bounds their sum, so a space may use what the others leave."""
     by_space: list[list[Region]] = [[] for _ in program.spaces]
@@ -488,7 +510,7 @@ def _place(
             room = options.tiers[k].bytes
         problem = _problem(program, inside, None if room is None else max(0, room))
         solver = (solvers[k] if k < len(solvers) else None) or options.solver
-        outcome = solve(problem, solver=solver, deadline=deadline)
+        outcome = solve(problem, solver=solver, deadline=deadline, options=SolveOptions(progress=watch.found))
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
             raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
@@ -540,11 +562,19 @@ def _does_not_fit(
 
 
 class _Stopwatch:
-    def __init__(self, observe: Observer | None) -> None:
+    def __init__(self, observe: Observer | None, follow: Follower | None) -> None:
         self._observe = observe
+        self._follow = follow
+
+    def found(self, progress: Progress) -> None:
+        """A better layout, or a better bound."""
+        if self._follow:
+            self._follow("layout", progress)
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        if self._follow:
+            self._follow(stage, None)
         started = time.perf_counter()
         yield
         if self._observe:

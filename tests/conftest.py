@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.postgres import Postgres, missing_programs, running_postgres
+
 # BLAS reads it when NumPy is loaded, which is later than this. On a shared machine its threads wait for each
 # other: training small models takes ten times as long with two of them as with one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# No test touches what a service of this user keeps; removed when the process ends.
+_STATE = tempfile.TemporaryDirectory(prefix="arenaplan-tests-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 # No deadline: shared machines stall for longer than any example takes.
 _SLOW_MACHINE = (HealthCheck.too_slow,)
@@ -65,3 +72,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.skipped and item.get_closest_marker("parity"):
         report.outcome, report.longrepr = "failed", f"skipped, which no comparison may be: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One server for all tests, each of which takes a database of its own."""
+    if reason := missing_programs():
+        pytest.skip(reason)
+    with running_postgres("fsync=off") as server:
+        yield server

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -21,15 +23,23 @@ WIDTH = "92"
 
 def command_line() -> str:
     """`arenaplan` and each of its commands, as ``--help`` prints them."""
-    names = list(vars(get_command(app))["commands"])
+    names = list(_names(get_command(app)))
     return page(
         "Command line",
         "Every command has `--help`; this page is what it prints. `-` stands for standard input or output, "
         "`--json` prints for scripts, and progress goes to standard error on a terminal only. A plan file is "
         "replaced only by a finished plan.",
         _help(),
-        *(f"## arenaplan {name}\n\n{_help(name)}" for name in names),
+        *(f"## arenaplan {name}\n\n{_help(*name.split())}" for name in names),
     )
+
+
+def _names(group: Any) -> Iterator[str]:
+    """Every command; of those that have commands of their own, these behind it."""
+    for name, command in group.commands.items():
+        yield name
+        if hasattr(command, "commands"):
+            yield from (f"{name} {below}" for below in _names(command))
 
 
 def _help(*command: str) -> str:

@@ -60,6 +60,8 @@ def _route(document: dict[str, Any], method: str, path: str, operation: dict[str
 
 
 def _body(document: dict[str, Any], body: dict[str, Any]) -> Iterator[str]:
+    if "$ref" not in body["schema"]:  # bytes that are stored as they are
+        return
     name = body["schema"]["$ref"].rsplit("/", 1)[1]
     schema = document["components"]["schemas"][name]
     required = set(schema.get("required", ()))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.console import Exit, print_json, read_document, reporting, write_document
+from service.cli.console import Exit, print_json, reporting, write_document
 from service.cli.fast_path import usual_size
 
 __all__ = ["app"]
@@ -154,6 +154,15 @@ PlanFile = Annotated[Path, typer.Argument(help="Plan document, - for standard in
 ProblemFile = Annotated[Path, typer.Argument(help="CSV or buffers document, - for standard input.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the layout over time, as .svg or .png.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+# Not from ARENAPLAN_SERVER, which clients obey: where a model goes, and who plans it, stands in the command.
+Server = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Let this service do it; the key is ARENAPLAN_API_KEY."),
+]
+PlanServer = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A service; a plan that it keeps can be named by its digest."),
+]
 
 
 def _one_thread(costs: str | None = "measured") -> None:
@@ -258,6 +267,7 @@ def plan(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Plan the arena of a training graph, or of a program of explicit operations."""
@@ -275,7 +285,7 @@ def plan(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        planning.run(model, given, output, chosen, as_json=as_json)
+        planning.run(model, given, output, chosen, as_json=as_json, server=server)
 
 
 Target = Annotated[
@@ -330,6 +340,7 @@ def import_(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Write the graph document of a model of another tool, with how it is trained."""
@@ -340,7 +351,7 @@ def import_(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        models.run_import(model, output, batch, chosen, as_json=as_json)
+        models.run_import(model, output, batch, chosen, as_json=as_json, server=server)
 
 
 @app.command(
@@ -393,6 +404,7 @@ def tradeoff(
     weights: Weights = None,
     storage: StorageOption = None,
     costs: CostsOption = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Show what smaller peaks cost in extra time, with what is proved about that, down to the floor."""
@@ -409,7 +421,7 @@ def tradeoff(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        verdicts.tradeoff(model, given, output, points, chosen, as_json=as_json)
+        verdicts.tradeoff(model, given, output, points, chosen, as_json=as_json, server=server)
 
 
 @app.command(
@@ -449,6 +461,7 @@ def explain(
     weights: Weights = None,
     storage: StorageOption = None,
     costs: CostsOption = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a capacity is enough, why not, the smallest that is, and what would make it fit."""
@@ -465,7 +478,8 @@ def explain(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        verdicts.explain(model, given | {"capacity": capacity}, chosen, training=training, as_json=as_json)
+        given |= {"capacity": capacity}
+        verdicts.explain(model, given, chosen, training=training, as_json=as_json, server=server)
 
 
 @app.command(
@@ -532,6 +546,7 @@ def validate(
     dim: Dim = None,
     batch_norm: BatchNorm = None,
     weights: Weights = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
@@ -547,7 +562,9 @@ def validate(
         )  # fmt: skip
         network = training.read_graph(graph, made, chosen)
     with reporting(as_json=as_json, document=str(plan)):
-        right = training.run(network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json)
+        right = training.run(
+            network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
+        )
     if not right:
         raise typer.Exit(Exit.WRONG)
 
@@ -563,13 +580,15 @@ def offsets(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the rows go, .csv or .json; - is standard output.")
     ] = Path("-"),
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Write where each value of a plan lies, and when it lives, for runtimes that want addresses alone."""
     with reporting(as_json=as_json, document=str(plan)):
-        from solver import documents, exporters
+        from service.cli import exporting
+        from solver import exporters
 
-        made = documents.load_plan_tables(read_document(plan))
+        made = exporting.read_tables(plan, server)
         as_csv = output.suffix.lower() == ".csv" or (str(output) == "-" and not as_json)
         write_document(output, exporters.dump_offsets(made, as_csv=as_csv))
 
@@ -600,13 +619,14 @@ def export(
     split: Annotated[
         bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
     ] = False,
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Write a plan for a device's runtime, a viewer or a table: as a C header, a trace, a snapshot, rows."""
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        exporting.export(plan, output, to, prefix, split=split)
+        exporting.export(plan, output, to, prefix, split=split, server=server)
 
 
 @app.command(
@@ -623,18 +643,19 @@ def report(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the page goes; - is standard output.")
     ] = Path("-"),
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Write a page that shows a plan: the arena over time, what lives when, why the peak is what it is."""
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
-        first = exporting.read_tables(plan)
+        first = exporting.read_tables(plan, server)
     with reporting(as_json=as_json, document=str(new or plan)):
         if new is None:
             exporting.report(first, None, output)
         else:
-            exporting.report(exporting.read_tables(new), first, output)
+            exporting.report(exporting.read_tables(new, server), first, output)
 
 
 def _allowance(text: str) -> Any:
@@ -673,6 +694,7 @@ def diff(
     ] = None,
     form: Report = None,
     output: ReportFile = Path("-"),
+    server: PlanServer = None,
     as_json: Json = False,
 ) -> None:
     """Compare two plans: what costs what, by operand, kind and layer, at the peak of each."""
@@ -681,9 +703,9 @@ def diff(
 
         chosen = gates.format_of(form, as_json=as_json)
     with reporting(as_json=as_json, document=str(old)):
-        before = exporting.read_tables(old)
+        before = exporting.read_tables(old, server)
     with reporting(as_json=as_json, document=str(new)):
-        code = gates.diff(before, exporting.read_tables(new), max_growth, chosen, output)
+        code = gates.diff(before, exporting.read_tables(new, server), max_growth, chosen, output)
     raise typer.Exit(code)
 
 
@@ -801,6 +823,7 @@ def rewritten(
 )
 def show(
     plan: PlanFile,
+    server: PlanServer = None,
     as_json: Json = False,
     width: Annotated[
         int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
@@ -810,7 +833,7 @@ def show(
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
 
-        tables.run(plan, width, as_json=as_json)
+        tables.run(plan, width, as_json=as_json, server=server)
 
 
 @app.command(
@@ -849,6 +872,7 @@ def solve(
         list[str] | None, typer.Option(metavar="RULE", help="Leave out a rule of the search; repeatable.")
     ] = None,
     plot: Plot = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
@@ -860,7 +884,7 @@ def solve(
         options = LayoutOptions(
             solver, capacity, alignment, deadline, work, seed, threads, race, target_gap or 0.0, rules
         )
-        layouts.run(problem, options, output, plot, as_json=as_json)
+        layouts.run(problem, options, output, plot, as_json=as_json, server=server)
 
 
 @app.command(
@@ -903,13 +927,212 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free port.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    allow_anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--allow-anonymous", help="Listen beyond loopback though nobody has to say who they are."
+        ),
+    ] = False,
     log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
     """Serve the same over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
     given = {"host": host, "port": port, "workers": workers, "log_format": "json" if as_json else log_format}
+    given |= {"allow_anonymous": True} if allow_anonymous else {}
     gc.enable()
     with reporting(as_json=as_json):
-        from service.cli import serving
+        from service.cli import configuration, serving
 
-        serving.run(serving.settings({name: value for name, value in given.items() if value is not None}))
+        serving.run(
+            configuration.settings({name: value for name, value in given.items() if value is not None})
+        )
+
+
+@app.command(
+    epilog=_examples(
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan worker",
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan worker --workers 8",
+    )
+)
+def worker(
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
+) -> None:
+    """Run the jobs of a PostgreSQL database, as many machines as there are. Settings are those of serve."""
+    given = {"workers": workers, "log_format": "json" if as_json else log_format}
+    gc.enable()
+    with reporting(as_json=as_json):
+        from service.cli import configuration, working
+
+        working.run_worker(
+            configuration.settings({n: value for n, value in given.items() if value is not None})
+        )
+
+
+Database = typer.Typer(
+    help="The database of jobs: bring its tables to this version, check, or go back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=_examples(
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database upgrade",
+        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database check",
+    ),
+)
+app.add_typer(Database, name="database")
+
+
+@Database.command("upgrade")
+def upgrade_database(as_json: Json = False) -> None:
+    """Make the tables, or bring them to this version. All of it happens, or nothing."""
+    with reporting(as_json=as_json):
+        from service.cli import configuration, working
+
+        working.upgrade_database(configuration.settings({}))
+
+
+@Database.command("check")
+def check_database(as_json: Json = False) -> None:
+    """Whether the tables are those of this version; exit code 1 where they are not."""
+    with reporting(as_json=as_json):
+        from service.cli import configuration, working
+
+        working.check_database(configuration.settings({}))
+
+
+@Database.command("downgrade")
+def downgrade_database(
+    revision: Annotated[str, typer.Argument(metavar="REVISION", help="As 0001; base removes all tables.")],
+    as_json: Json = False,
+) -> None:
+    """Bring the tables back to an older version. What newer ones held is lost."""
+    with reporting(as_json=as_json):
+        from service.cli import configuration, working
+
+        working.downgrade_database(configuration.settings({}), revision)
+
+
+Keys = typer.Typer(
+    help="API keys of a service: make, list, revoke.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=_examples(
+        "arenaplan keys create --tenant acme --name build-farm",
+        "arenaplan keys create --name prometheus --scopes metrics --expires never",
+        "arenaplan keys list",
+        "arenaplan keys revoke ap_0123456789abcdef",
+    ),
+)
+Tenants = typer.Typer(
+    help="Tenants of a service: what they have taken, and what they may.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=_examples(
+        "arenaplan tenants list",
+        "arenaplan tenants set acme --requests-per-minute 600 --stored-bytes 2GiB",
+        "arenaplan tenants set acme --disabled",
+    ),
+)
+app.add_typer(Keys, name="keys")
+app.add_typer(Tenants, name="tenants")
+
+OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Of this tenant alone.")]
+
+
+@Keys.command("create")
+def create_key(
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Who or what uses the key; the audit log says it.")
+    ],
+    tenant: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose plans and jobs the key is for.")
+    ] = "default",
+    scopes: Annotated[
+        str,
+        typer.Option(metavar="SCOPES", help="Of plan, jobs, metrics, admin; separated by commas."),
+    ] = "plan,jobs",
+    expires: Annotated[
+        str, typer.Option(metavar="TIME", help="After what time it ends: 90d, 12h; or never.")
+    ] = "365d",
+    as_json: Json = False,
+) -> None:
+    """Make a key and print it. It is shown this once: the database keeps no more than its digest."""
+    with reporting(as_json=as_json):
+        from service.cli import users
+
+        users.create_key(tenant, name, scopes, expires, as_json=as_json)
+
+
+@Keys.command("list")
+def list_keys(tenant: OfTenant = None, as_json: Json = False) -> None:
+    """Keys with their scopes, until when they hold, and when they were used last."""
+    with reporting(as_json=as_json):
+        from service.cli import users
+
+        users.list_keys(tenant, as_json=as_json)
+
+
+@Keys.command("revoke")
+def revoke_key(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="As ap_0123456789abcdef.")], as_json: Json = False
+) -> None:
+    """Take no requests with this key any more."""
+    with reporting(as_json=as_json):
+        from service.cli import users
+
+        users.revoke_key(key, as_json=as_json)
+
+
+@Tenants.command("list")
+def list_tenants(as_json: Json = False) -> None:
+    """Tenants with their quotas, what they have taken in the last day, and what is stored for them."""
+    with reporting(as_json=as_json):
+        from service.cli import users
+
+        users.list_tenants(as_json=as_json)
+
+
+@Tenants.command("set")
+def set_tenant(
+    name: Annotated[str, typer.Argument(metavar="TENANT")],
+    requests_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="A number; none: no limit; usual: that of the settings.")
+    ] = None,
+    cpu_seconds_per_hour: Annotated[str | None, typer.Option(metavar="N", help="The same.")] = None,
+    stored_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="The same, or as 2GiB.")] = None,
+    concurrent_requests: Annotated[str | None, typer.Option(metavar="N", help="The same.")] = None,
+    disabled: Annotated[
+        bool | None, typer.Option("--disabled/--enabled", help="Whether all its requests are refused.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what differs for a tenant from the quotas of the settings, or refuse it."""
+    quotas = {
+        "requests_per_minute": requests_per_minute,
+        "cpu_seconds_per_hour": cpu_seconds_per_hour,
+        "stored_bytes": stored_bytes,
+        "concurrent_requests": concurrent_requests,
+    }
+    with reporting(as_json=as_json):
+        from service.cli import users
+
+        users.set_tenant(name, quotas, disabled, as_json=as_json)
+
+
+@app.command(
+    epilog=_examples(
+        "arenaplan audit",
+        "arenaplan audit --tenant acme --since 24h --limit 1000 --json",
+    )
+)
+def audit(
+    tenant: OfTenant = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Of the last 24h, 30d.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The newest of them.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Who did what with the service, when, and what came of it."""
+    with reporting(as_json=as_json):
+        from service.cli import users
+
+        users.show_audit(tenant, since, limit, as_json=as_json)

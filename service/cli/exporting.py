@@ -12,8 +12,10 @@ from solver.plan import PlanTables
 __all__ = ["export", "read_tables", "report"]
 
 
-def export(path: Path, output: Path, to: str | None, prefix: str | None, *, split: bool) -> None:
-    """Write the plan of a file. Without `to` the suffix of the output says as what."""
+def export(
+    path: Path, output: Path, to: str | None, prefix: str | None, *, split: bool, server: str | None = None
+) -> None:
+    """Write the plan of a file, or a kept one. Without `to` the suffix of the output decides."""
     exporter = exporters.exporter_of_file(output.name) if to is None else exporters.exporter_named(to)
     if (split or prefix is not None) and exporter.name != "c-header":
         raise OptionsError(
@@ -27,7 +29,7 @@ def export(path: Path, output: Path, to: str | None, prefix: str | None, *, spli
             remedy="Name a file with -o, or leave out --split.",
             path=("split",),
         )
-    data = read_document(path)
+    data = read_plan(path, server)
     if exporter.name != "c-header":
         made = documents.load_plan(data) if exporter.needs_program else documents.load_plan_tables(data)
         write_document(output, exporter.dump(made))
@@ -42,9 +44,18 @@ def export(path: Path, output: Path, to: str | None, prefix: str | None, *, spli
         write_document(output, c_header.dump_c_header(plan, prefix))
 
 
-def read_tables(path: Path) -> PlanTables:
+def read_plan(path: Path, server: str | None = None) -> bytes:
+    """The document of a plan: a file, standard input, or by its digest what the service at `server` keeps."""
+    if server is None:
+        return read_document(path)
+    from service.cli import remote
+
+    return remote.read_plan(path, server)
+
+
+def read_tables(path: Path, server: str | None = None) -> PlanTables:
     """The tables of a plan of either version."""
-    return documents.load_plan_tables(read_document(path))
+    return documents.load_plan_tables(read_plan(path, server))
 
 
 def report(plan: PlanTables, old: PlanTables | None, output: Path) -> None:

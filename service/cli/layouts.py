@@ -113,13 +113,29 @@ def _paint(
     write_document(path, encode(scene))
 
 
-def run(path: Path, options: LayoutOptions, output: Path, plot: Path | None, *, as_json: bool) -> None:
-    """Solve the problem of a file and write its layout, as CSV or JSON by the name of the output."""
+def run(
+    path: Path,
+    options: LayoutOptions,
+    output: Path,
+    plot: Path | None,
+    *,
+    as_json: bool,
+    server: str | None = None,
+) -> None:
+    """Solve the problem of a file and write its layout, as CSV or JSON by the name of the output.
+
+    The service at `server` is not told of the layout that hints in the file describe.
+    """
     paint = painter(plot)
     source = read_source(path)
     kind = _kind(output, source)
-    with interruptible() as cancel, reporter(source) as progress:
-        placed = place(source.problem, options, incumbent=source.hinted, progress=progress, cancel=cancel)
+    if server is None:
+        with interruptible() as cancel, reporter(source) as progress:
+            placed = place(source.problem, options, incumbent=source.hinted, progress=progress, cancel=cancel)
+    else:
+        from service.cli.remote import Service
+
+        placed = Service(server, as_json=as_json).layout(source.name, source.problem, options)
     beside = str(output) == "-"
     if kind == _JSON or (as_json and not beside):
         from solver import documents

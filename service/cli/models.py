@@ -58,14 +58,29 @@ def read_graph(
 
 
 def run_import(
-    path: Path, output: Path, batch: int | None, choices: Mapping[str, Any], *, as_json: bool
+    path: Path,
+    output: Path,
+    batch: int | None,
+    choices: Mapping[str, Any],
+    *,
+    as_json: bool,
+    server: str | None = None,
 ) -> None:
-    """Write the graph document of a model; weights by where they are, from the folder of `output`."""
+    """Write the graph document of a model; weights by where they are, from the folder of `output`.
+
+    The service at `server` imports it without the packages that its format needs here.
+    """
     data = read_document(path)
     if is_document(data, path):
         _parsed(data, path)
         raise DocumentError(f"{str(path)!r:.200} is a document already.", remedy="Plan it as it is.")
-    graph = _imported(data, path, batch, choices)
+    if server is None:
+        graph = _imported(data, path, batch, choices)
+    else:
+        from service.cli.remote import Service
+
+        name = "model" if str(path) == "-" else path.stem
+        graph = Service(server, as_json=as_json).import_model(name, data, batch, choices)
     folder = Path.cwd() if str(output) == "-" else output.resolve().parent
     write_document(output, documents.dump_graph(_from(folder, graph), indent=2) + b"\n")
     if str(output) == "-":

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from service.cli.console import print_json, read_document, write_document
-from service.cli.models import read_model
+from service.cli.models import is_document, read_model
 from solver import documents, pipeline
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
@@ -40,8 +40,9 @@ def run(
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
+    server: str | None = None,
 ) -> None:
-    """Plan what `model` holds, write the plan, and print a summary.
+    """Plan what `model` holds, here or by the service at `server`, write the plan, and print a summary.
 
     `given` are fields of an options document, checked as in one, so that every entry point has the same rules
     and messages. `choices` are those for models of other tools.
@@ -51,7 +52,15 @@ def run(
         from service.cli import costs  # the executor, which most plans do without
 
         given = costs.chosen(given, document, model, choices)
-    made = make_plan(document, documents.load_options(given) if given else PlanOptions(), model, choices)
+    options = documents.load_options(given) if given else PlanOptions()
+    if server is None:
+        made = make_plan(document, options, model, choices)
+    else:
+        from service.cli.remote import Service
+
+        found = read_model(document, model, options.batch, choices)
+        text = document if is_document(document, model) else None
+        made = Service(server, as_json=as_json).plan(found, text, options)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")
 

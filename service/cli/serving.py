@@ -3,66 +3,114 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import ipaddress
 import os
 import resource
 import signal
 import socket
-from collections.abc import Mapping
+import ssl
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import structlog
 import uvicorn
 import uvloop
-from pydantic import ValidationError
+from fastapi import FastAPI
 
 from service.cli.console import Exit, fail
 from service.http.app import create_app
-from service.http.connections import Admission, guarded
+from service.http.connections import Admission, Hosts, guarded
 from service.http.state import Phase
 from service.logs import configure_logging
-from service.settings import Settings, unknown_settings
+from service.problems import Problem
+from service.settings import Settings
+from service.store import check_schema, open_store
+from service.telemetry.metrics import Reading, watch_log
+from service.telemetry.tracing import configure_tracing, wanted
 
-__all__ = ["run", "settings"]
+__all__ = ["run"]
 
 #: More open files than the service ever needs.
 _MOST_FILES: Final = 1 << 16
 
 
-def settings(given: Mapping[str, Any]) -> Settings:
-    """Settings from the environment, with `given` on top; ends with a message when one is none or wrong."""
-    for name, near in unknown_settings(os.environ).items():
-        meant = f"; did you mean {near}?" if near else ". The page Settings of the documentation lists them."
-        fail(f"{name} is not a setting{meant}", Exit.USAGE)
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        wrong = f"must be {first['msg']}" if first["type"] == "wanted" else first["msg"]
-        fail(f"Setting {name} (ARENAPLAN_{name.upper()}): {wrong}.", Exit.USAGE)
-
-
 def run(chosen: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then let running requests finish."""
-    configure_logging(chosen.log_level, chosen.log_format)
+    log = configure_logging(chosen.log_level, chosen.log_format)
+    if wanted(chosen.otlp_endpoint, os.environ) and (traces := configure_tracing(chosen.otlp_endpoint)):
+        atexit.register(traces.close)
     listener = _listen(chosen.host, chosen.port)
+    loopback = ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+    if chosen.auth == "off" and not (loopback or chosen.allow_anonymous):
+        listener.close()
+        fail(
+            f"{chosen.host} can be reached from elsewhere, and nobody would have to say who they are. Set"
+            " ARENAPLAN_AUTH=keys (or oidc), listen on 127.0.0.1, or say --allow-anonymous"
+            " (ARENAPLAN_ALLOW_ANONYMOUS=true) where something else keeps strangers out.",
+            Exit.USAGE,
+        )
     signal.signal(signal.SIGTERM, _leave)
-    app = create_app(chosen)
+    _check_database(chosen.database_url)
+    app = _application(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
+    hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))
+    metrics = app.state.arenaplan.metrics
+    admission = Admission(most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused)
+    metrics.watch(
+        Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
+        Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),
+    )
+    watch_log(metrics, log)
     config = uvicorn.Config(
         app,
-        http=guarded(Admission(most, chosen.header_seconds, chosen.body_seconds)),
+        http=guarded(admission),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         root_path=chosen.root_path,
         timeout_graceful_shutdown=chosen.shutdown_seconds,
+        ssl_certfile=chosen.tls_certificate,
+        ssl_keyfile=chosen.tls_key,
     )
-    server = _Server(config, _url(listener), app.state.arenaplan.phase, chosen.drain_seconds)
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:  # of the certificate: the rest of it has been checked
+        listener.close()
+        fail(f"The certificate and its key cannot be read: {error}.", Exit.USAGE)
+    server = _Server(
+        config, _url(listener, secure=config.is_ssl), app.state.arenaplan.phase, chosen.drain_seconds
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve(sockets=[listener]))
+
+
+def _check_database(url: str) -> None:
+    """End with one sentence where the database cannot be used; an SQLite file that cannot leaves jobs off."""
+    if url == "off":
+        return
+    try:
+        store = open_store(url)
+        if not store.is_sqlite and (wrong := check_schema(store)):
+            fail(wrong, Exit.WRONG)
+        store.close()
+    except ValueError as error:
+        fail(f"ARENAPLAN_DATABASE_URL: {error}", Exit.USAGE)
+    except Problem as problem:
+        fail(problem.detail, Exit.WRONG)
+    except OSError:  # said in the log when it is opened
+        return
+
+
+def _application(chosen: Settings) -> FastAPI:
+    """Ends with a message where what the settings ask for is not there."""
+    try:
+        return create_app(chosen)
+    except ModuleNotFoundError as error:
+        fail(f"{error}: the extra [oidc] is needed, as in `pip install 'arenaplan[oidc]'`.", Exit.USAGE)
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -82,9 +130,9 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, *, secure: bool) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http{'s' * secure}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _connections(workers: int) -> int:

@@ -51,9 +51,15 @@ _MOST_STEPS: Final = 40
 _MAP_LINES: Final = 20
 
 
-def run(path: Path, width: int | None, *, as_json: bool) -> None:
-    """Show the plan in a file, `width` columns wide or as wide as the terminal."""
-    made = documents.load_plan_tables(read_document(path))
+def run(path: Path, width: int | None, *, as_json: bool, server: str | None = None) -> None:
+    """Show a plan of a file, or by its digest of `server`, in `width` columns or those of the terminal."""
+    if server is None:
+        data = read_document(path)
+    else:
+        from service.cli import remote
+
+        data = remote.read_plan(path, server, as_json=as_json)
+    made = documents.load_plan_tables(data)
     if as_json:
         print_json(facts(made))
     else:

@@ -15,6 +15,7 @@ from rich.table import Table
 from service.cli import models
 from service.cli.console import read_document, write_document
 from solver import documents, executor
+from solver.errors import OptionsError
 from solver.executor import StepReport, ValidationReport
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan
@@ -32,13 +33,32 @@ def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxy
 
 
 def run(
-    graph: TrainableGraph, plan: Plan, *, steps: int, seed: int, paging_file: Path | None, as_json: bool
+    graph: TrainableGraph,
+    plan: Plan,
+    *,
+    steps: int,
+    seed: int,
+    paging_file: Path | None,
+    as_json: bool,
+    server: str | None = None,
 ) -> bool:
-    """Train, print the report; true when nothing differed and no rule was broken."""
-    with _progress(steps) as on_step:
-        report = executor.validate(
-            graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file
-        )
+    """Train, here or at `server`, and print the report; true when nothing differed and no rule was broken."""
+    if server is not None:
+        from service.cli.remote import Service
+
+        if paging_file is not None:
+            raise OptionsError(
+                "A paging file would be one of the service's.",
+                remedy="Leave out --paging-file, or --server.",
+                path=("paging_file",),
+            )
+
+        report = Service(server, as_json=as_json).validate(graph, plan, steps, seed)
+    else:
+        with _progress(steps) as on_step:
+            report = executor.validate(
+                graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file
+            )
     if as_json:
         write_document(Path("-"), documents.dump_report(report) + b"\n")
     else:

@@ -38,6 +38,7 @@ def tradeoff(
     choices: Mapping[str, Any] = MappingProxyType({}),
     *,
     as_json: bool,
+    server: str | None = None,
 ) -> None:
     """Compute the curve of what `model` holds, write it to `output` if there is one, and print it.
 
@@ -53,12 +54,18 @@ def tradeoff(
     document = read_document(model)
     options = documents.load_options(chosen(given, document, model, choices))
     graph = _graph(document, model, options, choices)
-    with _progress(f"looking for schedules of {graph.name}") as show:
+    if server is not None:
+        from service.cli.remote import Service
 
-        def observe(point: TradeOffPoint) -> None:
-            show(f"{point.peak:,} bytes")
+        text = document if is_document(document, model) else None
+        made = Service(server, as_json=as_json).tradeoff(graph, text, options, points)
+    else:
+        with _progress(f"looking for schedules of {graph.name}") as show:
 
-        made = verdict.tradeoff(graph, options, points=points, observe=observe)
+            def observe(point: TradeOffPoint) -> None:
+                show(f"{point.peak:,} bytes")
+
+            made = verdict.tradeoff(graph, options, points=points, observe=observe)
     if output is not None:
         write_document(output, _written(made, output.suffix.lower()))
     if as_json:
@@ -74,18 +81,25 @@ def explain(
     *,
     training: bool,
     as_json: bool,
+    server: str | None = None,
 ) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
     document = read_document(model)
     options = documents.load_options(chosen(given, document, model, choices))
     graph = _graph(document, model, options, choices)
     batches = verdict.batches_of(document, options) if is_document(document, model) else None
-    with _progress(f"looking for what makes {graph.name} fit") as show:
+    if server is not None:
+        from service.cli.remote import Service
 
-        def observe(names: tuple[str, ...]) -> None:
-            show(" and ".join(names))
+        text = document if is_document(document, model) else None
+        made = Service(server, as_json=as_json).explain(graph, text, options, training=training)
+    else:
+        with _progress(f"looking for what makes {graph.name} fit") as show:
 
-        made = verdict.explain(graph, options, training=training, batches=batches, observe=observe)
+            def observe(names: tuple[str, ...]) -> None:
+                show(" and ".join(names))
+
+            made = verdict.explain(graph, options, training=training, batches=batches, observe=observe)
     if as_json:
         write_document(Path("-"), documents.dump_verdict(made, indent=2) + b"\n")
     else:

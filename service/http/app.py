@@ -10,10 +10,13 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service.http import handlers, openapi
-from service.http.cache import PlanCache
+from service.http.access import Access
+from service.http.cache import PlanCaches
+from service.http.known import KnownAnswers
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import exports, layout, meta, plan, validate, verdict
+from service.http.routers import exports, graphs, jobs, layout, meta, page, plan, validate, verdict
 from service.http.state import State
+from service.http.users import Users
 from service.jobs.pool import WorkerPool
 from service.settings import Settings
 from solver.version import version
@@ -33,34 +36,56 @@ def create_app(settings: Settings | None = None, *, tasks: str = "service.jobs.t
     Settings come from the environment unless given.
     """
     settings = settings or Settings()
+    users = None if settings.auth == "off" else Users(settings)
     pool = WorkerPool(
-        tasks, settings.workers, queue_limit=settings.queue_limit, queue_seconds=settings.queue_seconds
+        tasks,
+        settings.workers,
+        queue_limit=settings.queue_limit,
+        queue_seconds=settings.queue_seconds,
+        meter=None if users is None else users.registry.meter.spend,
     )
     app = FastAPIOffline(
         title="arenaplan",
         version=version(),
         description=_DESCRIPTION,
         lifespan=_lifespan,
+        # Requests are counted and traced by our own middleware, once.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        docs_url=None,  # pages of our own, with policies for the browser
+        redoc_url=None,
         # The badge would ask a validator on the Internet.
         swagger_ui_parameters={"validatorUrl": None, "tryItOutEnabled": True, "displayRequestDuration": True},
     )
-    app.state.arenaplan = State(settings, pool, PlanCache(settings.cache_bytes))
-    for routes in (plan, exports, verdict, layout, validate, meta):
-        app.include_router(routes.router)
-    handlers.install(app)
+    state = app.state.arenaplan = State(settings, pool, PlanCaches(settings.cache_bytes), users)
+    state.watch()
+    routers = [one.router for one in (page, plan, exports, verdict, layout, validate, jobs, graphs, meta)]
+    for router in routers:
+        app.include_router(router)
+    handlers.install(app, [route for router in routers for route in router.routes])
     openapi.install(app, settings)
+    # Innermost, so that everybody who may turn a request away has been asked.
+    app.add_middleware(KnownAnswers, state=state, kinds={**plan.KINDS, **layout.KINDS})
+    if users is not None:
+        app.add_middleware(Access, gate=users.gate, settings=settings)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, metrics=pool.metrics)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    pool: WorkerPool = app.state.arenaplan.pool
+    state: State = app.state.arenaplan
+    pool = state.pool
     pool.start()
-    _log.info("service started", workers=pool.size)
     try:
+        await state.backend.open()
+        if state.users is not None:
+            await state.users.open()
+        _log.info("service started", workers=pool.size, auth=state.settings.auth)
         yield
     finally:
+        await state.backend.close()
         await pool.close()
+        if state.users is not None:
+            await state.users.close()
         _log.info("service stopped")

@@ -8,12 +8,13 @@ from typing import Final
 
 from fastapi import Request
 
+from service.auth.principal import principal_of
 from service.http.intake import IntakeBody
 from service.http.state import state_of
 from service.jobs.spool import Spool
 from service.problems import Problem
 
-__all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body"]
+__all__ = ["MODEL_TYPES", "is_model", "read_json_body", "read_model_body", "read_stored_body"]
 
 #: Media types of models of other tools; what they are is told from their bytes.
 MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "application/vnd.onnx")
@@ -40,6 +41,18 @@ async def read_model_body(request: Request, limit: int) -> bytes | Spool:
     return await _read(request, limit, json.dumps(given).encode() + b"\n")
 
 
+async def read_stored_body(request: Request, limit: int) -> tuple[str, bytes | Spool]:
+    """Media type and bytes of what is to be stored: JSON, or a model.
+
+    Raises `Problem` as `read_model_body` and `read_json_body` do.
+    """
+    if is_model(request):
+        _check_encoding(request)
+    else:
+        _check_headers(request)
+    return _media_type(request), await _read(request, limit)
+
+
 async def read_json_body(request: Request, limit: int) -> bytes | Spool:
     """The raw bytes of the body, at most `limit`; stops reading where the limit is passed.
 
@@ -60,7 +73,7 @@ async def _read(request: Request, limit: int, head: bytes = b"") -> bytes | Spoo
         if int(declared) > limit:
             raise _too_large(f"{int(declared):,} bytes", limit)
         intake.expect(int(declared))
-        state.pool.check_room(int(declared))
+        state.pool.check_room(int(declared), principal_of(request).tenant)
     body = IntakeBody(intake)
     held: contextlib.ExitStack = request.scope["state"].setdefault("held", contextlib.ExitStack())
     held.callback(body.close)

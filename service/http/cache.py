@@ -1,12 +1,13 @@
-"""Finished plans by digest, least recently used out first, bounded in bytes."""
+"""Finished plans by tenant and digest, least recently used out first, bounded in bytes."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["CachedPlan", "PlanCache"]
+__all__ = ["CachedPlan", "PlanCache", "PlanCaches"]
 
 #: Charged for the plan and for each request key beside the body: a generous guess of Python's part.
 OVERHEAD_BYTES: Final = 512
@@ -28,10 +29,14 @@ class CachedPlan:
 
 
 class PlanCache:
-    """At most `limit` bytes. Only deterministic plans belong here: their bytes never change."""
+    """At most `limit` bytes. Only deterministic plans belong here: their bytes never change.
 
-    def __init__(self, limit: int) -> None:
+    `changed` is called with the change of `cost`, after a plan was put.
+    """
+
+    def __init__(self, limit: int, changed: Callable[[int], None] = lambda _change: None) -> None:
         self._limit = limit
+        self._changed = changed
         self._plans: OrderedDict[str, CachedPlan] = OrderedDict()
         self._digests: dict[str, str] = {}
         self.cost = 0
@@ -51,6 +56,7 @@ class PlanCache:
 
     def put(self, digest: str, body: bytes, *keys: str) -> None:
         """Keep the plan and let every key find it."""
+        before = self.cost
         plan = self._remove(digest) or CachedPlan(digest, body)
         for key in keys:
             plan.keys[key] = None
@@ -61,7 +67,12 @@ class PlanCache:
         self._digests.update(dict.fromkeys(plan.keys, digest))
         self.cost += plan.cost
         while self.cost > self._limit:
-            self._remove(next(iter(self._plans)))
+            self.drop_oldest()
+        self._changed(self.cost - before)
+
+    def drop_oldest(self) -> None:
+        """Forget the plan that was asked for longest ago."""
+        self._remove(next(iter(self._plans)))
 
     def _remove(self, digest: str) -> CachedPlan | None:
         plan = self._plans.pop(digest, None)
@@ -70,3 +81,32 @@ class PlanCache:
             for key in plan.keys:
                 self._digests.pop(key, None)
         return plan
+
+
+class PlanCaches:
+    """One cache for each tenant, together at most `limit` bytes. Where room is short, whoever has most of it
+    gives some back, so that no tenant can push out what others have."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._caches: dict[str, PlanCache] = {}
+        self.cost = 0
+
+    def __len__(self) -> int:
+        """Plans of all tenants."""
+        return sum(map(len, self._caches.values()))
+
+    def of(self, tenant: str) -> PlanCache:
+        """The cache of a tenant."""
+        cache = self._caches.get(tenant)
+        if cache is None:
+            cache = self._caches[tenant] = PlanCache(self._limit, self._make_room)
+        return cache
+
+    def _make_room(self, change: int) -> None:
+        self.cost += change
+        while self.cost > self._limit:
+            largest = max(self._caches.values(), key=lambda cache: cache.cost)
+            before = largest.cost
+            largest.drop_oldest()
+            self.cost -= before - largest.cost

@@ -6,9 +6,11 @@ uvicorn's protocol over httptools does the talking; what is here happens before 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import uuid
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -16,30 +18,113 @@ from typing import Any, Final
 
 import httptools
 import structlog
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["Admission", "GuardedProtocol", "guarded"]
+__all__ = ["PARTS_AT_A_TIME", "Admission", "GuardedProtocol", "Hosts", "Pace", "PacedFlow", "guarded"]
 
 _log = structlog.get_logger("service.access")
 
 #: Request line and headers.
 HEAD_BYTES: Final = 1 << 16
+#: Bodies beyond this are read in turns.
+PACED_BYTES: Final = 1 << 16
+#: Connections that go on in one turn of the event loop; each may bring 256 KiB.
+PARTS_AT_A_TIME: Final = 4
+
+
+class Pace:
+    """Connections with large bodies go on a few at a time, in the order in which they were stopped: in each
+    turn of the event loop there is time for everything else as well.
+
+    Whoever has been let on waits for its caller without anybody waiting for it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[PacedFlow, None] = OrderedDict()
+
+    def add(self, flow: PacedFlow) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_on)
+        self._waiting[flow] = None
+
+    def remove(self, flow: PacedFlow) -> None:
+        self._waiting.pop(flow, None)
+
+    def _let_on(self) -> None:
+        for _ in range(min(PARTS_AT_A_TIME, len(self._waiting))):
+            self._waiting.popitem(last=False)[0].go_on()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_on)
+
+
+class PacedFlow(FlowControl):
+    """Is stopped at once, and goes on when it is its turn."""
+
+    def __init__(self, transport: asyncio.Transport, pace: Pace) -> None:
+        super().__init__(transport)
+        self._pace = pace
+
+    def pause_reading(self) -> None:
+        self._pace.remove(self)
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self._pace.add(self)
+
+    def go_on(self) -> None:
+        if not self._transport.is_closing():
+            super().resume_reading()
+
+
+class Hosts:
+    """Names that a Host header may have, separated by commas; ``local`` for those of this machine.
+
+    A page of another site may let its own name lead here (DNS rebinding), but cannot make the browser say
+    another name. Addresses cannot be rebound: ``local`` includes all of them.
+    """
+
+    def __init__(self, names: str) -> None:
+        self._names = {name.strip().lower().rstrip(".") for name in names.split(",")} - {""}
+
+    def include(self, host: str) -> bool:
+        if "*" in self._names:
+            return True
+        bracketed, _, _ = host.lower().rpartition("]")
+        name = bracketed.lstrip("[") or host.lower().partition(":")[0].rstrip(".")
+        if name in self._names or any(
+            name.endswith(one[1:]) and name != one[2:] for one in self._names if one.startswith("*.")
+        ):
+            return True
+        if "local" not in self._names:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name == "localhost" or name.endswith(".localhost")
+        return True
 
 
 @dataclass(slots=True)
 class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
-    At most `connections` of them; `header_seconds` from the first byte of a request to the end of its
-    headers, `body_seconds` from there to the end of its body.
+    At most `connections` of them, to `hosts`; `header_seconds` from the first byte of a request to the end of
+    its headers, `body_seconds` from there to the end of its body. `refused` is told the type of each problem
+    that is answered here, `open` counts connections.
     """
 
     connections: int
     header_seconds: float
     body_seconds: float
+    hosts: Hosts = field(default_factory=lambda: Hosts("*"))
+    refused: Callable[[str], None] = lambda _problem: None
+    pace: Pace = field(default_factory=Pace)
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
+    open: int = 0
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -50,13 +135,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self._admission = admission
         self._timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._in_head = False
+        self._begun = False
+        self._body_bytes = 0
         self._refused = False
 
     # ---------------------------------------------------------------------------------- connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
-        self._await_headers()
+        self.flow = self._flow = PacedFlow(transport, self._admission.pace)
+        self._admission.open += 1
+        self._wait()
+        self._set_timer(self._admission.header_seconds, self._late_headers)
         if len(self.connections) > self._admission.connections:
             longest = next(iter(self._admission.waiting))
             if longest is self:
@@ -67,6 +158,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._admission.open -= 1
+        self._admission.pace.remove(self._flow)
         super().connection_lost(exc)
 
     def give_up(self) -> None:
@@ -83,16 +176,23 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         in_head = self in self._admission.waiting
         super().data_received(data)
+        # Timers are set for what is missing now: most requests arrive whole, and need none.
+        begun, self._begun = self._begun, False
         if self in self._admission.waiting:
             # Behind a body in the same data, a request has only begun.
             self._head_bytes = self._head_bytes + len(data) if in_head else 1
             if self._head_bytes > HEAD_BYTES:
                 self._refuse("headers-too-large", f"The headers take more than {HEAD_BYTES:,} bytes.")
+            elif begun or self._timer is None:
+                self._set_timer(self._admission.header_seconds, self._late_headers)
+        elif self._timer is None and self._at_work and self.cycle.more_body:
+            self._set_timer(self._admission.body_seconds, self._late_body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._in_head = self._begun = True
         if not self._at_work:
-            self._await_headers()
+            self._wait()
 
     def on_headers_complete(self) -> None:
         names = [name for name, _ in self.headers]
@@ -101,9 +201,20 @@ class GuardedProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names and b"content-length" in names:
             # What stands before this service may go by the other of the two.
             raise httptools.HttpParserError("a length in two ways")
+        host = next((value for name, value in self.headers if name == b"host"), b"").decode("latin-1")
+        if host and not self._admission.hosts.include(host):  # no browser sends none
+            self._refuse("unknown-host", f"The host {host!r:.80} is not one of this service.")
+            raise httptools.HttpParserError("another host")
         super().on_headers_complete()
+        self._in_head = False
+        self._body_bytes = 0
         self._stop_waiting()
-        self._timer = self.loop.call_later(self._admission.body_seconds, self._late_body)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._body_bytes += len(body)
+        if self._body_bytes > PACED_BYTES and not self.cycle.response_complete:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -112,18 +223,25 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._at_work and not self.transport.is_closing():
-            self._await_headers()
+            self._wait()
+            if self._in_head:  # the next request has begun meanwhile
+                self._set_timer(self._admission.header_seconds, self._late_headers)
 
     @property
     def _at_work(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _await_headers(self) -> None:
+    def _wait(self) -> None:
+        """For a request. One that has been answered may stay for as long as the server keeps connections."""
         self._stop_waiting()
         self._head_bytes = 0
         self._admission.waiting[self] = None
-        self._timer = self.loop.call_later(self._admission.header_seconds, self._late_headers)
+
+    def _set_timer(self, seconds: float, late: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, late)
 
     def _stop_waiting(self) -> None:
         self._admission.waiting.pop(self, None)
@@ -173,6 +291,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
+        self._admission.refused(code)
         _log.info(
             "request refused",
             request_id=request_id,

@@ -10,10 +10,12 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.auth.principal import principal_of
 from service.http.bodies import read_json_body
 from service.http.cache import CachedPlan
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
+from service.http.prefer import respond_later, seconds_to_wait
 from service.http.responses import content_response
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
@@ -31,8 +33,8 @@ INLINE_BYTES: Final = 1 << 18
 class ContentAddressed:
     """One kind of answer: the task that makes it, and the collection that serves it again.
 
-    All kinds share one cache, in which the collection is part of every answer's name, and the task of
-    every request's key: two tasks may fill one collection.
+    All kinds share the cache of a tenant, in which the collection is part of every answer's name, and the
+    task of every request's key: two tasks may fill one collection.
     """
 
     task: str
@@ -41,23 +43,43 @@ class ContentAddressed:
 
     async def answer(self, request: Request) -> Response:
         """The kept answer to the same request, or a new one from a worker."""
-        state = state_of(request)
+        state, tenant = state_of(request), principal_of(request).tenant
         body = await self.read(request, state.settings.body_limit_bytes)
-        key = self._key(await _digest(body))
-        cached = state.cache.by_key(key)
-        if cached is not None:
-            return self._from_cache(request, cached)
-        answer = await unless_disconnected(request, self._solve(state, body))
+        digest = await _digest(body)
+        key = self._key(digest)
+        kept = self._kept(request, state, digest)
+        if kept is None and (shared := await self._shared(state, tenant, key)) is not None:
+            state.metrics.asked_cache("shared")
+            kept = self._from_cache(request, shared)
+        if kept is not None:
+            return kept
+        if (seconds := seconds_to_wait(request)) is not None:
+            return await respond_later(request, self.task, body, seconds)
+        answer = await unless_disconnected(request, self._solve(state, tenant, body))
         if answer is None:
             return Response(status_code=GONE)
         if isinstance(answer, CachedPlan):
-            state.cache.put(answer.digest, answer.body, key)
+            state.metrics.asked_cache("equivalent")
+            state.cache.of(tenant).put(answer.digest, answer.body, key)
             return self._from_cache(request, answer)
+        state.metrics.asked_cache("miss")
         return self._fresh(request, state, answer, key)
 
-    def stored(self, request: Request, digest: str) -> Response | None:
+    def kept(self, request: Request, state: State, body: bytes) -> Response | None:
+        """The answer to this very body, if it is kept. For bodies that are hashed in a moment."""
+        return self._kept(request, state, hashlib.sha256(body).hexdigest())
+
+    def _kept(self, request: Request, state: State, digest: str) -> Response | None:
+        cached = state.cache.of(principal_of(request).tenant).by_key(self._key(digest))
+        if cached is None:
+            return None
+        state.metrics.asked_cache("hit")
+        return self._from_cache(request, cached)
+
+    async def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""
-        cached = state_of(request).cache.by_digest(self._name(digest))
+        state, tenant, name = state_of(request), principal_of(request).tenant, self._name(digest)
+        cached = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
         return None if cached is None else self._from_cache(request, cached)
 
     def missing(self, digest: str) -> Problem:
@@ -74,30 +96,43 @@ class ContentAddressed:
     def _key(self, digest: str) -> str:
         return f"{self.task}:{digest}"
 
-    async def _solve(self, state: State, body: bytes | Spool) -> Frame | CachedPlan:
+    async def _shared(self, state: State, tenant: str, key: str) -> CachedPlan | None:
+        """The answer that another process has made, remembered here from now on."""
+        found = await state.shared.by_key(tenant, key)
+        if found is not None:
+            state.cache.of(tenant).put(found.digest, found.body, key)
+        return found
+
+    async def _solve(self, state: State, tenant: str, body: bytes | Spool) -> Frame | CachedPlan:
         """The worker's answer, or the one kept for a request that means the same."""
         state.check_early(self.task, body)
+        cache = state.cache.of(tenant)
         found: list[CachedPlan] = []
 
-        def known(key: str) -> bool:
-            cached = state.cache.by_key(self._key(key))
+        async def known(key: str) -> bool:
+            cached = cache.by_key(self._key(key)) or await self._shared(state, tenant, self._key(key))
             if cached is None:
                 return False
             # Spellings that are remembered from now on must not push this key out, which finds them all.
-            state.cache.put(cached.digest, cached.body, self._key(key))
+            cache.put(cached.digest, cached.body, self._key(key))
             found.append(cached)
             return True
 
-        frame = await run_task(state.pool, self.task, state.limits, body, state.search_limits, known)
+        frame = await run_task(
+            state.pool, self.task, state.limits, body, state.search_limits, known, tenant=tenant
+        )
         return found[-1] if found else frame
 
     def _fresh(self, request: Request, state: State, frame: Frame, raw_key: str) -> Response:
-        head = frame.head
+        head, tenant = frame.head, principal_of(request).tenant
+        cache = state.cache.of(tenant)
         name = self._name(head["digest"])
         note(request.scope, digest=head["digest"], arena_bytes=head["arena_bytes"], claim=head["status"])
         if head["deterministic"]:
-            state.cache.put(name, frame.body, raw_key, self._key(head["key"]))
-        kept = state.cache.by_digest(name) is not None
+            keys = (raw_key, self._key(head["key"]))
+            cache.put(name, frame.body, *keys)
+            state.shared.put(tenant, name, frame.body, *keys)
+        kept = cache.by_digest(name) is not None
         return content_response(request, name, frame.body, kept=kept)
 
     def _from_cache(self, request: Request, cached: CachedPlan) -> Response:

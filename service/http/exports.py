@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.auth.principal import principal_of
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.responses import CACHE_CONTROL, matches_tag
@@ -23,7 +24,7 @@ _DIFFERENCE: Final = "difference"
 #: A page of ours brings its script and style and asks nobody; the browser sees to it that it stays so.
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:;"
-    " base-uri 'none'; form-action 'none'"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
@@ -61,13 +62,13 @@ async def export(request: Request, digest: str, name: str, against: str | None =
     if against is None and exporter is None:
         remedy = "Add ?against= and the digest of the older plan."
         raise Problem("invalid-request", f"A {_DIFFERENCE} is made of two plans.", remedy=remedy)
-    state = state_of(request)
-    old, new = (_kept(state, one) if one is not None else b"" for one in (against, digest))
+    state, tenant = state_of(request), principal_of(request).tenant
+    old, new = [await _kept(state, tenant, one) if one is not None else b"" for one in (against, digest)]
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
     headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    frame = await unless_disconnected(request, _write(state, name, old, new))
+    frame = await unless_disconnected(request, _write(state, tenant, name, old, new))
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, digest=digest, format=name)
@@ -80,8 +81,9 @@ async def export(request: Request, digest: str, name: str, against: str | None =
     return Response(frame.body, media_type=exporter.media_type, headers=headers)
 
 
-def _kept(state: State, digest: str) -> bytes:
-    cached = state.cache.by_digest(f"plans/{digest}")
+async def _kept(state: State, tenant: str, digest: str) -> bytes:
+    name = f"plans/{digest}"
+    cached = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
     if cached is None:
         raise Problem(
             "plan-not-found",
@@ -91,8 +93,8 @@ def _kept(state: State, digest: str) -> bytes:
     return cached.body
 
 
-async def _write(state: State, name: str, old: bytes, new: bytes) -> Frame:
+async def _write(state: State, tenant: str, name: str, old: bytes, new: bytes) -> Frame:
     settings = state.settings
     limits = Limits(settings.deadline_max_seconds + settings.deadline_grace_seconds)
     head = {**state.limits, "format": name, "against": len(old)}
-    return await run_task(state.pool, "export", head, old + new, limits)
+    return await run_task(state.pool, "export", head, old + new, limits, tenant=tenant)

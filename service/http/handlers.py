@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 
 from service.http.disconnect import GONE
 from service.http.middleware import note
@@ -39,7 +42,18 @@ def _http(request: Request, error: HTTPException) -> Response:
         "method-not-allowed": f"{path} does not take {request.method}.",
     }
     detail = details.get(code, str(error.detail))
-    return _answer(request, Problem(code, detail, headers=dict(error.headers or {})))
+    headers = dict(error.headers or {})
+    if code == "method-not-allowed":
+        headers["Allow"] = ", ".join(sorted(_allowed(request)))
+    return _answer(request, Problem(code, detail, headers=headers))
+
+
+def _allowed(request: Request) -> set[str]:
+    """What a path takes: the framework tells only what the first of its routes does."""
+    routes: Sequence[BaseRoute] = request.app.state.routes
+    matching = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 def _invalid(request: Request, error: RequestValidationError) -> Response:
@@ -53,7 +67,9 @@ def _disconnected(_request: Request, _error: ClientDisconnect) -> Response:
     return Response(status_code=GONE)
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """`routes` are all that the application has."""
+    app.state.routes = routes
     app.exception_handler(Problem)(_problem)
     app.exception_handler(HTTPException)(_http)
     app.exception_handler(RequestValidationError)(_invalid)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import time
-import uuid
+from types import TracebackType
 from typing import Any, Final
 
 import structlog
@@ -14,13 +15,29 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.responses import problem_response
 from service.problems import Problem
+from service.telemetry import tracing
+from service.telemetry.metrics import Metrics
 
-__all__ = ["HeadAsGet", "RequestContext", "note"]
+__all__ = ["HeadAsGet", "RequestContext", "is_head", "note", "path_of"]
 
 _log = structlog.get_logger("service.access")
 
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-_QUIET: Final = frozenset({"/healthz", "/readyz"})
+_QUIET: Final = frozenset({"/healthz", "/metrics", "/readyz"})
+_TRACE_HEADERS: Final = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
+
+#: On every answer: nobody guesses its type, frames it, learns from where it is left, or reads it from another
+#: site. Pages have a policy of their own; what is no page may load nothing.
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+#: For two years, browsers come back by HTTPS only.
+_HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=63072000")
 
 
 def note(scope: Scope, **facts: Any) -> None:
@@ -28,18 +45,35 @@ def note(scope: Scope, **facts: Any) -> None:
     scope["state"]["facts"].update(facts)
 
 
-class RequestContext:
-    """Takes a well-formed X-Request-ID from the caller or makes one; logs; turns bugs into 500."""
+def path_of(scope: Scope) -> str:
+    """The path without the prefix that a reverse proxy strips."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
-    def __init__(self, app: ASGIApp) -> None:
+
+def is_head(scope: Scope) -> bool:
+    """Whether the caller wants the headers alone."""
+    return bool(scope["state"].get("head"))
+
+
+class RequestContext:
+    """Takes a well-formed X-Request-ID from the caller or makes one; logs, counts; turns bugs into 500.
+
+    A W3C trace context of the caller goes on from here; where spans are recorded, ``traceresponse`` names
+    ours.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics | None = None) -> None:
         self._app = app
+        self._metrics = metrics or Metrics()
+        self._log = structlog.get_logger("service.access").bind()  # once, as it costs as much as a line
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send)
-        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
+        exchange = _Exchange(scope, send, self._metrics, self._log)
+        with exchange:
             try:
                 await self._app(scope, receive, exchange.send)
             except Exception:  # noqa: BLE001 - the last line of defence: log it, answer 500, stay up
@@ -48,9 +82,6 @@ class RequestContext:
             except asyncio.CancelledError:
                 # Only the server cancels requests: when it stops, those that were not finished in time.
                 await exchange.cut_off(receive)
-            finally:
-                exchange.close()
-                exchange.log()
 
 
 class HeadAsGet:
@@ -67,26 +98,57 @@ class HeadAsGet:
         async def send_head(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-        await self._app({**scope, "method": "GET"}, receive, send_head)
+        scope["state"]["head"] = True
+        inner = {**scope, "method": "GET"}
+        await self._app(inner, receive, send_head)
+        scope["route"] = inner.get("route")
 
 
 class _Exchange:
-    """One request and what was answered."""
+    """One request and what was answered, from ``with`` to its end."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, metrics: Metrics, log: Any) -> None:
         self.request_id = _request_id(scope)
         self._scope = scope
         self._send = send
+        self._metrics = metrics
+        self._log = log
         self._began = time.perf_counter()
         self._status: int | None = None
         self._held = contextlib.ExitStack()
         scope.setdefault("state", {}).update(request_id=self.request_id, facts={}, held=self._held)
+        carried = {_TRACE_HEADERS[k]: v.decode("latin-1") for k, v in scope["headers"] if k in _TRACE_HEADERS}
+        self._tracing = tracing.span(scope["method"], carried, kind="SERVER")
+
+    def __enter__(self) -> None:
+        self._metrics.in_flight += 1
+        self._span = self._tracing.__enter__()
+        known = {"request_id": self.request_id}
+        if self._span.trace_id:
+            known["trace_id"] = self._span.trace_id
+        self._tokens = structlog.contextvars.bind_contextvars(**known)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give back what was held for the request (the room of its body), and tell of it."""
+        self._held.close()
+        self._metrics.in_flight -= 1
+        self._tell()
+        structlog.contextvars.reset_contextvars(**self._tokens)
+        self._tracing.__exit__(kind, error, trace)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            extra = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
-            message = {**message, "headers": [*message["headers"], *extra]}
+            headers = [*message["headers"], (b"x-request-id", self.request_id.encode()), *_ALWAYS]
+            if not any(name == b"content-security-policy" for name, _ in message["headers"]):
+                headers.append(_POLICY)
+            if self._scope.get("scheme") == "https":
+                headers.append(_HTTPS_ONLY)
+            if self._span.recorded:
+                headers.append((b"traceresponse", tracing.carrier()["traceparent"].encode()))
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def fail(self, receive: Receive) -> None:
@@ -104,21 +166,35 @@ class _Exchange:
             )
             await problem_response(stopped, self.request_id)(self._scope, receive, self.send)
 
-    def close(self) -> None:
-        """Give back what was held for the request: the room of its body."""
-        self._held.close()
-
-    def log(self) -> None:
-        path = self._scope["path"].removeprefix(self._scope.get("root_path", ""))
-        level = _log.debug if path in _QUIET else _log.info
+    def _tell(self) -> None:
+        """The access line, the metrics, and what the span is called."""
+        scope, facts, status = self._scope, self._scope["state"]["facts"], self._status or 0
+        seconds = time.perf_counter() - self._began
+        route = getattr(scope.get("route"), "path", None)
+        self._metrics.answered(route, scope["method"], status, seconds)
+        if "problem" in facts:
+            self._metrics.problem(facts["problem"])
+        if self._span.recorded:
+            self._span.name = f"{scope['method']} {route}" if route else scope["method"]
+            self._span.failed = str(status) if status >= 500 else None
+            self._span.attributes |= {
+                "http.request.method": scope["method"],
+                "http.response.status_code": status,
+                "url.path": scope["path"],
+                "url.scheme": scope.get("scheme", "http"),
+                "arenaplan.request_id": self.request_id,
+                **({"http.route": route} if route else {}),
+                **{f"arenaplan.{name}": fact for name, fact in facts.items() if name != "detail"},
+            }
+        level = self._log.debug if path_of(scope) in _QUIET else self._log.info
         level(
             "request",
-            method=self._scope["method"],
-            path=self._scope["path"],
+            method=scope["method"],
+            path=scope["path"],
             status=self._status,
-            milliseconds=round((time.perf_counter() - self._began) * 1000, 1),
-            client=(self._scope.get("client") or ("",))[0],
-            **self._scope["state"]["facts"],
+            milliseconds=round(seconds * 1000, 1),
+            client=(scope.get("client") or ("",))[0],
+            **facts,
         )
 
 
@@ -126,4 +202,4 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _WELL_FORMED.fullmatch(value):
             return str(value, "ascii")
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()

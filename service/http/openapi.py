@@ -10,9 +10,13 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 from pydantic.json_schema import models_json_schema
 
+from service.auth.policy import needed_scope
 from service.http.bodies import MODEL_TYPES
 from service.http.schemas import (
     ExplainRequest,
+    JobDocument,
+    JobRequest,
+    JobsDocument,
     LayoutRequest,
     PlanRequest,
     ProblemDocument,
@@ -28,17 +32,27 @@ from solver.exporters import EXPORTERS
 from solver.layout import SOLVERS
 
 __all__ = [
+    "CANCEL_ROUTE",
+    "DELETE_GRAPH_ROUTE",
+    "EVENTS_ROUTE",
     "EXPLAIN_ROUTE",
     "EXPORT_ROUTE",
+    "GRAPH_ROUTE",
     "HEALTH_ROUTE",
+    "JOBS_ROUTE",
+    "JOB_ROUTE",
     "LAYOUT_ROUTE",
+    "METRICS_ROUTE",
     "PLAN_ROUTE",
     "PROBLEM_ROUTE",
     "PROGRAM_ROUTE",
     "READY_ROUTE",
+    "RESULT_ROUTE",
     "SCHEMA_ROUTE",
     "STORED_LAYOUT_ROUTE",
     "STORED_PLAN_ROUTE",
+    "STORE_GRAPH_ROUTE",
+    "SUBMIT_ROUTE",
     "TRADEOFF_ROUTE",
     "VALIDATE_ROUTE",
     "example",
@@ -49,6 +63,7 @@ _REFERENCES: Final = "#/components/schemas/{model}"
 _MODELS: Final = (
     PlanRequest, ProgramRequest, TradeOffRequest, ExplainRequest, LayoutRequest, ValidateRequest,
     PlanDocument, TradeOffDocument, VerdictDocument, LayoutDocument, ReportDocument, ProblemDocument,
+    JobRequest, JobDocument, JobsDocument,
 )  # fmt: skip
 
 
@@ -97,7 +112,7 @@ def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
 _ANY: Final = (
     "invalid-json", "bad-request", "invalid-request", "invalid-document", "body-too-large",
     "unsupported-media-type", "request-timeout", "too-many-bytes", "headers-too-large", "overloaded",
-    "stopping", "worker-lost", "time-limit", "memory-limit",
+    "stopping", "worker-lost", "time-limit", "memory-limit", "too-many-jobs", "database-unavailable",
 )  # fmt: skip
 _READING: Final = (
     *_ANY, "invalid-graph", "unknown-operator", "invalid-attribute", "shape-mismatch",
@@ -256,6 +271,15 @@ READY_ROUTE: Final[dict[str, Any]] = {
     },
 }
 
+METRICS_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Metrics in Prometheus's text format",
+    "response_class": Response,
+    "responses": {
+        200: {"description": "One sample a line.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **_problems("not-found"),
+    },
+}
+
 SCHEMA_ROUTE: Final[dict[str, Any]] = {
     "summary": "A JSON Schema",
     "responses": {
@@ -285,6 +309,137 @@ VALIDATE_ROUTE: Final[dict[str, Any]] = {
         **_problems(*_READING, "invalid-plan", "validation-too-large"),
     },
     "openapi_extra": _body("ValidateRequest", {}),
+}
+
+
+_STORED: Final = ("jobs-off", "database-unavailable", "stopping")
+_DIGEST: Final = {
+    "name": "digest", "in": "path", "required": True, "description": "SHA-256 of the bytes.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+}  # fmt: skip
+_PREFER: Final = {
+    "name": "Prefer", "in": "header", "schema": {"type": "string"},
+    "description": "`respond-async, wait=N`: what is not answered within N seconds is a job (RFC 7240).",
+}  # fmt: skip
+
+
+def _job(description: str) -> dict[str, Any]:
+    headers = {
+        "Location": {"description": "The job.", "schema": {"type": "string"}},
+        "Retry-After": {"description": "Seconds until it is worth asking.", "schema": {"type": "string"}},
+    }
+    return {**_document("JobDocument", description), "headers": headers}
+
+
+SUBMIT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Accept a job",
+    "status_code": 202,
+    "responses": {
+        200: _job("The job that was accepted for this Idempotency-Key, and is finished."),
+        202: _job("The job."),
+        **_problems(
+            "invalid-json", "bad-request", "invalid-request", "body-too-large", "unsupported-media-type",
+            "request-timeout", "too-many-bytes", "headers-too-large", "overloaded", "graph-not-found",
+            "webhook-refused", "idempotency-conflict", "too-many-jobs", *_STORED,
+        ),
+    },
+    "openapi_extra": _body(
+        "JobRequest",
+        {
+            "tiny": {
+                "summary": "A plan, as a job",
+                "value": {"task": "plan", "request": {"graph": example("tiny")["graph"]}},
+            }
+        },
+    ),
+}  # fmt: skip
+
+JOBS_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Jobs, the newest first",
+    "responses": {
+        200: _document("JobsDocument", "A page of jobs."),
+        **_problems("invalid-request", *_STORED),
+    },
+}
+
+JOB_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A job",
+    "responses": {200: _job("The job as it is now."), **_problems("job-not-found", *_STORED)},
+}
+
+RESULT_ROUTE: Final[dict[str, Any]] = {
+    "summary": "What a job has come to",
+    "response_class": Response,
+    "responses": {
+        200: {
+            "description": "The answer of the synchronous route; of an import, a graph document.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+        304: _NOT_MODIFIED,
+        **_problems(
+            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING,
+            "invalid-options", "invalid-problem", "capacity-exceeded", "invalid-plan", "validation-too-large",
+            "too-many-buffers", "internal-error", *_STORED,
+        ),
+    },
+}  # fmt: skip
+
+CANCEL_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Cancel a job",
+    "responses": {
+        200: _job("The job, which has ended, now or before."),
+        202: _job("The job, which is being ended."),
+        **_problems("job-not-found", *_STORED),
+    },
+}
+
+EVENTS_ROUTE: Final[dict[str, Any]] = {
+    "summary": "News of a job",
+    "response_class": Response,
+    "responses": {
+        200: {
+            "description": "Server-sent events, each with the document of the job as its data.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        **_problems("job-not-found", "invalid-request", *_STORED),
+    },
+}
+
+_ANY_BYTES: Final[dict[str, Any]] = {
+    "application/json": {"schema": {}},
+    **{media: {"schema": {"type": "string", "format": "binary"}} for media in MODEL_TYPES},
+}
+
+STORE_GRAPH_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Store a graph or a model",
+    "status_code": 201,
+    "response_class": Response,
+    "responses": {
+        201: {"description": "It is stored."},
+        204: {"description": "It was stored already, and its time begins again."},
+        **_problems(
+            "digest-mismatch", "bad-request", "body-too-large", "unsupported-media-type", "request-timeout",
+            "too-many-bytes", "headers-too-large", "overloaded", *_STORED,
+        ),
+    },
+    "openapi_extra": {"parameters": [_DIGEST], "requestBody": {"required": True, "content": _ANY_BYTES}},
+}  # fmt: skip
+
+GRAPH_ROUTE: Final[dict[str, Any]] = {
+    "summary": "A stored graph",
+    "response_class": Response,
+    "responses": {
+        200: {"description": "Its bytes.", "content": _ANY_BYTES},
+        304: _NOT_MODIFIED,
+        **_problems("graph-not-found", *_STORED),
+    },
+}
+
+DELETE_GRAPH_ROUTE: Final[dict[str, Any]] = {
+    "summary": "Forget a graph",
+    "status_code": 204,
+    "response_class": Response,
+    "responses": {204: {"description": "It is forgotten."}, **_problems("graph-not-found", *_STORED)},
 }
 
 
@@ -333,6 +488,36 @@ def _drop_foreign_errors(document: dict[str, Any]) -> None:
                 del operation["responses"]["422"]
 
 
+def _may_respond_later(document: dict[str, Any]) -> None:
+    """Every route that computes takes a preference for a job."""
+    for task in ("plan", "program", "layout", "tradeoff", "explain", "validate"):
+        route = document["paths"][f"/v1/{task}"]["post"]
+        route["parameters"] = [*route.get("parameters", []), _PREFER]
+        route["responses"]["202"] = _job("Not answered in time, as was asked for: the job that goes on.")
+
+
+def _secure(document: dict[str, Any], settings: Settings) -> None:
+    """Say what each operation needs, and how it refuses: as `service.http.access` does."""
+    document["components"]["securitySchemes"] = {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key (`ap_...`) or a token of the identity provider, where the service was "
+            "started with ARENAPLAN_AUTH. The scope of an operation stands in its requirement.",
+        }
+    }
+    for path, methods in document["paths"].items():
+        scope = needed_scope(path)
+        for operation in methods.values() if scope else ():
+            if settings.auth != "off":
+                operation["security"] = [{"bearer": [scope]}]
+            for status, refusal in _problems("unauthorized", "forbidden", "quota").items():
+                known = operation["responses"].get(str(status))
+                if known is not None:
+                    refusal = {**known, "description": f"{known['description']} {refusal['description']}"}
+                operation["responses"][str(status)] = refusal
+
+
 def install(app: FastAPI, settings: Settings) -> None:
     """Make `app.openapi` include the models that the routes refer to, as strict as `settings` are."""
     generate = app.openapi
@@ -340,6 +525,7 @@ def install(app: FastAPI, settings: Settings) -> None:
     def complete() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = generate()
+            _secure(document, settings)
             _, definitions = models_json_schema(
                 [(model, "validation") for model in _MODELS], ref_template=_REFERENCES
             )
@@ -347,6 +533,7 @@ def install(app: FastAPI, settings: Settings) -> None:
             schemas.update(definitions["$defs"])
             _narrow(schemas, settings)
             _drop_foreign_errors(document)
+            _may_respond_later(document)
             body = document["paths"]["/v1/validate"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = {
                 "tiny": {"summary": "The perceptron in its plan", "value": _validate_example()}

@@ -6,9 +6,9 @@ these models describe them.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from solver.documents import BuffersDocument, GraphDocument, PlanDocument, ProgramDocument
 from solver.documents.layout_options import LayoutOptionFields
@@ -16,6 +16,9 @@ from solver.documents.options import OptionFields
 
 __all__ = [
     "ExplainRequest",
+    "JobDocument",
+    "JobRequest",
+    "JobsDocument",
     "LayoutRequest",
     "LayoutRequestOptions",
     "OperandSize",
@@ -110,6 +113,52 @@ class ValidateRequest(BaseModel):
     seed: Annotated[int, Field(ge=0, description="Seed of the random batches.")] = 0
 
 
+class Webhook(BaseModel):
+    """What is called once a job is finished: a POST of its document, signed as Standard Webhooks says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Annotated[str, Field(description="An http or https address.", max_length=2000)]
+
+
+class JobRequest(BaseModel):
+    """Work that outlives the request. What `request` must be is said by the synchronous route of the task."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: Literal["plan", "program", "layout", "tradeoff", "explain", "validate", "import"]
+    request: Annotated[
+        dict[str, Any] | None,
+        Field(description="The body of the synchronous route; without the graph, where that is stored."),
+    ] = None
+    graph: Annotated[
+        str | None,
+        Field(pattern="^[0-9a-f]{64}$", description="What is stored under /v1/graphs/{digest}."),
+    ] = None
+    options: Annotated[
+        dict[str, Any] | None, Field(description="Those of the request, where it has nothing else.")
+    ] = None
+    webhook: Webhook | None = None
+
+
+class Progress(BaseModel):
+    """How far a job is."""
+
+    stage: str = Field(description="What is being done.")
+    done: float | None = Field(default=None, description="The part of it that is done, where it is known.")
+    peak_bytes: int | None = Field(default=None, description="The smallest peak so far.")
+    bound_bytes: int | None = Field(default=None, description="No peak is smaller.")
+    seconds: float = Field(description="Since the worker has begun.")
+
+
+class JobLinks(BaseModel):
+    """Paths of what belongs to a job."""
+
+    self: str
+    result: str
+    events: str
+
+
 class ShortVerdict(BaseModel):
     """What bounds alone say about a capacity; `/v1/explain` says more."""
 
@@ -148,3 +197,25 @@ class ProblemDocument(BaseModel):
     )
     verdict: ShortVerdict | None = Field(default=None, description="Of a capacity for a graph.")
     live_at_peak: list[OperandSize] | None = Field(default=None, description="What lives at the worst step.")
+
+
+class JobDocument(BaseModel):
+    """A job: what it is, and how far."""
+
+    id: str = Field(pattern="^[0-9a-f]{32}$", description="Ids sort by the time of creation.")
+    task: Literal["plan", "program", "layout", "tradeoff", "explain", "validate", "import"]
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    created: AwareDatetime
+    started: AwareDatetime | None
+    finished: AwareDatetime | None
+    attempts: int = Field(description="How often it was begun; more than once where a worker has died.")
+    progress: Progress | None
+    error: ProblemDocument | None = Field(description="Why it failed.")
+    links: JobLinks
+
+
+class JobsDocument(BaseModel):
+    """A page of jobs, the newest first."""
+
+    jobs: list[JobDocument]
+    next: str | None = Field(description="Path of the next page; null on the last one.")

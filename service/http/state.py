@@ -8,13 +8,19 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from service.http.cache import PlanCache
+from service.http.cache import PlanCaches
 from service.http.intake import Intake
-from service.jobs.pool import WorkerPool
+from service.http.shared import SharedPlans
+from service.http.users import Users
+from service.jobs.backend import Backend
+from service.jobs.limits import search_limits, worker_limits
+from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.protocol import Limits
 from service.jobs.requests import check_early
 from service.jobs.spool import Spool
+from service.jobs.watched import watch_pool
 from service.settings import Settings
+from service.telemetry.metrics import Metrics, Reading
 
 __all__ = ["Phase", "State", "state_of"]
 
@@ -33,14 +39,54 @@ class Phase:
 class State:
     settings: Settings
     pool: WorkerPool
-    cache: PlanCache
+    cache: PlanCaches
+    users: Users | None = None
     phase: Phase = field(default_factory=Phase)
     intake: Intake = field(init=False)
+    backend: Backend = field(init=False)
+    shared: SharedPlans = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = self.settings
         intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
         object.__setattr__(self, "intake", intake)
+        backend = Backend(chosen, self.pool)
+        object.__setattr__(self, "backend", backend)
+        object.__setattr__(self, "shared", SharedPlans(backend))
+
+    @property
+    def metrics(self) -> Metrics:
+        return self.pool.metrics
+
+    def watch(self) -> None:
+        """Read all this whenever metrics are scraped."""
+        chosen, pool, cache, intake = self.settings, self.pool, self.cache, self.intake
+        watch_pool(pool)
+
+        def bodies() -> Mapping[str, float]:
+            return {"memory": intake.in_memory, "disk": intake.on_disk}
+
+        self.metrics.watch(
+            Reading("arenaplan_ready", "1 where /readyz says 200.", lambda: self.status == "ready"),
+            Reading("arenaplan_queue_limit", "Tasks that may wait.", lambda: chosen.queue_limit),
+            Reading("arenaplan_cache_bytes", "Memory of finished answers.", lambda: cache.cost),
+            Reading("arenaplan_cache_limit_bytes", "What they may take.", lambda: chosen.cache_bytes),
+            Reading("arenaplan_cache_answers", "Finished answers that are kept.", lambda: len(cache)),
+            Reading("arenaplan_body_bytes", "Bodies of requests in flight, by place.", bodies, "place"),
+            Reading(
+                "arenaplan_body_limit_bytes",
+                "What they may take there.",
+                lambda: {"memory": intake.memory, "disk": intake.disk},
+                "place",
+            ),
+        )
+
+    @property
+    def status(self) -> str:
+        """``ready``; else why not: ``starting``, ``overloaded``, or ``draining`` once asked to stop."""
+        if self.phase.draining:
+            return "draining"
+        return "starting" if self.pool.alive == 0 else "overloaded" if self.overloaded else "ready"
 
     def check_early(self, task: str, body: bytes | Spool) -> None:
         """While all workers are busy, tell of a small request that is plainly wrong without one of them."""
@@ -48,29 +94,19 @@ class State:
             check_early(task, body, self.limits)
 
     @property
+    def overloaded(self) -> bool:
+        """Whether whoever comes next is turned away: with tenants, also one that has nothing waiting yet."""
+        return self.pool.overloaded(DEFAULT_TENANT if self.users is None else "")
+
+    @property
     def search_limits(self) -> Limits:
         """When a search must have answered."""
-        chosen = self.settings
-        grace = chosen.deadline_grace_seconds
-        return Limits(chosen.deadline_max_seconds + grace, grace, chosen.deadline_floor_seconds)
+        return search_limits(self.settings)
 
     @property
     def limits(self) -> Mapping[str, Any]:
         """The settings that a worker has to obey."""
-        return self.settings.model_dump(
-            include={
-                "max_operations",
-                "max_operands",
-                "max_buffers",
-                "deadline_default_seconds",
-                "deadline_max_seconds",
-                "deadline_floor_seconds",
-                "validate_max_steps",
-                "validate_max_bytes",
-                "worker_memory_bytes",
-                "worker_cpu_seconds",
-            }
-        )
+        return worker_limits(self.settings)
 
 
 def state_of(request: Request) -> State:

@@ -22,7 +22,8 @@ _LENGTHS: Final = struct.Struct(">IQ")
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Kinds to a worker: the name of a task, ``go``, ``stop``. Kinds from a worker: ``ready``,
-    ``offer``, ``fallback``, ``result``, ``problem`` of a task; ``log`` and ``warmed`` at any time."""
+    ``offer``, ``progress``, ``fallback``, ``result``, ``problem`` of a task; ``log`` and ``warmed``
+    at any time."""
 
     kind: str
     head: Mapping[str, Any] = field(default_factory=dict)

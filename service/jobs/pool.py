@@ -14,6 +14,7 @@ import math
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -22,12 +23,16 @@ from typing import Any, Final
 
 import structlog
 
+from service.jobs.fair import FairQueue, Ticket
 from service.jobs.frames import Frame, encode_head, read_frame
-from service.jobs.resources import oom_kills
+from service.jobs.resources import cpu_seconds, oom_kills
 from service.jobs.spool import Spool, pieces
 from service.problems import Problem, out_of_memory
+from service.telemetry import tracing
+from service.telemetry.metrics import Metrics
+from service.telemetry.work import Work
 
-__all__ = ["SMALL_BYTES", "Worker", "WorkerPool"]
+__all__ = ["DEFAULT_TENANT", "SMALL_BYTES", "Worker", "WorkerPool"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -40,10 +45,10 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 #: How much of a worker's answer waits in this process before the pipe pushes back.
 BUFFER_BYTES: Final = 1 << 20
 
+#: Whose tasks they are where nobody has to say who they are.
+DEFAULT_TENANT: Final = "default"
 #: A request of more bytes is a large one. Size is all that is known of what it will cost.
 SMALL_BYTES: Final = 1 << 18
-#: Small tasks that may pass a large one.
-SMALL_IN_A_ROW: Final = 4
 #: How long after a small task one worker is kept from large ones.
 RESERVE_SECONDS: Final = 60.0
 
@@ -54,19 +59,23 @@ class Worker:
     """One process. `busy` from the first frame sent until a final frame arrived.
 
     `warmed` is what the process has said of itself (see `service.jobs.tasks.warm`), empty until then.
+    `charged_to` is the tenant that its time is charged to when the lease ends.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, metrics: Metrics) -> None:
         self._process = process
+        self._metrics = metrics
+        self._work: Work | None = None
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
         self._killed = False
         self._oom_kills = oom_kills()
         self.busy = False
+        self.charged_to = DEFAULT_TENANT
         self.warmed: Mapping[str, Any] = {}
 
     @classmethod
-    async def spawn(cls, module: str) -> Worker:
+    async def spawn(cls, module: str, metrics: Metrics) -> Worker:
         """Start a process that serves the tasks of `module`; it reports ``ready`` later."""
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -75,7 +84,7 @@ class Worker:
             stdin=PIPE, stdout=PIPE, limit=BUFFER_BYTES, start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
-        return cls(process)
+        return cls(process, metrics)
 
     @property
     def pid(self) -> int:
@@ -84,6 +93,16 @@ class Worker:
     @property
     def alive(self) -> bool:
         return self._process.returncode is None and not self._pump.done() and not self._killed
+
+    @property
+    def killed(self) -> bool:
+        """Whether the service has ended it, rather than something else."""
+        return self._killed
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of the process so far."""
+        return cpu_seconds(self.pid)
 
     async def _receive_all(self) -> None:
         """Until the process has gone, or says what cannot be understood: then it is killed."""
@@ -119,6 +138,9 @@ class Worker:
     async def send(self, kind: str, head: Mapping[str, Any], body: bytes | Spool = b"") -> None:
         """Raises `Problem`, mostly ``worker-lost``, when the process has died."""
         assert self._process.stdin is not None
+        if not self.busy:  # a task, rather than an answer in the middle of one
+            self._work = Work(self._metrics, kind, self.pid)
+            head = {**head, "context": structlog.contextvars.get_contextvars()}
         self.busy = True
         try:
             self._process.stdin.write(encode_head(kind, head, len(body)))
@@ -133,13 +155,31 @@ class Worker:
         frame = await self._inbox.get()
         if frame is None:
             raise await self._loss()
+        if frame.kind == "fallback" and self._work is not None:
+            self._work.fallback = True
         if frame.kind in _FINAL:
             self.busy = False
+            frame = self._observed(frame)
             if frame.head.get("last"):
                 self.kill()
         return frame
 
+    def _observed(self, frame: Frame) -> Frame:
+        """The last frame of a task, without what is for metrics and traces only."""
+        head = dict(frame.head)
+        stages = head.pop("stages", ())
+        if self._work is not None:
+            outcome = head["code"] if frame.kind == "problem" else "result" if head else "known"
+            self._work.ended(outcome, head if outcome == "result" else None, stages)
+        return Frame(frame.kind, head, frame.body)
+
     async def _loss(self) -> Problem:
+        problem = await self._reason()
+        if self._work is not None:
+            self._work.ended(problem.kind.code)
+        return problem
+
+    async def _reason(self) -> Problem:
         """Why the process has died, as far as its end and the kernel's counters tell."""
         match -(await self.finished()):
             case signal.SIGABRT:  # how code in C++ ends where it gets no more memory
@@ -175,6 +215,8 @@ class Worker:
 
     def kill(self) -> None:
         self._killed = True
+        if self._work is not None:
+            self._work.ended("fallback" if self._work.fallback else "stopped")
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -207,7 +249,8 @@ class WorkerPool:
     """`size` workers for the tasks of `module`; at most `queue_limit` callers wait, `queue_seconds` each.
 
     A process that does not report within `start_seconds` is taken for broken; `pause` waits before the
-    next start of one that keeps failing.
+    next start of one that keeps failing. `metrics` are told of workers and waits. `meter` is told,
+    after each task, the tenant and the seconds of processor time that it took.
     """
 
     def __init__(
@@ -219,21 +262,22 @@ class WorkerPool:
         queue_seconds: float = 30.0,
         start_seconds: float = START_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        metrics: Metrics | None = None,
+        meter: Callable[[str, float], None] | None = None,
     ) -> None:
         self._module = module
         self._size = size
-        self._queue_limit = queue_limit
         self._queue_seconds = queue_seconds
         self._start_seconds = start_seconds
         self._pause = pause
+        self.metrics = metrics or Metrics()
         self._free: deque[Worker] = deque()
-        self._queues: dict[bool, deque[asyncio.Future[Worker]]] = {True: deque(), False: deque()}
-        self._small_in_a_row = 0
+        self._queue = FairQueue[asyncio.Future[Worker]](queue_limit)
         self._small_seen = -math.inf
         self._workers: dict[int, Worker] = {}
         self._supervisors: list[asyncio.Task[None]] = []
-        self._waiting = 0
         self._leased = 0
+        self._meter = meter
 
     @property
     def size(self) -> int:
@@ -266,24 +310,23 @@ class WorkerPool:
         reports = [worker.warmed[part] for worker in self._workers.values() if part in worker.warmed]
         return all(reports) if reports else None
 
-    @property
-    def overloaded(self) -> bool:
-        """Whether a large task would be turned away now; three quarters of the queue are for those."""
-        large = len(self._queues[True]) >= self._queue_limit - self._queue_limit // 4
-        return self._waiting > 0 and (large or self._waiting >= self._queue_limit)
+    def overloaded(self, tenant: str = DEFAULT_TENANT) -> bool:
+        """Whether a large task of this tenant would be turned away now."""
+        queue = self._queue
+        return len(queue) > 0 and queue.full(large=True) and queue.leaver(tenant, large=True) is None
 
-    def check_room(self, size: int) -> None:
+    def check_room(self, size: int, tenant: str = DEFAULT_TENANT) -> None:
         """Raises `Problem` ``overloaded`` where a request of `size` bytes would be turned away now.
 
         For large ones only, so that their bodies need not be read first.
         """
-        if size > SMALL_BYTES and self.overloaded:
-            raise _overloaded(f"All {self._size} workers are busy and {self._waiting} requests wait already.")
+        if size > SMALL_BYTES and self.overloaded(tenant):
+            raise _overloaded(f"All {self._size} workers are busy and {self.waiting} requests wait already.")
 
     @property
     def waiting(self) -> int:
         """Callers that wait for a worker."""
-        return self._waiting
+        return len(self._queue)
 
     def start(self) -> None:
         """Start all processes and return; `alive` counts those that are ready."""
@@ -310,15 +353,18 @@ class WorkerPool:
 
     async def _live(self, slot: int) -> bool:
         """One process from its start to its end; whether it ever reported."""
-        worker = await Worker.spawn(self._module)
+        worker = await Worker.spawn(self._module, self.metrics)
         try:
             reported = await worker.ready(self._start_seconds)
             if reported:
                 self._workers[slot] = worker
+                self.metrics.worker_started()
                 self._offer(worker)
                 code = await worker.finished()
+                self.metrics.worker_ended("stopped" if worker.killed else "lost")
                 _say(logging.INFO, "worker ended", pid=worker.pid, exit_code=code)
             else:
+                self.metrics.worker_ended("failed")
                 _say(logging.ERROR, "worker did not start", pid=worker.pid)
         finally:
             self._workers.pop(slot, None)
@@ -327,50 +373,76 @@ class WorkerPool:
         return reported
 
     @contextlib.asynccontextmanager
-    async def lease(self, *, large: bool = False) -> AsyncIterator[Worker]:
+    async def lease(
+        self, tenant: str = DEFAULT_TENANT, *, large: bool = False, patient: bool = False
+    ) -> AsyncIterator[Worker]:
         """A worker for one task. Raises `Problem` ``overloaded`` when none gets free in time.
 
-        Small tasks go first, four of them to one large one, and have a quarter of the queue to themselves.
-        Of several workers, one is kept from large tasks while there have been small ones lately.
+        Tenants share the workers' time (see `service.jobs.fair`). Small tasks go first, four of them to one
+        large one, and have a quarter of the queue to themselves. Of several workers, one is kept from large
+        tasks while there have been small ones lately. Who waits in a full queue for the tenant with the most
+        that wait may have to leave it for another tenant's. Who is `patient` waits for as long as it takes,
+        and takes nobody's place in the queue.
         """
-        worker = await self._take(large)
+        ticket = Ticket(tenant, large or patient, asyncio.get_running_loop().create_future(), patient)
+        began, clock = time.time(), time.perf_counter()
+        try:
+            worker = await self._take(ticket)
+        finally:
+            seconds = time.perf_counter() - clock
+            self.metrics.waited(seconds, large=large)
+            tracing.record("wait for a worker", began, seconds)
+        worker.charged_to = tenant
         self._leased += 1
+        began, cpu = self._queue.begin(tenant), worker.cpu_seconds if self._meter else 0.0
         try:
             yield worker
         finally:
             self._leased -= 1
+            held = self._queue.end(tenant, began)
+            if self._meter is not None:
+                # Of a process that has died, nobody can ask what it took.
+                self._meter(worker.charged_to, worker.cpu_seconds - cpu if worker.alive else held)
             if worker.busy:
                 worker.kill()
             elif worker.alive:
                 self._offer(worker)
             self._hand_out()  # what waited for another to be free may be next
 
-    async def _take(self, large: bool) -> Worker:
-        loop = asyncio.get_running_loop()
-        if not large:
-            self._small_seen = loop.time()
-        full = self._waiting >= self._queue_limit or (large and self.overloaded)
-        turn: asyncio.Future[Worker] = loop.create_future()
-        self._queues[large].append(turn)
-        self._waiting += 1
+    async def _take(self, ticket: Ticket[asyncio.Future[Worker]]) -> Worker:
+        turn = ticket.turn
+        if not ticket.large:
+            self._small_seen = asyncio.get_running_loop().time()
+        self._queue.add(ticket)
         try:
             self._hand_out()
-            if full and not turn.done():
-                busy = f"All {self._size} workers are busy and {self._waiting - 1} requests wait already."
-                raise _overloaded(busy)
-            async with asyncio.timeout(self._queue_seconds):
+            if not (turn.done() or ticket.patient):
+                self._make_room(ticket)
+            async with asyncio.timeout(None if ticket.patient else self._queue_seconds):
                 return await turn
         except (TimeoutError, asyncio.CancelledError) as error:
-            if turn.done() and not turn.cancelled():  # handed out in the very moment in which it was late
+            # Handed out in the very moment in which it was late.
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._offer(turn.result())
             if isinstance(error, TimeoutError):
                 raise _overloaded(f"No worker got free within {self._queue_seconds:g} s.") from None
             raise
         finally:
-            self._waiting -= 1
+            self._queue.remove(ticket)
             turn.cancel()
-            with contextlib.suppress(ValueError):
-                self._queues[large].remove(turn)
+
+    def _make_room(self, newcomer: Ticket[asyncio.Future[Worker]]) -> None:
+        """Where the queue was full, turn away the newcomer, by an exception, or another who has to leave."""
+        queue = self._queue
+        queue.remove(newcomer)
+        if queue.full(large=newcomer.large):
+            busy = _overloaded(f"All {self._size} workers are busy and {len(queue)} requests wait already.")
+            leaver = queue.leaver(newcomer.tenant, large=newcomer.large)
+            if leaver is None:
+                raise busy
+            queue.remove(leaver)
+            leaver.turn.set_exception(busy)
+        queue.add(newcomer)
 
     def _offer(self, worker: Worker) -> None:
         self._free.append(worker)
@@ -379,17 +451,11 @@ class WorkerPool:
     def _hand_out(self) -> None:
         """Give free workers to whoever is next."""
         self._free = deque(worker for worker in self._free if worker.alive)
-        while self._free and (large := self._next_in_line()) is not None:
-            turn = self._queues[large].popleft()
-            if not turn.done():
-                turn.set_result(self._free.popleft())
-                self._small_in_a_row = 0 if large else self._small_in_a_row + 1
-
-    def _next_in_line(self) -> bool | None:
-        """Whether a large task is next; None where nobody may have a worker now."""
-        small, large = self._queues[False], self._queues[True]
         lately = asyncio.get_running_loop().time() - self._small_seen < RESERVE_SECONDS
-        last = lately and len(self._free) == 1 < self.alive
-        if small and (not large or last or self._small_in_a_row < SMALL_IN_A_ROW):
-            return False
-        return True if large and not last else None
+        while self._free:
+            last = lately and len(self._free) == 1 < self.alive
+            ticket = self._queue.next(large=not last)
+            if ticket is None:
+                return
+            if not ticket.turn.done():
+                ticket.turn.set_result(self._free.popleft())

@@ -14,7 +14,16 @@ from solver import documents
 from solver.errors import ArenaplanError, DocumentError
 from solver.plan import LayoutOptions, PlanOptions
 
-__all__ = ["MEMBERS", "check_early", "limited_options", "named_deadline", "read_request"]
+__all__ = [
+    "MEMBERS",
+    "MODEL_WORK",
+    "check_early",
+    "check_members",
+    "limited_options",
+    "named_deadline",
+    "read_request",
+    "with_graph",
+]
 
 Options = TypeVar("Options", PlanOptions, LayoutOptions)
 
@@ -28,7 +37,26 @@ MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "validate": (("graph", "plan"), ("steps", "seed")),
 }
 
+#: Tasks whose body is a model of another tool, behind a line of choices.
+MODEL_WORK: Final = frozenset({"import", "model"})
+
 _DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(\d[\d.eE+-]*)')
+
+
+def with_graph(work: str, request: bytes, graph: bytes | None) -> bytes:
+    """The body that a worker gets: a request, a JSON object, with the stored graph in its place.
+
+    Of a model, the request is the line in front of its bytes. Nobody has read the graph before: the worker
+    says what is wrong with it.
+    """
+    if graph is None:
+        return request
+    if work in MODEL_WORK:
+        return request + graph
+    name = MEMBERS[work][0][0]
+    rest = request.strip()[1:]
+    comma = b"" if rest.lstrip().startswith(b"}") else b","
+    return b'{"%b":%b%b%b' % (name.encode(), graph, comma, rest)
 
 
 def named_deadline(body: bytes | Spool) -> float | None:
@@ -56,18 +84,29 @@ def read_request(body: bytes, required: tuple[str, ...], optional: tuple[str, ..
         request = documents.parse_json(body)
     except DocumentError as error:
         raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
-    allowed = ", ".join(f'"{name}"' for name in required + optional)
-    remedy = f"Send one object with {allowed}."
     if not isinstance(request, dict):
+        remedy = f"Send one object with {_listed(required + optional)}."
         raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")
+    check_members(request, required, optional)
+    return request
+
+
+def check_members(
+    request: Mapping[str, Any], required: tuple[str, ...], optional: tuple[str, ...], prefix: str = ""
+) -> None:
+    """Raises `Problem` for members that are missing or unknown; `prefix` points to where the object is."""
+    remedy = f"Send one object with {_listed(required + optional)}."
     for name in required:
         if name not in request:
-            raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer="")
+            raise Problem("invalid-request", f'"{name}" is missing.', remedy=remedy, pointer=prefix)
     for name in request:
         if name not in required + optional:
-            pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+            pointer = f"{prefix}/" + name.replace("~", "~0").replace("/", "~1")
             raise Problem("invalid-request", f'"{name}" is unknown here.', remedy=remedy, pointer=pointer)
-    return request
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def check_early(task: str, body: bytes, limits: Mapping[str, Any]) -> None:

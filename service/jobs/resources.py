@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
 import sys
 import time
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["address_space", "allow_memory", "be_killed_first", "limited", "oom_kills"]
+__all__ = ["address_space", "allow_memory", "be_killed_first", "cpu_seconds", "limited", "oom_kills"]
 
 #: Where several processes could go to free memory, the kernel takes a worker rather than the service.
 _OOM_SCORE: Final = 500
@@ -68,6 +69,16 @@ def be_killed_first() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_bytes(b"%d" % _OOM_SCORE)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process over all of its threads; 0 where the system does not say."""
+    try:
+        # Behind the name, which may hold anything: utime and stime are fields 14 and 15.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def oom_kills() -> int:

@@ -27,6 +27,7 @@ from solver.exporters.html import dump_report
 from solver.importers.options import IMPORT_OPTIONS, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
+from solver.layout import Progress
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
 
 __all__ = ["TASKS", "warm"]
@@ -52,7 +53,7 @@ class _Clock:
 
 
 @contextlib.contextmanager
-def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
+def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterator[_Clock]:
     """Bounds the reading of a request by its deadline, if it has one; the process goes on.
 
     Raises `Problem` ``time-limit``. Where nothing can interrupt what reads, the service ends the process.
@@ -60,7 +61,8 @@ def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
     clock, named = _Clock(), named_deadline(body)
     named = limits["deadline_default_seconds"] if named is None else named
     if named is None:
-        yield clock
+        with _stage(channel, "read"):
+            yield clock
         return
     # A longer one than is allowed is refused once it has been read.
     seconds = min(max(named, limits["deadline_floor_seconds"]), limits["deadline_max_seconds"])
@@ -76,10 +78,21 @@ def _reading(body: bytes, limits: Mapping[str, Any]) -> Iterator[_Clock]:
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))  # none would mean no timer
     try:
-        yield clock
+        with _stage(channel, "read"):
+            yield clock
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _stage(channel: Channel, name: str) -> Iterator[None]:
+    """Tell the service how long this took, for metrics and traces."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        channel.stage(name, time.perf_counter() - began)
 
 
 @contextlib.contextmanager
@@ -104,6 +117,18 @@ def _compiled() -> bool:
     return load_compiled()
 
 
+def _follower(channel: Channel) -> Callable[[str, Progress | None], None]:
+    """Passes on how far a plan, or a layout, is."""
+
+    def follow(stage: str, found: Progress | None) -> None:
+        if found is None:
+            channel.progress(stage)
+        else:
+            channel.progress(stage, peak_bytes=found.incumbent, bound_bytes=found.bound)
+
+    return follow
+
+
 def _key(digest: str, name: str, options: PlanOptions) -> str:
     """Digest of the canonical request: equal keys, equal plans. The title of a graph is part of its plan."""
     parts = (digest.encode(), documents.dump_options(options), name.encode())
@@ -118,6 +143,8 @@ def _send_plan(kind: str, plan: Plan, channel: Channel, key: str) -> None:
         "arena_bytes": plan.arena_bytes,
         "status": _status(plan),
         "seconds": plan.options.deadline_seconds,
+        "solver": plan.options.solver,
+        "lower_bound": plan.lower_bound,
     }
     channel.send(kind, facts, documents.dump_plan(plan))
 
@@ -130,14 +157,15 @@ def _status(plan: Plan) -> str:
 
 def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a graph."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["plan"])
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
         graph = _graph(request, options.batch, limits)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("graph"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph), options, channel, key, clock)
+        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _graph(
@@ -167,25 +195,41 @@ def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a model of another tool: a line with the parameters of the query, and the bytes."""
     head, _, data = body.partition(b"\n")
     choices, fields = _of_query(documents.parse_json(head))
-    with _reading(head, limits) as clock:
-        with _inside("query"):
-            options = limited_options(documents.load_options(fields), limits)
-            chosen = import_options(choices, batch=options.batch)
-        importer = find_importer(data)
-        if importer is None:
-            error = unknown_format("The body")
-            raise Problem("invalid-document", error.message, remedy=error.remedy)
-        with _inside("model"):
-            graph = load_model(importer, data, options=chosen, path=None, name="model").graph
-            if len(graph.operations) > limits["max_operations"]:
-                raise TooManyOperationsError(
-                    f"The model has {len(graph.operations):,} operations;"
-                    f" {limits['max_operations']:,} are allowed.",
-                    remedy="Plan it with `arenaplan plan`.",
-                )
+    with _reading(head, limits, channel) as clock:
+        graph, options = _imported(limits, choices, fields, data)
         key = _key(documents.graph_digest(graph), graph.name, options)
     with _inside("model"), _with_verdict(graph, options):
-        _answer(partial(pipeline.plan, graph), options, channel, key, clock)
+        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
+
+
+def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    """The graph document of a model, which is sent as for `_model`."""
+    head, _, data = body.partition(b"\n")
+    graph, _ = _imported(limits, *_of_query(documents.parse_json(head)), data)
+    channel.send("result", {}, documents.dump_graph(graph))
+
+
+def _imported(
+    limits: Mapping[str, Any], choices: dict[str, Any], fields: dict[str, Any], data: bytes
+) -> tuple[pipeline.TrainableGraph, PlanOptions]:
+    """The graph of a model, and the options of its plan."""
+    with _inside("query"):
+        options = limited_options(documents.load_options(fields), limits)
+        chosen = import_options(choices, batch=options.batch)
+    importer = find_importer(data)
+    if importer is None:
+        error = unknown_format("The body")
+        raise Problem("invalid-document", error.message, remedy=error.remedy)
+    with _inside("model"):
+        graph = load_model(importer, data, options=chosen, path=None, name="model").graph
+        if len(graph.operations) > limits["max_operations"]:
+            raise TooManyOperationsError(
+                f"The model has {len(graph.operations):,} operations;"
+                f" {limits['max_operations']:,} are allowed.",
+                remedy="Plan it with `arenaplan plan`.",
+            )
+    return graph, options
 
 
 def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -233,12 +277,13 @@ def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Itera
 
 def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["tradeoff"])
         points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
         options, graph = _to_explain(request, limits)
     options = clock.shortened(options)
-    with _inside("graph"):
+    with _inside("graph"), _stage(channel, "tradeoff"):
+        channel.progress("tradeoff")
         made = verdict.tradeoff(graph, options, points=points)
     facts = {"points": len(made.points), "complete": made.complete}
     channel.send("result", facts, documents.dump_tradeoff(made))
@@ -246,7 +291,7 @@ def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
 
 def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A verdict; deadlines as for curves."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["explain"])
         training = request.get("training", False)
         if not isinstance(training, bool):
@@ -259,7 +304,8 @@ def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         options, graph = _to_explain(request, limits)
         batches = verdict.batches_of(request["graph"], options)
     options = clock.shortened(options)
-    with _inside("graph"):
+    with _inside("graph"), _stage(channel, "explain"):
+        channel.progress("explain")
         made = verdict.explain(graph, options, training=training, batches=batches)
     facts = {"verdict": made.status.value, "complete": made.complete}
     channel.send("result", facts, documents.dump_verdict(made))
@@ -277,7 +323,7 @@ def _to_explain(
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan an explicit program."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["program"])
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
@@ -287,7 +333,8 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
         key = _key(documents.program_digest(program), program.name, options)
     with _inside("program"):
-        _answer(partial(pipeline.plan_program, program), options, channel, key, clock)
+        make = partial(pipeline.plan_program, program, observe=channel.stage, follow=_follower(channel))
+        _answer(make, options, channel, key, clock)
 
 
 def _answer(make: Planner, options: PlanOptions, channel: Channel, key: str, clock: _Clock) -> None:
@@ -325,7 +372,7 @@ def _send_fallback(make: Planner, options: PlanOptions, channel: Channel, key: s
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
-    with _reading(body, limits) as clock:
+    with _reading(body, limits, channel) as clock:
         request = read_request(body, *MEMBERS["layout"])
         with _inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
@@ -339,7 +386,9 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     with _inside("problem"), _own_capacity(options):
         if options.deadline_seconds is not None:
             _send_layout_fallback(problem, options, channel, key)
-        placed = placement.place(problem, clock.shortened(options))
+        with _stage(channel, "layout"):
+            follow = partial(_follower(channel), "layout")
+            placed = placement.place(problem, clock.shortened(options), progress=follow)
         _send_layout("result", dataclasses.replace(placed, options=options), channel, key)
 
 
@@ -380,6 +429,8 @@ def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -
         "arena_bytes": placed.layout.peak,
         "status": placed.certificate.status.value,
         "seconds": placed.options.deadline_seconds,
+        "solver": placed.options.solver,
+        "lower_bound": placed.certificate.lower_bound,
     }
     channel.send(kind, facts, documents.dump_layout(placed))
 
@@ -415,7 +466,8 @@ def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     _check_memory(plan, limits["validate_max_bytes"])
     graph = _graph(request, plan.options.batch, limits)
     memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
-    with limited({"worker_memory_bytes": memory}), _inside("plan"):
+    with limited({"worker_memory_bytes": memory}), _inside("plan"), _stage(channel, "train"):
+        channel.progress("train")
         report = executor.validate(graph, plan, steps=steps, seed=seed)
     channel.send("result", {"identical": report.identical}, documents.dump_report(report))
 
@@ -482,6 +534,7 @@ TASKS: Final[Mapping[str, Task]] = {
     "explain": _explain,
     "program": _program,
     "model": _model,
+    "import": _import,
     "layout": _layout,
     "validate": _validate,
     "export": _export,

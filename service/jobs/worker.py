@@ -15,6 +15,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -39,8 +40,31 @@ class Channel:
         self._output = output
         self._inbox = inbox
         self._lock = threading.Lock()
+        self._began: float | None = None
+        self._stages: list[tuple[str, float, float]] = []
+        self.context: Mapping[str, Any] = {}
+
+    def begin(self, head: Mapping[str, Any]) -> None:
+        """A task begins. `progress` in its head says whether somebody follows it; `context` is what the
+        service's own log lines about it carry.
+        """
+        self._began = time.monotonic() if head.get("progress") else None
+        self._stages = []
+        self.context = head.get("context", {})
+
+    def stage(self, name: str, seconds: float) -> None:
+        """A stage of the task is over, which took so long; the service hears of it with the answer."""
+        self._stages.append((name, time.time() - seconds, seconds))
+
+    def progress(self, stage: str, **facts: Any) -> None:
+        """Tell who follows the task how far it is."""
+        if self._began is not None:
+            seconds = round(time.monotonic() - self._began, 3)
+            self.send("progress", {"stage": stage, **facts, "seconds": seconds})
 
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
+        if kind in ("result", "problem"):
+            head = {**head, "stages": self._stages}
         frame = Frame(kind, head, body)
         with self._lock:
             self._output.write(frame.encode())
@@ -66,12 +90,14 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(BrokenPipeError):
             facts = {"level": record.levelname.lower(), "event": record.getMessage(), "logger": record.name}
+            facts |= self._channel.context
             if record.exc_info:
                 facts["exception"] = logging.Formatter().formatException(record.exc_info)
             self._channel.send("log", facts)
 
 
 def _perform(tasks: Mapping[str, Task], frame: Frame, channel: Channel) -> None:
+    channel.begin(frame.head)
     try:
         with limited(frame.head):
             tasks[frame.kind](frame.head, frame.body, channel)

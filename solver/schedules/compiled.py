@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Final
 
-from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.jit import compiled as _compiled
+from solver.layout.compiled.jit import inlined
 
 __all__ = ["compiled", "inlined"]
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def compiled(function: Function) -> Function:
-    """Compiled; the function itself where nothing compiles here, or what is compiled cannot be kept."""
-    try:
-        from solver.layout.compiled.jit import compiled as decorated
-
-        return decorated(function)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return function
-
-
-def inlined(function: Function) -> Function:
-    """A part of compiled functions; the function itself where nothing compiles here."""
-    try:
-        from solver.layout.compiled.jit import inlined as decorated
-
-        return decorated(function)
-    except UNCOMPILED as error:
-        warn_uncompiled(error)
-        return function
+compiled: Final = partial(_compiled, plain=True)

@@ -10,7 +10,7 @@ from solver.layout.model.instance import Integers
 from solver.schedules.compiled import compiled, inlined
 from solver.schedules.tables import Tables, Work
 
-__all__ = ["COMPILED", "EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "repair", "simulate"]
+__all__ = ["EVENTS", "EXTRA", "INSTANCES", "OVER", "PEAK", "repair", "simulate"]
 
 # Positions in the result of a simulation. A peak of -1: the numbers give no legal sequence.
 PEAK, EXTRA, EVENTS, OVER, INSTANCES = range(5)
@@ -222,7 +222,3 @@ def repair(
         if chosen < 0:
             return done
         genes[chosen] = number
-
-
-#: Whether the functions above run compiled.
-COMPILED = hasattr(simulate, "py_func")

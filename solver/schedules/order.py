@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.layout import Deadline
+from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
 from solver.schedules.bounds import order_bound
 from solver.schedules.order_kernel import Links, Room, peak_of, walk
@@ -63,13 +64,13 @@ def best_order(
     of the bound, milliseconds, or some seconds.
     """
     deadline = deadline or Deadline()
-    arrays, count = tables(problem), len(problem.steps)
+    plain, count = tables(problem), len(problem.steps)
     given: Integers = np.arange(count, dtype=np.int64)
-    room = _room(arrays, count)
+    arrays, room = addressed(plain), addressed(_room(plain, count))
     bound, given_peak = order_bound(problem).bytes, int(peak_of(given, arrays, room)) if count else 0
     if given_peak <= bound or count < 2:
         return Ordered(tuple(range(count)), given_peak, given_peak, bound)
-    links = _links(before)
+    links = addressed(_links(before))
     starts = [given] + [
         np.array(_list(problem, before, key), np.int64)
         for key in (lambda adds, frees: adds - frees, lambda adds, frees: (-frees, adds))
@@ -83,12 +84,13 @@ def best_order(
         order, found = start.copy(), best.copy()
         state: Integers = np.array([seed + 1], np.int64)
         cut = least * _NEAR // 100
+        walked, kept, random = addressed(order), addressed(found), addressed(state)
         for begin in range(0, most, _SLICE):
             if deadline.expired:
                 complete = False
                 break
             end = min(begin + _SLICE, most)
-            peak = int(walk(order, found, begin, end, most, cut, part, state, links, arrays, room))
+            peak = int(walk(walked, kept, begin, end, most, cut, part, random, links, arrays, room))
             if peak < least:
                 best, least = found.copy(), peak
             if least <= bound:
@@ -104,7 +106,9 @@ def load_walks(problem: ScheduleProblem) -> None:
     order: Integers = np.arange(count, dtype=np.int64)
     state: Integers = np.array([1], np.int64)
     links = _links([frozenset(range(t)) for t in range(count)])
-    walk(order, order.copy(), 0, 1, 1, 0, 1, state, links, arrays, _room(arrays, count))
+    room = _room(arrays, count)
+    peak_of(order, arrays, room)
+    walk(order, order.copy(), 0, 1, 1, 0, 1, state, links, arrays, room)
 
 
 def _room(arrays: Tables, count: int) -> Room:

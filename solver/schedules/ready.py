@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solver.layout import Deadline
+from solver.layout.compiled.jit import runs_compiled
 from solver.schedules.problem import ScheduleProblem
 
 __all__ = ["load_schedules"]
@@ -32,13 +33,15 @@ def load_schedules() -> bool:
 
     False where nothing compiles here; then the same functions run as plain Python.
     """
-    from solver.schedules.kernel import COMPILED
+    from solver.schedules.kernel import simulate
     from solver.schedules.order import load_walks
     from solver.schedules.sequences import Sequences
     from solver.schedules.simulate import Simulator
 
     simulator = Simulator(_SMALLEST)
     simulator.repair(simulator.start(), 0, 1, Deadline())
-    Sequences(_SMALLEST).walk((0, 1), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
+    sequences = Sequences(_SMALLEST)
+    sequences.measure((0, 1))
+    sequences.walk((0, 1), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
     load_walks(_SMALLEST)
-    return COMPILED
+    return runs_compiled(simulate)

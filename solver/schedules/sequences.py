@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.layout import Deadline
+from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
 from solver.schedules import sequence_kernel as kernel
 from solver.schedules.problem import ScheduleProblem
@@ -39,7 +40,6 @@ class Sequences:
 
     def __init__(self, problem: ScheduleProblem) -> None:
         steps, values = len(problem.steps), len(problem.values)
-        self._tables = tables(problem)
         self._most = _MOST_RUNS * steps + 1
         instances = self._most * max(1, max(map(len, problem.writes), default=1)) + values
 
@@ -60,6 +60,7 @@ class Sequences:
             chain=room(kernel.MOST_AT_ONCE),
             result=room(5),
         )
+        self._given = addressed(tables(problem)), addressed(self._places)
         self._logarithms: Integers = np.array(
             [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
         )
@@ -67,7 +68,7 @@ class Sequences:
     def measure(self, sequence: Sequence[int]) -> tuple[int, int]:
         """The peak in bytes, -1 where a step runs again too late; and what the repetitions cost."""
         row: Integers = np.array(sequence, np.int64)
-        peak = int(kernel.measure(row, len(row), 2**62, self._tables, self._places))
+        peak = int(kernel.measure(row, len(row), 2**62, *self._given))
         return peak, int(self._places.result[kernel.EXTRA])
 
     def walk(
@@ -109,7 +110,6 @@ class Sequences:
                 state,
                 best,
                 found,
-                self._tables,
-                self._places,
+                *self._given,
             )
         return tuple(best[: int(found[1])].tolist()) if found[0] >= 0 else None

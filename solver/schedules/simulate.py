@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.layout import Deadline
+from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
 from solver.schedules import kernel
 from solver.schedules.problem import ScheduleProblem
@@ -36,7 +37,8 @@ class Simulator:
     def __init__(self, problem: ScheduleProblem) -> None:
         self.problem = problem
         self.simulations = 0
-        self._tables, self._work = tables(problem), work_for(problem)
+        self._work = work_for(problem)
+        self._given = addressed(tables(problem)), addressed(self._work)
         self._slice = max(1, _SLICE // max(1, len(problem.steps)))
         self._tried: Integers = np.zeros(max(1, len(self._work.first)), np.int64)
 
@@ -47,7 +49,7 @@ class Simulator:
     def run(self, genes: Integers, budget: int = 2**62) -> Run:
         """Simulate. Tens of microseconds for some hundred steps."""
         self.simulations += 1
-        peak = kernel.simulate(genes, budget, self._tables, self._work)
+        peak = kernel.simulate(genes, budget, *self._given)
         result = self._work.result
         return Run(int(peak), int(result[kernel.EXTRA]), int(result[kernel.EVENTS]))
 
@@ -81,7 +83,7 @@ class Simulator:
         least, left = -1, most
         while left > 0 and not deadline.expired:
             part = min(left, self._slice)
-            done = kernel.repair(genes, budget, part, found, self._tried, self._tables, self._work)
+            done = kernel.repair(genes, budget, part, found, self._tried, *self._given)
             self.simulations += done
             left -= done
             peak = self.run(found).peak

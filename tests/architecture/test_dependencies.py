@@ -14,15 +14,23 @@ from packaging.utils import canonicalize_name
 
 OWN = {"arenaplan", "clients", "service", "solver"}
 #: Modules that are part of a declared package although they are distributed apart.
-PART_OF = {"pydantic-core": "pydantic", "pil": "pillow"}
+PART_OF = {"jwt": "pyjwt", "pydantic-core": "pydantic", "pil": "pillow"}
+#: Packages that share a top-level name, by the modules that tell them apart; the API comes with the SDK.
+SHARED = {
+    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry": "opentelemetry-sdk",
+}
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of all absolute imports of a file, at whatever depth."""
+    """Top-level names of all absolute imports of a file, at whatever depth; of shared names, the package."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-    return {name.split(".")[0] for name in names}
+    return {
+        next((SHARED[one] for one in SHARED if f"{name}.".startswith(f"{one}.")), name.split(".")[0])
+        for name in names
+    }
 
 
 @pytest.fixture(scope="module")

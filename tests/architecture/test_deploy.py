@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from service.settings import Settings
-from tests.support.dockerfile import Stage, read_stages
+from tests.support.dockerfile import Stage, read_stages, stage_named
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def stages(root: Path) -> list[Stage]:
 
 @pytest.fixture(scope="module")
 def final(stages: list[Stage]) -> Stage:
-    return stages[-1]
+    return stage_named(stages, "service")
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +36,33 @@ class TestDockerfile:
         arguments = dict(one.arguments.split("=", 1) for one in stages[0].all("ARG"))
         assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", arguments["PYTHON_IMAGE"])
         assert arguments["PYTHON_DIGEST"] == ""
-        assert [stage.base.split()[0] for stage in stages[1:]] == ["${PYTHON_IMAGE}${PYTHON_DIGEST}"] * 2
+        names = {stage.base.rpartition(" AS ")[2] for stage in stages}
+        bases = {stage.base.split()[0] for stage in stages[1:]}
+        assert bases - names == {"${PYTHON_IMAGE}${PYTHON_DIGEST}"}
 
-    def test_packages_come_from_hashed_locks_only(self, stages: list[Stage]) -> None:
+    def test_the_service_is_built_by_default(self, stages: list[Stage]) -> None:
+        assert stages[-1].base.endswith(" AS service")
+
+    def test_packages_come_from_hashed_locks_only(self, root: Path, stages: list[Stage]) -> None:
+        script = (root / "deploy/fill-environment").read_text(encoding="utf-8")
         commands = [command.strip() for run in stages[1].all("RUN") for command in run.arguments.split("&&")]
-        installs = [command for command in commands if "pip install" in command]
-        assert len(installs) == 3
+        installs = [line for line in commands + script.splitlines() if "pip install" in line]
+        assert len(installs) == 5
         assert all("--no-deps" in one for one in installs)
         assert all("--require-hashes" in one or "--no-index" in one for one in installs)
 
     def test_final_stage_installs_nothing(self, final: Stage) -> None:
         commands = " ".join(run.arguments for run in final.all("RUN"))
-        assert not re.search(r"\b(pip|apt-get|curl|wget|compileall)\b", commands)
+        assert not re.search(r"\b(pip|apt-get|curl|wget)\b", commands)
         assert [copy.arguments for copy in final.all("COPY")] == ["--from=builder /opt/venv /opt/venv"]
+
+    @pytest.mark.parametrize("name", ["client", "plan", "service"])
+    def test_every_image_has_a_user_without_rights(self, stages: list[Stage], name: str) -> None:
+        stage = stage_named(stages, name)
+        assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", stage.only("USER").arguments)
+        assert any("-perm /6000" in run.arguments for run in stage.all("RUN"))
+        for label in ("version", "revision", "source", "licenses"):
+            assert f"org.opencontainers.image.{label}=" in stage.only("LABEL").arguments
 
     def test_final_stage_is_not_root_and_writes_nothing(self, final: Stage) -> None:
         assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final.only("USER").arguments)
@@ -57,7 +71,7 @@ class TestDockerfile:
 
     def test_process(self, final: Stage) -> None:
         assert final.only("ENTRYPOINT").command() == ["arenaplan"]
-        assert final.only("CMD").command() == ["serve"]
+        assert final.all("CMD")[-1].command() == ["serve"]
         assert final.only("STOPSIGNAL").arguments == "SIGTERM"
         assert final.only("EXPOSE").arguments == final.environment()["ARENAPLAN_PORT"]
 
@@ -70,7 +84,13 @@ class TestDockerfile:
             for line in (root / ".dockerignore").read_text(encoding="utf-8").splitlines()
             if line[:1] == "!"
         }
-        copied = {source for copy in stages[1].all("COPY") for source in copy.arguments.split()[:-1]}
+        copied = {
+            source
+            for stage in stages
+            for copy in stage.all("COPY")
+            if not copy.arguments.startswith("--from")
+            for source in copy.arguments.split()[:-1]
+        }
         assert copied == passed
         assert all((root / source).exists() for source in copied)
 
@@ -81,7 +101,7 @@ class TestCompose:
         assert compose["cap_drop"] == ["ALL"]
         assert "no-new-privileges:true" in compose["security_opt"]
         assert "privileged" not in compose
-        assert "volumes" not in compose
+        assert compose["volumes"] == ["state:/var/lib/arenaplan"], "jobs, and nothing else"
         assert [mount.split(":")[0] for mount in compose["tmpfs"]] == ["/tmp"]
 
     def test_bounded(self, compose: dict[str, Any]) -> None:

@@ -58,11 +58,13 @@ def test_settings(generated: Mapping[Path, str]) -> None:
 def test_no_setting_is_made_up(
     root: Path, written: Mapping[Path, str], generated: Mapping[Path, str]
 ) -> None:
-    """Beside the service's settings there are those of `./run` and of the compose file."""
+    """Beside the service's settings there are those of `./run`, of the compose file and of clients."""
     known = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields}
     of_run = set(re.findall(r"ARENAPLAN_[A-Z]+", (root / "run").read_text(encoding="utf-8")))
     compose = (root / "deploy/compose.yaml").read_text(encoding="utf-8")
-    known |= of_run | set(re.findall(r"ARENAPLAN_[A-Z_]+", compose))
+    clients = (root / "clients/settings.py").read_text(encoding="utf-8")
+    known |= of_run | set(re.findall(r"ARENAPLAN_[A-Z_]+", clients))
+    known |= set(re.findall(r"ARENAPLAN_[A-Z_]+", compose))
     named = {
         (str(path), name)
         for path, text in {**written, **generated}.items()
@@ -85,7 +87,7 @@ def test_commands(generated: Mapping[Path, str], root: Path) -> None:
 def test_every_command_is_shown_in_use(written: Mapping[Path, str]) -> None:
     """`serve` never ends; pages start it with `./run serve`."""
     guides = "".join(text for path, text in written.items() if path.parts[0] == "docs")
-    shown = set(re.findall(r"(?:^\$ arenaplan|\./run) (\w+)", guides, re.MULTILINE))
+    shown = set(re.findall(r"(?:^(?:\$ )?arenaplan|\./run) (\w+)", guides, re.MULTILINE))
     assert set(vars(get_command(app))["commands"]) - shown == set()
 
 

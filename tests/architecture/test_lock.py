@@ -14,12 +14,22 @@ LOCKS = (
     "requirements.lock",
     "requirements-runtime.lock",
     "requirements-build.lock",
+    "requirements-deploy.lock",
     "requirements-docs.lock",
+    "requirements-image-client.lock",
+    "requirements-image-plan.lock",
+    "requirements-image.lock",
     "requirements-parity.lock",
 )
 
 #: Locks of environments beside the project's own: they share some of its packages, not all.
-BESIDE = ("requirements-docs.lock", "requirements-parity.lock")
+BESIDE = (
+    "requirements-deploy.lock",
+    "requirements-docs.lock",
+    "requirements-image-plan.lock",
+    "requirements-image.lock",
+    "requirements-parity.lock",
+)
 
 #: Extras that no environment of the project's own has: a rival, and what is heavy.
 APART = {"bench", "executorch", "jax", "torch"}

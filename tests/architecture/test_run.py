@@ -18,6 +18,7 @@ COMMANDS = (
     "parity",
     "lint",
     "bench",
+    "chaos",
     "fuzz",
     "report",
     "mutate",

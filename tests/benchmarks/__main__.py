@@ -21,6 +21,7 @@ from tests.benchmarks import (
     planning,
     resnet50,
     schedules,
+    service,
     shapes,
 )
 from tests.benchmarks.measure import commit, machine
@@ -38,7 +39,13 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "onert": onert_losses.run,
     "models": models.run,
     "memory": memory.run,
+    "service": service.run,
 }
+
+
+def _seconds(text: str) -> float:
+    """Of a duration as 90, 5m or 1h."""
+    return float(text.rstrip("smh")) * {"m": 60, "h": 3600}.get(text[-1], 1)
 
 
 def main() -> None:
@@ -50,10 +57,13 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
+    parser.add_argument("--soak", default="0", help="service: mixed requests for so long, as 5m or 1h")
+    parser.add_argument("--part", help="service: only this table")
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
+        "service": partial(service.run, soak=_seconds(arguments.soak), part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
     }
     console = Console(width=200, record=arguments.output is not None)

@@ -33,10 +33,11 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def environment() -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """The project and its commands are at hand; the terminal is narrow and has no colours."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+    ours = {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+    return os.environ | ours | {"XDG_STATE_HOME": str(folder / ".state")}
 
 
 def run_console(block: Block, folder: Path, url: str) -> None:
@@ -44,7 +45,7 @@ def run_console(block: Block, folder: Path, url: str) -> None:
         done = subprocess.run(
             ["bash", "-c", command.text],
             cwd=folder,
-            env=environment(),
+            env=environment(folder),
             capture_output=True,
             text=True,
             encoding="utf-8",

@@ -334,7 +334,7 @@ def test_workers_end_with_a_service_that_was_killed(tiny: Graph) -> None:
 
 def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans go without the compiled search and CP-SAT; the log, /readyz and answers say so."""
-    for package in ("numba", "ortools"):
+    for package in ("llvmlite", "numba", "ortools"):
         (tmp_path / package).mkdir()
         broken = tmp_path / package / "__init__.py"
         broken.write_text(f"raise ImportError('{package} is not here')\n", encoding="utf-8")
@@ -356,7 +356,7 @@ def test_without_optional_packages(tmp_path: Path, tiny: Graph, monkeypatch: pyt
         assert pid == event["pid"]
         server.stop()
     reasons = [event["event"] for event in server.log if event["level"] == "warning"]
-    assert any("numba is not here" in reason for reason in reasons)
+    assert any("llvmlite is not here" in reason for reason in reasons)
     assert any("ortools is not here" in reason for reason in reasons)
     assert [event for event in server.log if event["event"] == NO_EVENT] == []
 

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Instruction", "Stage", "read_stages"]
+__all__ = ["Instruction", "Stage", "read_stages", "stage_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +59,12 @@ def read_stages(path: Path) -> list[Stage]:
         else:
             stages[-1] = Stage(stages[-1].base, (*stages[-1].instructions, instruction))
     return stages
+
+
+def stage_named(stages: list[Stage], name: str) -> Stage:
+    """A stage with what it takes from those it is based on, the oldest instruction first."""
+    (found,) = (stage for stage in stages if stage.base.endswith(f" AS {name}"))
+    parent = found.base.split()[0]
+    if not any(stage.base.endswith(f" AS {parent}") for stage in stages):
+        return found
+    return Stage(found.base, stage_named(stages, parent).instructions + found.instructions)

@@ -57,7 +57,17 @@ def _do(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             channel.send("fallback", _facts("late", deterministic=False), rest.encode())
             _hang()
         case "hang":
+            channel.send("progress", {"stage": "hang", "seconds": 0.0, "pid": os.getpid()})
             _hang()
+        case "die-once":
+            if not Path(rest).exists():
+                Path(rest).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            channel.send("result", _facts("survived"), b"{}")
+        case "progress":
+            channel.send("progress", {"stage": "layout", "seconds": 0.1})
+            threading.Event().wait(1.0)  # so long that somebody can see it
+            channel.send("result", _facts("progressed"), b"{}")
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
         case "allocate":
@@ -105,4 +115,8 @@ def _start() -> None:
 _start()
 
 
-TASKS: Mapping[str, Task] = {"plan": _do, "validate": _do}
+def _echo(_head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    channel.send("result", _facts("whole"), body)
+
+
+TASKS: Mapping[str, Task] = {"plan": _do, "validate": _do, "program": _echo}

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,10 +116,17 @@ def running_server(*arguments: str, **settings: object) -> Iterator[Server]:
     """A server on a free port of loopback; `settings` become environment variables.
 
     One of them is none: the server may open `open_files` files. There is no load balancer to wait for when it
-    stops, unless `settings` say so.
+    stops, and its database is gone with it, unless `settings` say so.
     """
     open_files = settings.pop("open_files", None)
-    settings = {"drain_seconds": 0, **settings}
+    with tempfile.TemporaryDirectory(prefix="arenaplan-state-") as state:
+        settings = {"drain_seconds": 0, "database_url": f"sqlite:///{state}/jobs.db", **settings}
+        with _running(arguments, settings, open_files) as server:
+            yield server
+
+
+@contextmanager
+def _running(arguments: tuple[str, ...], settings: dict[str, object], open_files: object) -> Iterator[Server]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
     environment |= {f"ARENAPLAN_{name.upper()}": str(value) for name, value in settings.items()}
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", *arguments]

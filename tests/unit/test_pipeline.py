@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from solver.documents import dump_plan, load_graph
 from solver.errors import CapacityError, OptionsError
 from solver.executor import validate
-from solver.layout import Outcome, Status
+from solver.layout import Outcome, Progress, Status
 from solver.pipeline import TARGETS, plan
 from solver.plan import PlanOptions
 from tests.support.graphs import chain, convolutional, residual
@@ -52,6 +52,27 @@ def test_every_stage_is_observed_in_order() -> None:
     seen: list[str] = []
     plan(chain(), observe=lambda stage, seconds: seen.append(stage) if seconds >= 0 else None)
     assert seen == ["prepare", "derive", "passes", "layout", "prove", "digest"]
+
+
+def test_a_plan_is_followed() -> None:
+    """Stages as they begin, and within the layout what is better than before."""
+    stages: list[str] = []
+    peaks: list[int] = []
+    bounds: list[int] = []
+
+    def follow(stage: str, found: Progress | None) -> None:
+        if found is None:
+            stages.append(stage)
+        else:
+            assert stage == stages[-1] == "layout"
+            peaks.append(found.incumbent)
+            bounds.append(found.bound)
+
+    made = plan(chain(), follow=follow)
+    assert stages == ["prepare", "derive", "passes", "layout", "prove", "digest"]
+    assert made == plan(chain())
+    assert peaks == sorted(peaks, reverse=True)
+    assert (peaks[-1], bounds[-1]) == (made.arena_bytes, made.lower_bound)
 
 
 @pytest.mark.parametrize(

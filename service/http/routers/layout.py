@@ -9,11 +9,14 @@ from fastapi import APIRouter, Request, Response
 from service.http.content_addressed import ContentAddressed
 from service.http.openapi import LAYOUT_ROUTE, STORED_LAYOUT_ROUTE
 
-__all__ = ["router"]
+__all__ = ["KINDS", "router"]
 
 router = APIRouter(tags=["layouts"])
 
 _LAYOUTS: Final = ContentAddressed("layout", "layouts")
+
+#: What may take the short way to an answer that is kept.
+KINDS: Final = {"/v1/layout": _LAYOUTS, "/layout": _LAYOUTS}
 
 
 @router.post("/v1/layout", **LAYOUT_ROUTE)
@@ -31,7 +34,7 @@ async def layout(request: Request) -> Response:
 @router.get("/v1/layouts/{digest}", **STORED_LAYOUT_ROUTE)
 async def stored_layout(request: Request, digest: str) -> Response:
     """A layout that this service made before, by its digest, as long as it is kept in memory."""
-    stored = _LAYOUTS.stored(request, digest)
+    stored = await _LAYOUTS.stored(request, digest)
     if stored is None:
         raise _LAYOUTS.missing(digest)
     return stored

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import JSONResponse
 
-from service.http.openapi import HEALTH_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
+from service.http.openapi import HEALTH_ROUTE, METRICS_ROUTE, PROBLEM_ROUTE, READY_ROUTE, SCHEMA_ROUTE
 from service.http.state import state_of
-from service.http.web.pages import problem_page, problems_page
+from service.http.web.pages import page_response, problem_page, problems_page, redoc_page, swagger_page
 from service.problems import CATALOGUE, Problem, ProblemType
+from service.telemetry.metrics import CONTENT_TYPE
 from solver.documents import SCHEMAS
 
 __all__ = ["router"]
@@ -18,9 +19,16 @@ __all__ = ["router"]
 router = APIRouter(tags=["service"])
 
 
-@router.get("/", include_in_schema=False)
-async def index(request: Request) -> Response:
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """The routes, with examples that run from the page."""
+    app, root = request.app, request.scope.get("root_path", "")
+    return swagger_page(f"{app.title} - Swagger UI", root, app.swagger_ui_parameters)
+
+
+@router.get("/redoc", include_in_schema=False)
+async def redoc(request: Request) -> Response:
+    return redoc_page(f"{request.app.title} - ReDoc", request.scope.get("root_path", ""))
 
 
 @router.get("/healthz", **HEALTH_ROUTE)
@@ -42,13 +50,21 @@ async def readyz(request: Request) -> JSONResponse:
     """
     state = state_of(request)
     pool = state.pool
-    status = "starting" if pool.alive == 0 else "overloaded" if pool.overloaded else "ready"
-    status = "draining" if state.phase.draining else status
-    ready = status == "ready"
-    facts = {"status": status, "workers": pool.alive, "wanted": pool.size}
+    ready = state.status == "ready"
+    facts = {"status": state.status, "workers": pool.alive, "wanted": pool.size}
     optional = {part: pool.loads(part) for part in ("compiled_search", "cp_sat")}
     known = {part: loads for part, loads in optional.items() if loads is not None}
     return JSONResponse({**facts, **known}, 200 if ready else 503)
+
+
+@router.get("/metrics", **METRICS_ROUTE)
+async def metrics(request: Request) -> Response:
+    """What happens here, for Prometheus: requests, queue, workers, memory of answers, processes."""
+    state = state_of(request)
+    if not state.settings.metrics:
+        raise Problem("not-found", "Metrics are off here.", remedy="Set ARENAPLAN_METRICS to true.")
+    await state.backend.count()
+    return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 
 @router.get("/v1/schemas", summary="Names of the JSON Schemas")
@@ -68,7 +84,7 @@ async def schema(name: str) -> JSONResponse:
 @router.get("/problems", include_in_schema=False)
 async def problems(request: Request) -> Response:
     if _wants_page(request):
-        return HTMLResponse(problems_page(request.scope.get("root_path", "")))
+        return page_response(problems_page(request.scope.get("root_path", "")), img_src="'self'")
     return JSONResponse([_facts(kind) for kind in CATALOGUE.values()])
 
 
@@ -79,7 +95,7 @@ async def problem(request: Request, code: str) -> Response:
     if kind is None:
         raise Problem("not-found", f"There is no problem type {code!r:.80}.", remedy="See /problems.")
     if _wants_page(request):
-        return HTMLResponse(problem_page(kind, request.scope.get("root_path", "")))
+        return page_response(problem_page(kind, request.scope.get("root_path", "")), img_src="'self'")
     return JSONResponse(_facts(kind))
 
 

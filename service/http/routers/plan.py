@@ -11,7 +11,7 @@ from service.http.content_addressed import ContentAddressed
 from service.http.exports import accepted, export
 from service.http.openapi import PLAN_ROUTE, PROGRAM_ROUTE, STORED_PLAN_ROUTE
 
-__all__ = ["router"]
+__all__ = ["KINDS", "router"]
 
 router = APIRouter(tags=["plans"])
 
@@ -19,6 +19,9 @@ _PLANS: Final = ContentAddressed("plan", "plans")
 #: Models of other tools: the bytes are the body, and how they are trained stands in the query.
 _MODELS: Final = ContentAddressed("model", "plans", read_model_body)
 _PROGRAMS: Final = ContentAddressed("program", "plans")
+
+#: What may take the short way to an answer that is kept.
+KINDS: Final = {"/v1/plan": _PLANS, "/plan": _PLANS, "/v1/program": _PROGRAMS, "/program": _PROGRAMS}
 
 
 @router.post("/v1/plan", **PLAN_ROUTE)
@@ -63,7 +66,7 @@ async def stored_plan(request: Request, digest: str) -> Response:
     wanted = accepted(request.headers.get("accept", ""))
     if wanted is not None:
         return await export(request, digest, wanted)
-    stored = _PLANS.stored(request, digest)
+    stored = await _PLANS.stored(request, digest)
     if stored is None:
         raise _PLANS.missing(digest)
     return stored

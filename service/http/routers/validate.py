@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from service.auth.principal import principal_of
 from service.http.bodies import read_json_body
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.openapi import VALIDATE_ROUTE
+from service.http.prefer import respond_later, seconds_to_wait
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task
@@ -28,14 +30,16 @@ async def validate(request: Request) -> Response:
     """
     state = state_of(request)
     body = await read_json_body(request, state.settings.body_limit_bytes)
-    frame = await unless_disconnected(request, _train(state, body))
+    if (seconds := seconds_to_wait(request)) is not None:
+        return await respond_later(request, "validate", body, seconds)
+    frame = await unless_disconnected(request, _train(state, principal_of(request).tenant, body))
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, identical=frame.head["identical"])
     return Response(frame.body, media_type="application/json")
 
 
-async def _train(state: State, body: bytes | Spool) -> Frame:
+async def _train(state: State, tenant: str, body: bytes | Spool) -> Frame:
     state.check_early("validate", body)
     limits = Limits(state.settings.validate_max_seconds)
-    return await run_task(state.pool, "validate", state.limits, body, limits)
+    return await run_task(state.pool, "validate", state.limits, body, limits, tenant=tenant)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from service.auth.principal import principal_of
 from service.http.bodies import read_json_body
 from service.http.disconnect import GONE, unless_disconnected
 from service.http.middleware import note
 from service.http.openapi import EXPLAIN_ROUTE, TRADEOFF_ROUTE
+from service.http.prefer import respond_later, seconds_to_wait
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import run_task
@@ -44,13 +46,15 @@ async def explain(request: Request) -> Response:
 async def _answer(request: Request, task: str) -> Response:
     state = state_of(request)
     body = await read_json_body(request, state.settings.body_limit_bytes)
-    frame = await unless_disconnected(request, _ask(state, task, body))
+    if (seconds := seconds_to_wait(request)) is not None:
+        return await respond_later(request, task, body, seconds)
+    frame = await unless_disconnected(request, _ask(state, principal_of(request).tenant, task, body))
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, **frame.head)
     return Response(frame.body, media_type="application/json")
 
 
-async def _ask(state: State, task: str, body: bytes | Spool) -> Frame:
+async def _ask(state: State, tenant: str, task: str, body: bytes | Spool) -> Frame:
     state.check_early(task, body)
-    return await run_task(state.pool, task, state.limits, body, state.search_limits)
+    return await run_task(state.pool, task, state.limits, body, state.search_limits, tenant=tenant)

@@ -1,12 +1,24 @@
-"""Pages that explain the problem types."""
+"""Pages for people, each with the policy that holds its browser to what it needs."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from html import escape
+from typing import Any, Final
+
+from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
+from fastapi.responses import HTMLResponse
 
 from service.problems import CATALOGUE, ProblemType
 
-__all__ = ["problem_page", "problems_page"]
+__all__ = ["page_response", "problem_page", "problems_page", "redoc_page", "swagger_page"]
+
+_INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+#: Where `fastapi_offline` serves scripts, styles and pictures.
+_ASSETS: Final = "/static-offline-docs"
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -27,6 +39,61 @@ dt {{ margin-top: 1rem; }}
 </body>
 </html>
 """
+
+
+def page_response(html: str, **sources: str) -> HTMLResponse:
+    """A page of this service, whose text holds nothing that a caller has sent.
+
+    Its inline scripts and styles are allowed by their digests; `sources` are further sources by directive, as
+    ``connect_src="'self'"``. Nothing else is loaded, framed or sent anywhere.
+    """
+    allowed = {"script": [sources.pop("script_src", "")], "style": [sources.pop("style_src", "")]}
+    for kind, text in _INLINE.findall(html):
+        if "'unsafe-inline'" not in allowed[kind][0]:  # beside a digest it would not count
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            allowed[kind].append(f"'sha256-{digest}'")
+    rules = {f"{kind}_src": " ".join(filter(None, places)) for kind, places in allowed.items()} | sources
+    policy = "; ".join(f"{name.replace('_', '-')} {places}" for name, places in rules.items() if places)
+    fixed = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return HTMLResponse(html, headers={"Content-Security-Policy": f"{fixed}; {policy}"})
+
+
+def swagger_page(title: str, root: str, parameters: dict[str, Any] | None) -> HTMLResponse:
+    """The routes, to be tried out; `root` is the path prefix that a proxy strips."""
+    page = get_swagger_ui_html(
+        openapi_url=f"{root}/openapi.json",
+        title=title,
+        swagger_js_url=f"{root}{_ASSETS}/swagger-ui-bundle.js",
+        swagger_css_url=f"{root}{_ASSETS}/swagger-ui.css",
+        swagger_favicon_url=f"{root}{_ASSETS}/favicon.png",
+        swagger_ui_parameters=parameters,
+    )
+    return page_response(
+        bytes(page.body).decode(),
+        script_src="'self'",
+        style_src="'self' 'unsafe-inline'",  # of its library, which sets styles as it draws
+        img_src="'self' data:",
+        connect_src="'self'",
+    )
+
+
+def redoc_page(title: str, root: str) -> HTMLResponse:
+    """The routes, to be read."""
+    page = get_redoc_html(
+        openapi_url=f"{root}/openapi.json",
+        title=title,
+        redoc_js_url=f"{root}{_ASSETS}/redoc.standalone.js",
+        redoc_favicon_url=f"{root}{_ASSETS}/favicon.png",
+        with_google_fonts=False,
+    )
+    return page_response(
+        bytes(page.body).decode(),
+        script_src="'self'",
+        style_src="'unsafe-inline'",  # as above
+        img_src="'self' data:",
+        connect_src="'self'",
+        worker_src="blob:",  # its search
+    )
 
 
 def _page(title: str, content: str, root: str) -> str:

@@ -1,102 +1,221 @@
-"""The one place, beside `emit`, that imports numba: typed decorators for functions that are compiled once.
+"""Decorators for functions that run as machine code. Importing this imports no compiler.
 
-Compiled code is kept in ``__pycache__`` beside the sources, as bytecode is, or under ``NUMBA_CACHE_DIR``
-where that is set. A cache that cannot be written is still read, as in an image that is filled when it
-is built (`python -m solver.compile`). What is kept holds for one state of all compiled sources:
-numba by itself looks at the file of a function, not at what it calls.
+    sources --numba--> LLVM's assembly --llvmlite--> machine code   `emit`: once, and kept on disk
+    machine code --------> an address, called through ctypes        `native`: at the first call
 
-Import this module only where compiled code is about to run: it costs a seventh of a second.
+A decorated function is compiled for the types of the arguments of its first call, and refuses others: whole
+numbers, real numbers, arrays that lie in one piece, and named tuples of these. Numba is imported where
+something is compiled, and never where all that is called was compiled before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar, cast
+import array
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, cast
 
-import numba
-from numba.core.caching import (
-    FunctionCache,
-    InTreeCacheLocator,
-    UserProvidedCacheLocator,
-    UserWideCacheLocator,
-)
+import numpy as np
 
-from solver.layout.compiled.stamp import stamp
+from solver.layout.compiled import native
+from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.source import Kind, Source
 
-__all__ = ["compiled", "inlined"]
+__all__ = ["Compiled", "addressed", "compiled", "inlined", "keep_libraries", "only_kept", "runs_compiled"]
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-class _Stamped:
-    """Recompiles where `stamp` has changed."""
-
-    def get_source_stamp(self) -> Any:
-        return stamp()
+Function = TypeVar("Function", bound=Callable[..., Any])
+Argument = TypeVar("Argument")
 
 
-class _Readable:
-    """Takes a directory that cannot be written, if something is there."""
+class Addressed:
+    """An argument whose addresses were looked up. See `addressed`."""
 
-    def ensure_cache_path(self) -> None:
-        try:
-            super().ensure_cache_path()  # type: ignore[misc] # numba's locator comes after this class
-        except OSError:
-            if not any(Path(cast(Any, self).get_cache_path()).glob("*.nbi")):
-                raise
+    def __init__(self, arrays: Any) -> None:
+        self.arrays = arrays
+        self.kind = _kind(arrays)
+        self.numbers = tuple(_numbers(self.kind, arrays))
 
 
-class Given(_Stamped, _Readable, UserProvidedCacheLocator):
-    """NUMBA_CACHE_DIR."""
+class Compiled(Source):
+    """One function that runs as machine code. See `compiled`."""
 
+    def __init__(self, function: Callable[..., Any], *, inline: bool, plain: bool) -> None:
+        super().__init__(function, inline=inline)
+        self._plain = plain
+        self._call: Callable[..., Any] | None = function if inline else None
+        if not inline:
+            _ALL.append(self)
 
-class Beside(_Stamped, _Readable, InTreeCacheLocator):
-    """``__pycache__`` beside the sources."""
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._call or self._loaded(arguments))(*arguments)
 
+    def loaded(self) -> bool:
+        """Whether it has been called, and runs as machine code."""
+        return isinstance(self._call, _Machine)
 
-class Home(_Stamped, _Readable, UserWideCacheLocator):
-    """The user's cache directory, where the sources cannot be written."""
+    def as_library(self) -> None:
+        """Keeps what was called as a shared library too.
 
-
-class _Kept(FunctionCache):
-    """Loads what is kept without making the compiler ready, which would take four times as long."""
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """None where nothing is kept; then the compiler is needed, and made ready.
-
-        What is kept names its types by module and class. Where sources have moved or renamed one, it cannot
-        even be read to see that it is out of date; it is thrown away.
+        RuntimeError where nothing was kept, OSError without a linker.
         """
-        with self._guard_against_spurious_io_errors():
+        from solver.layout.compiled.emit import library
+
+        kinds = repr(self._call.kinds) if isinstance(self._call, _Machine) else ""
+        made = native.read(self.name, kinds)
+        if made is None:
+            raise RuntimeError(f"{self.name} was not compiled before")
+        native.keep_library(self.name, kinds, library(made))
+
+    def _loaded(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+        with _LOADING:
+            if self._call is None:
+                try:
+                    self._call = self._found(arguments)
+                except UNCOMPILED as error:
+                    if not self._plain:
+                        raise
+                    warn_uncompiled(error)
+                    self._call = _without_addresses(self.function)
+            return self._call
+
+    def _found(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+        """Machine code that was kept, or is made now; numba's own where that cannot be called."""
+        kinds = tuple(map(_kind, arguments))
+        text = repr(kinds)
+        address = native.load(self.name, text)
+        if address is None:
+            if not _COMPILING:
+                raise RuntimeError(f"{self.name} was not compiled before")
+            if not native.writable():
+                raise RuntimeError("there is no directory to keep compiled code in: set NUMBA_CACHE_DIR")
+            from solver.layout.compiled.emit import dispatcher, machine_code
+
             try:
-                found = cast(Any, self)._load_overload(sig, target_context)
-            except (AttributeError, ImportError):
-                cast(Any, self).flush()
-                found = None
-        return cast(Any, super()).load_overload(sig, target_context) if found is None else found
+                plain = tuple(one.arrays if isinstance(one, Addressed) else one for one in arguments)
+                made = machine_code(self, kinds, plain)
+                address = native.link(made)
+                native.keep(self.name, text, made)
+            except (AttributeError, TypeError, ValueError):
+                return _without_addresses(dispatcher(self))
+        return _Machine(self.name, kinds, address, self.returns)
 
 
-def _decorated(function: Function, **options: bool) -> Function:
-    """No lock of the interpreter, no reference counts, no exceptions: what runs here allocates nothing,
-    raises nothing and divides by nothing that can be zero.
-    """
-    config, njit = cast(Any, numba.config), cast(Any, numba.njit)
-    before = config.CACHE_LOCATOR_CLASSES
-    config.CACHE_LOCATOR_CLASSES = ",".join(f"{__name__}.{kind.__name__}" for kind in (Given, Beside, Home))
+class _Machine:
+    """Machine code at an address, called with one block of numbers."""
+
+    def __init__(self, name: str, kinds: tuple[Kind, ...], address: int, returns: str) -> None:
+        self._name, self.kinds = name, kinds
+        self._function = native.function_at(address)
+        answers: dict[str, Callable[[int], Any]] = {"bool": bool, "int": int, "None": _nothing}
+        self._answer = answers[returns]
+
+    def __call__(self, *arguments: Any) -> Any:
+        numbers: list[int] = []
+        for kind, argument in zip(self.kinds, arguments, strict=True):
+            if kind == "int":
+                numbers.append(argument)
+            elif not isinstance(argument, Addressed):
+                numbers += _numbers(kind, argument)
+            elif argument.kind == kind:
+                numbers += argument.numbers
+            else:
+                raise TypeError(f"{self._name} is compiled for {kind}, not for {argument.kind}")
+        block = array.array("q", numbers)
+        return self._answer(self._function(block.buffer_info()[0]))
+
+
+def _nothing(_: int) -> None:
+    return None
+
+
+def _without_addresses(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any) -> Any:
+        return function(*(one.arrays if isinstance(one, Addressed) else one for one in arguments))
+
+    return called
+
+
+def _kind(argument: Any) -> Kind:
+    if isinstance(argument, np.ndarray):
+        return f"{argument.dtype}[{argument.ndim}]"
+    if isinstance(argument, tuple):
+        return tuple(map(_kind, argument))
+    if isinstance(argument, Addressed):
+        return argument.kind
+    return "float" if isinstance(argument, float) else "int"
+
+
+def _numbers(kind: Kind, argument: Any) -> Iterator[int]:
+    """What a block has of an argument: a number, or of each array its address and shape."""
+    if isinstance(kind, tuple):
+        for one, each in zip(kind, argument, strict=True):
+            yield from _numbers(one, each)
+    elif kind == "int":
+        yield argument
+    elif kind == "float":
+        yield from struct.unpack("q", struct.pack("d", argument))
+    elif _kind(argument) != kind:
+        raise TypeError(f"an argument of compiled code is {_kind(argument)}, not {kind}")
+    elif not argument.flags.c_contiguous:
+        raise ValueError("an array for compiled code does not lie in one piece")
+    else:
+        yield argument.ctypes.data
+        yield from argument.shape
+
+
+#: Every compiled function whose module has been imported.
+_ALL: Final[list[Compiled]] = []
+
+#: One function is loaded, or compiled, at a time.
+_LOADING: Final = threading.RLock()
+
+#: Empty while nothing may be compiled.
+_COMPILING: Final = [True]
+
+
+@contextmanager
+def only_kept() -> Iterator[None]:
+    """Meanwhile the need to compile is a RuntimeError, at once: the compiler would take minutes."""
+    kept = _COMPILING[:]
+    _COMPILING.clear()
     try:
-        dispatcher = njit(nogil=True, _nrt=False, error_model="numpy", **options)(function)
-        dispatcher._cache = cast(Any, _Kept)(function)
-        return cast(Function, dispatcher)
+        yield
     finally:
-        config.CACHE_LOCATOR_CLASSES = before
+        _COMPILING.extend(kept)
 
 
-def compiled(function: Function) -> Function:
-    """Compiled when first called, cached on disk, running beside other threads."""
-    return _decorated(function)
+def addressed(argument: Argument) -> Argument:
+    """An array, or a tuple of arrays, for functions that are called often: its addresses are looked up once.
+
+    What comes back is for calls of compiled functions alone, and keeps the arrays alive.
+    """
+    return cast(Argument, Addressed(argument))
+
+
+def compiled(function: Function, *, plain: bool = False) -> Function:
+    """Compiled when first called, kept on disk, running beside other threads.
+
+    No reference counts, no exceptions: what runs here allocates nothing, raises nothing and divides by
+    nothing that can be zero. Where nothing compiles the call raises one of `UNCOMPILED`; `plain`: the
+    function runs as Python instead, a hundred times slower.
+    """
+    return cast(Function, Compiled(function, inline=False, plain=plain))
 
 
 def inlined(function: Function) -> Function:
     """A part of compiled functions: put in place, because handing over thirty arrays costs more."""
-    return _decorated(function, forceinline=True)
+    return cast(Function, Compiled(function, inline=True, plain=True))
+
+
+def keep_libraries() -> None:
+    """Shared libraries of all that has been called, for an image. See `Compiled.as_library`."""
+    for one in _ALL:
+        if one.loaded():
+            one.as_library()
+
+
+def runs_compiled(function: Callable[..., Any]) -> bool:
+    """Whether a function that has been called runs as machine code."""
+    return isinstance(function, Compiled) and function.loaded()

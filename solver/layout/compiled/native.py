@@ -1,13 +1,9 @@
-"""Machine code of the layout search, kept on disk and run without numba, which takes longer to import.
-
-    sources --numba--> LLVM's assembly --llvmlite--> machine code   `emit`: once, half a minute
-    machine code --llvmlite--> an address, called through ctypes    here: 40 ms, nearly all of it llvmlite's
+"""Machine code kept on disk and called without numba, which takes longer to import.
 
 What is kept holds for one state of the sources, one kind of processor and one llvmlite. It lies where numba
-keeps what it compiles: under ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the
-sources, else in the user's cache directory. A directory that cannot be written is still read.
-
-The arrays of a search are handed over as one block of numbers, for each array its address and its shape.
+keeps what it compiles: under ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside this
+module, else in the user's cache directory. A directory that cannot be written is still read. An image keeps
+shared libraries, for any processor of its kind, which need nothing but the system's loader.
 """
 
 from __future__ import annotations
@@ -17,91 +13,114 @@ import hashlib
 import json
 import os
 import platform
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import numpy as np
-
-from solver.layout.compiled.skyline_state import SearchState
 from solver.layout.compiled.stamp import stamp
-from solver.layout.model.instance import Integers
 
-__all__ = ["Bind", "Call", "MachineCode", "keep", "link", "load", "processor"]
-
-#: A search whose arrays are bound: nodes of the first run and growth in, answer out.
-Call: TypeAlias = Callable[[int, float], int]
-Bind: TypeAlias = Callable[[SearchState, Integers], Call]
+__all__ = [
+    "NEVER_CALLED",
+    "SYMBOL",
+    "MachineCode",
+    "function_at",
+    "keep",
+    "keep_library",
+    "link",
+    "load",
+    "processor",
+    "read",
+    "writable",
+]
 
 #: How the code is called; `ctypes` lets go of the interpreter's lock meanwhile.
-_CALLED: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double)
+_CALLED: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+#: The function to call, by the same name in all files.
+SYMBOL: Final = "arenaplan_kernel"
 
 #: What the code names for errors and for memory of numba's. It raises nothing and allocates nothing.
-_NEVER_CALLED: Final = ("numba_", "NRT_")
+NEVER_CALLED: Final = ("numba_", "NRT_")
 
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """An object file, the function to call in it, and what it needs from the process."""
+    """An object file with the function `SYMBOL`, and what it needs from the process."""
 
-    symbol: str
     needs: tuple[str, ...]
     code: bytes
 
 
-class _Bound:
-    """The arrays of one search, which must stay where they are while it can be called."""
-
-    def __init__(self, function: Callable[[int, int, float], int], arrays: tuple[Any, ...]) -> None:
-        if not all(array.flags.c_contiguous and array.itemsize == 8 for array in arrays):
-            raise ValueError("the arrays of a search are not in one piece each, of 64-bit numbers")
-        self._function, self._arrays = function, arrays
-        numbers = [number for array in arrays for number in (array.ctypes.data, *array.shape)]
-        self._block = np.array(numbers, dtype=np.int64)
-        self._address = self._block.ctypes.data
-
-    def __call__(self, first: int, growth: float) -> int:
-        return self._function(self._address, first, growth)
+def function_at(address: int) -> Callable[[int], int]:
+    """What lies there, called with the address of a block of numbers."""
+    return _CALLED(address)
 
 
-def load() -> Bind | None:
-    """What is kept, made ready to be called; None where nothing is, or where it cannot be."""
-    try:
-        name = _name()
-    except (ImportError, OSError, RuntimeError):
-        return None
+def load(name: str, kinds: str) -> int | None:
+    """The address of what is kept of this function for these arguments; None where nothing is, or can be."""
     for place in _places():
-        try:
-            return link(_read(place / name))
-        except (ImportError, OSError, RuntimeError, ValueError):
-            continue
+        library = place / _library(name, kinds)
+        if library.exists():
+            with suppress(OSError):
+                found = ctypes.CDLL(str(library))
+                return ctypes.cast(getattr(found, SYMBOL), ctypes.c_void_p).value
+    made = read(name, kinds)
+    with suppress(ImportError, OSError, RuntimeError):
+        return None if made is None else link(made)
     return None
 
 
-def keep(made: MachineCode) -> bool:
+def read(name: str, kinds: str) -> MachineCode | None:
+    """What is kept of this function for these arguments, not yet linked."""
+    for place in _places():
+        with suppress(ImportError, OSError, RuntimeError, ValueError):
+            return _read(place / _file(name), kinds)
+    return None
+
+
+def writable() -> bool:
+    """Whether there is a place to keep code in: compiling without one would take a minute each time."""
+    for place in _places():
+        with suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place):
+                return True
+    return False
+
+
+def keep_library(name: str, kinds: str, code: bytes) -> None:
+    """Writes a shared library beside this module, for an image: it runs where llvmlite is not installed."""
+    (Path(__file__).parent / "__pycache__" / _library(name, kinds)).write_bytes(code)
+
+
+def keep(name: str, kinds: str, made: MachineCode) -> bool:
     """Writes it to the first place that can be written; whether there is one. It appears there as a whole."""
-    digest = hashlib.sha256(made.code).hexdigest()
-    header = json.dumps(
-        {"symbol": made.symbol, "needs": made.needs, "stamp": stamp(), "digest": digest}
-    ).encode()
+    told = {
+        "needs": made.needs,
+        "kinds": kinds,
+        "stamp": stamp(),
+        "digest": hashlib.sha256(made.code).hexdigest(),
+    }
     for place in _places():
         try:
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
-                file.write(header + b"\n" + made.code)
+                file.write(json.dumps(told).encode() + b"\n" + made.code)
             Path(file.name).chmod(0o644)
-            Path(file.name).replace(place / _name())
+            Path(file.name).replace(place / _file(name))
         except OSError:
             continue
         return True
     return False
 
 
-def link(made: MachineCode) -> Bind:
-    """Puts the code into this process, for good. RuntimeError where it needs what is not there."""
+def link(made: MachineCode) -> int:
+    """Puts the code into this process, for good; its address. RuntimeError where that lacks something."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -112,15 +131,15 @@ def link(made: MachineCode) -> Bind:
     for name in made.needs:
         if llvm.address_of_symbol(name) is not None:
             continue
-        if not name.startswith(_NEVER_CALLED):
+        if not name.startswith(NEVER_CALLED):
             # Found here, for LLVM itself would end the process.
             raise RuntimeError(f"compiled code needs {name}, which this process does not have")
         llvm.add_symbol(name, ctypes.cast(ctypes.pythonapi.abort, ctypes.c_void_p).value)
     engine.add_object_file(llvm.ObjectFileRef.from_data(made.code))
     engine.finalize_object()
-    function = _CALLED(engine.get_function_address(made.symbol))
     _LINKED.append(engine)
-    return lambda state, ranks: _Bound(function, (*state, ranks))
+    address: int = engine.get_function_address(SYMBOL)
+    return address
 
 
 #: Code lives as long as its engine.
@@ -138,20 +157,30 @@ def processor() -> tuple[str, str]:
     return name, features
 
 
-def _read(path: Path) -> MachineCode:
-    """ValueError where the file is not what was written, or was made from other sources."""
+def _read(path: Path, kinds: str) -> MachineCode:
+    """ValueError where the file is not what was written, or was made from other sources or arguments."""
     header, _, code = path.read_bytes().partition(b"\n")
     told = json.loads(header)
-    if told["stamp"] != stamp():
+    if (told["stamp"], told["kinds"]) != (stamp(), kinds):
         raise ValueError(f"{path} was made from other sources")
     if told["digest"] != hashlib.sha256(code).hexdigest():
         raise ValueError(f"{path} is damaged")
-    return MachineCode(told["symbol"], tuple(told["needs"]), code)
+    return MachineCode(tuple(told["needs"]), code)
+
+
+def _library(name: str, kinds: str) -> str:
+    """Of one state of the sources, for any processor of this kind."""
+    state = hashlib.sha256(repr((stamp(), kinds, sys.platform)).encode()).hexdigest()
+    return f"{name}-{platform.machine()}-{state[:32]}.so"
+
+
+def _file(name: str) -> str:
+    """Another for each function and environment; new sources take the place of old ones."""
+    return f"{name}-{_environment()}.machine"
 
 
 @cache
-def _name() -> str:
-    """The name of the file, another for each environment; new sources take the place of old ones."""
+def _environment() -> str:
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -161,7 +190,7 @@ def _name() -> str:
         llvm.get_process_triple(),
         *processor(),
     )
-    return f"search-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.machine"
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 def _places() -> Iterator[Path]:

@@ -11,8 +11,10 @@ __all__ = ["stamp"]
 
 _IMPORTED = re.compile(rb"^ *from solver\.([\w.]+) import", re.MULTILINE)
 
-#: The packages with compiled code, and where they take the decorators from beside `jit`.
-_PACKAGES, _DECORATORS = ("layout", "schedules"), ("schedules.compiled",)
+_COMPILED = re.compile(rb"^@(compiled|inlined)$", re.MULTILINE)
+
+#: The packages with compiled code.
+_PACKAGES = ("layout", "schedules")
 
 
 @cache
@@ -29,6 +31,6 @@ def stamp() -> str:
         for name, text in sources.items()
     }
     jit, emit = (".".join((*here.parent.relative_to(root).parts, name)) for name in ("jit", "emit"))
-    users = {name for name, found in imports.items() if found & {jit, *_DECORATORS}}
+    users = {name for name, text in sources.items() if _COMPILED.search(text)}
     used = users.union({jit, emit}, *(imports[name] for name in users))
     return hashlib.sha256(b"\0".join(sources[name] for name in sorted(used))).hexdigest()

@@ -11,17 +11,18 @@ forgotten.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from solver.layout.compiled import native
 from solver.layout.compiled.fallback import warn_uncompiled
-from solver.layout.compiled.native import Bind, Call
+from solver.layout.compiled.jit import addressed
 from solver.layout.compiled.priorities import ORDERS, priorities, ranked
+from solver.layout.compiled.skyline_kernel import race
 from solver.layout.compiled.skyline_state import (
     ANY_PLATEAU,
     BEST,
@@ -85,6 +86,11 @@ TICK: Final = 0.01
 _NEVER: Final = 2**62
 
 
+#: A search whose arrays are bound: nodes of the first run and growth in, answer out.
+Call: TypeAlias = Callable[[int, float], int]
+Bind: TypeAlias = Callable[[SearchState, Integers], Call]
+
+
 class Answer(Enum):
     YES = "yes"
     NO = "no"
@@ -131,9 +137,8 @@ class _Race:
 def compiled_search() -> Bind | None:
     """The compiled kernel, tried once; None, and one warning, where nothing compiles here."""
     try:
-        found = native.load() or _compiled()
-        if found(*_nothing())(1, GROWTH) == YES:
-            return found
+        if _bind(*_nothing())(1, GROWTH) == YES:
+            return _bind
         reason: object = "a trial went wrong"
     except Exception as error:  # noqa: BLE001 - numba, LLVM and the file system fail in ways of their own
         reason = error
@@ -141,18 +146,8 @@ def compiled_search() -> Bind | None:
     return None
 
 
-def _compiled() -> Bind:
-    """Compiles it now, and keeps it; as numba keeps and loads it, where machine code alone is of no use."""
-    from solver.layout.compiled.emit import announce, machine_code
-    from solver.layout.compiled.skyline_kernel import race
-
-    announce()
-    try:
-        made = machine_code(*_nothing())
-        native.keep(made)
-        return native.link(made)
-    except (AttributeError, ImportError, OSError, RuntimeError, TypeError, ValueError):
-        return lambda state, ranks: partial(race, state, ranks)
+def _bind(state: SearchState, ranks: Integers) -> Call:
+    return partial(race, addressed(state), addressed(ranks))
 
 
 def _nothing() -> tuple[SearchState, Integers]:

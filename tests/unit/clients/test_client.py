@@ -399,7 +399,7 @@ async def test_gives_up_with_the_last_problem(call: Call) -> None:
     service = Service(problem({"type": "/problems/overloaded", "title": "busy", "status": 503}))
     with pytest.raises(ProblemError, match="busy"):
         await call(service, "plan", GRAPH)
-    assert len(service.requests) == 8
+    assert len(service.requests) == 10
 
 
 async def test_cannot_connect(call: Call) -> None:
@@ -407,7 +407,7 @@ async def test_cannot_connect(call: Call) -> None:
     with pytest.raises(ConnectionFailed, match=r"http://test/base/v1/plan.*refused") as caught:
         await call(service, "plan", GRAPH)
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
-    assert len(service.requests) == 8
+    assert len(service.requests) == 10
 
 
 @pytest.mark.parametrize("base", ["http://test", "http://test/", "http://me:secret@test"])
@@ -498,18 +498,117 @@ def test_where_each_value_lies() -> None:
 
 
 def test_both_clients_offer_the_same() -> None:
-    def offered(kind: type) -> dict[str, list[str]]:
-        methods = {n: m for n, m in vars(kind).items() if not n.startswith("_") and inspect.isfunction(m)}
-        return {name: list(inspect.signature(method).parameters) for name, method in methods.items()}
+    """Only how they are made and closed is their own; the rest is written once."""
 
-    assert offered(Client) == offered(AsyncClient)
+    def offered(client: Client | AsyncClient) -> dict[str, str]:
+        names = [name for name in dir(client) if not name.startswith("_")]
+        found = {name: getattr(client, name) for name in names}
+        return {name: str(inspect.signature(one)) for name, one in found.items() if callable(one)}
+
+    assert offered(Client()) == offered(AsyncClient())
+    for kind in (Client, AsyncClient):
+        assert [name for name in vars(kind) if not name.startswith("_")] == ["close"]
 
 
 def test_errors_have_one_root() -> None:
     raised = [getattr(clients, name) for name in clients.__all__ if inspect.isclass(getattr(clients, name))]
     errors = [kind for kind in raised if issubclass(kind, Exception)]
-    assert len(errors) == 5
+    assert len(errors) == 6
     assert all(issubclass(kind, ClientError) for kind in errors)
+
+
+async def test_a_model_is_sent_as_it_is(call: Call, tmp_path: Path) -> None:
+    """How it is trained, and options, stand in the query; text that could be JSON keeps its quotes."""
+    onnx, circle = b"\x08\x07\x12\x00", b"\x1c\x00\x00\x00CIR0"
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx)
+    for model, data in ((onnx, onnx), (path, onnx), (circle, circle)):
+        service = Service(ok(PLAN))
+        more = {"loss": "mse", "dim": ["n=2", "m=3"], "batch": 4, "capacity": "24MiB", "learning_rate": 0.5}
+        assert (await call(service, "plan", model, recompute=True, solver="7", **more)).digest == "abc"
+        (sent,) = service.requests
+        assert (sent.url.path, sent.content) == ("/base/v1/plan", data)
+        assert sent.headers["content-type"] == "application/octet-stream"
+        assert sent.url.params.multi_items() == [
+            ("recompute", "true"), ("solver", '"7"'), ("loss", "mse"), ("dim", "n=2"), ("dim", "m=3"),
+            ("batch", "4"), ("capacity", "24MiB"), ("learning_rate", "0.5"),
+        ]  # fmt: skip
+
+
+async def test_only_plans_are_made_of_models(call: Call) -> None:
+    service = Service(ok(CURVE))
+    with pytest.raises(ValueError, match="import it first"):
+        await call(service, "tradeoff", b"\x08\x07\x12\x00")
+    assert service.requests == []
+
+
+async def test_a_document_by_its_suffix(call: Call, tmp_path: Path) -> None:
+    """What is in a file that is called .json is judged by the service."""
+    path = tmp_path / "graph.json"
+    path.write_bytes(b"\x08\x07")
+    service = Service(ok(PLAN))
+    await call(service, "plan", path)
+    assert service.requests[0].headers["content-type"] == "application/json"
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_save_plan(call: Call, tmp_path: Path) -> None:
+    """To a file as it comes; what breaks off is asked for again, and leaves nothing behind."""
+    path = tmp_path / "plan.json"
+    path.write_text("before", encoding="utf-8")
+    reply = httpx.Response(200, json=PLAN, headers={"ETag": '"abc"', "X-Cache": "hit"})
+    service = Service(httpx.ReadError("broken off"), reply)
+    saved = await call(service, "save_plan", GRAPH, path, batch=2)
+    assert service.body == {"graph": GRAPH, "options": {"batch": 2}}
+    assert (saved.digest, saved.path, saved.cached) == ("abc", path, True)
+    assert saved.size == len(path.read_bytes())
+    assert json.loads(path.read_bytes()) == PLAN
+    assert names_in(tmp_path) == ["plan.json"]
+
+
+async def test_save_plan_that_does_not_fit(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with pytest.raises(CapacityExceeded):
+        await call(Service(problem(CAPACITY)), "save_plan", GRAPH, path)
+    assert not path.exists()
+
+
+async def test_a_timeout_for_one_call(call: Call) -> None:
+    service = Service(ok(PLAN))
+    await call(service, "plan", GRAPH, timeout=7.0)
+    assert service.requests[0].extensions["timeout"]["read"] == 7.0
+    assert service.body["options"] == {}
+
+
+def test_the_environment_says_where_and_who(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENAPLAN_SERVER", "http://elsewhere:9")
+    monkeypatch.setenv("ARENAPLAN_API_KEY", "ap_1_secret")
+    seen = Service(ok(PLAN))
+    with Client(transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert str(seen.requests[-1].url) == "http://elsewhere:9/v1/plan"
+    assert seen.requests[-1].headers["authorization"] == "Bearer ap_1_secret"
+    with Client("http://test", api_key="mine", transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert str(seen.requests[-1].url) == "http://test/v1/plan"
+    assert seen.requests[-1].headers["authorization"] == "Bearer mine"
+    with Client("http://test", headers={"authorization": "Own x"}, transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert seen.requests[-1].headers.get_list("authorization") == ["Own x"]
+    with Client("http://test", auth=httpx.BasicAuth("a", "b"), transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert seen.requests[-1].headers["authorization"].startswith("Basic ")
+
+
+def test_no_key_where_nobody_gave_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARENAPLAN_API_KEY", raising=False)
+    seen = Service(ok(PLAN))
+    with Client("http://test", transport=seen.transport) as client:
+        client.plan(GRAPH)
+    assert "authorization" not in seen.requests[0].headers
 
 
 def test_settings_reach_httpx() -> None:

@@ -134,15 +134,15 @@ def kinds_of(base: type[Exception]) -> set[type[Exception]]:
 
 
 def test_defaults_of_time() -> None:
-    """Eight tries; a quarter of a second at first, doubling, at most half a minute; half of it is chance."""
+    """Ten tries; a quarter of a second at first, doubling, at most half a minute; half of it is chance."""
     retry = Retry()
-    assert (retry.attempts, retry.base, retry.longest) == (8, 0.25, 30.0)
+    assert (retry.attempts, retry.base, retry.longest) == (10, 0.25, 30.0)
     for attempt, longest in ((1, 0.25), (2, 0.5), (3, 1.0)):
         pauses = [retry.after_answer(attempt, answer(503)) for _ in range(200)]
         assert all(pause is not None and longest / 2 <= pause <= longest for pause in pauses)
         assert len(set(pauses)) > 1
-    assert retry.after_answer(8, answer(503)) is None
-    assert retry.after_error(8, httpx.ConnectError("refused")) is None
+    assert retry.after_answer(10, answer(503)) is None
+    assert retry.after_error(10, httpx.ConnectError("refused")) is None
     assert retry.after_answer(1, answer(503, "30")) == 30.0
     assert retry.after_answer(1, answer(503, "31")) is None
 
@@ -176,17 +176,17 @@ class Busy:
         self.pauses.append(seconds)
 
 
-def test_a_client_tries_eight_times_by_itself() -> None:
+def test_a_client_tries_ten_times_by_itself() -> None:
     busy = Busy()
     client = Client("http://test", transport=busy.transport, sleep=busy.pauses.append)
     with pytest.raises(ProblemError):
         client.plan({})
-    assert (busy.asked, len(busy.pauses)) == (8, 7)
+    assert (busy.asked, len(busy.pauses)) == (10, 9)
 
 
-async def test_an_asynchronous_client_tries_eight_times_by_itself() -> None:
+async def test_an_asynchronous_client_tries_ten_times_by_itself() -> None:
     busy = Busy()
     client = AsyncClient("http://test", transport=busy.transport, sleep=busy.pause)
     with pytest.raises(ProblemError):
         await client.plan({})
-    assert (busy.asked, len(busy.pauses)) == (8, 7)
+    assert (busy.asked, len(busy.pauses)) == (10, 9)

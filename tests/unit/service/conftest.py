@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,6 +13,8 @@ from fastapi import FastAPI
 
 from service.http.app import create_app
 from service.settings import Settings
+from service.store import Store, open_store, upgrade
+from tests.support.postgres import Postgres
 
 #: Ends a request that hangs; nothing here takes this long.
 PATIENCE = 60.0
@@ -30,8 +33,36 @@ class PatientTransport(httpx.ASGITransport):
 
 
 @pytest.fixture
-def settings() -> Settings:
-    return Settings(workers=1, body_limit_bytes=1000, deadline_grace_seconds=0.0)
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        workers=1,
+        body_limit_bytes=1000,
+        deadline_grace_seconds=0.0,
+        database_url=f"sqlite:///{tmp_path}/arenaplan.db",
+    )
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/arenaplan.db"
+    postgres: Postgres = request.getfixturevalue("postgres")
+    return postgres.new_database()
+
+
+@pytest.fixture
+def empty_store(database_url: str) -> Iterator[Store]:
+    """Without any table."""
+    store = open_store(database_url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(empty_store: Store) -> Store:
+    upgrade(empty_store)
+    return empty_store
 
 
 @pytest.fixture

@@ -1,18 +1,22 @@
-"""Events are one JSON object a line, those of libraries too, and carry the request id."""
+"""Events are one JSON object a line, those of libraries too, with the request id. No reader holds them up."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
+import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import structlog
 
-from service.logs import configure_logging
+from service.logs import LogWriter, configure_logging
+
+PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -27,68 +31,131 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+@pytest.fixture
+def configured(capsys: pytest.CaptureFixture[str]) -> Callable[[str, str], Callable[[], str]]:
+    """Sets logging up; what that returns waits for the lines and gives them."""
+
+    def configure(level: str, style: str) -> Callable[[], str]:
+        writer = configure_logging(level, style)
+
+        def written() -> str:
+            assert writer.drain(PATIENCE)
+            return capsys.readouterr().err
+
+        return written
+
+    return configure
 
 
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("info", "json")
+Configure = Callable[[str, str], Callable[[], str]]
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json(configured: Configure) -> None:
+    written = configured("info", "json")
     structlog.get_logger("service").info("started", workers=2)
     logging.getLogger("uvicorn.error").warning("careful: %s", "hot")
-    first, second = events(capsys)
+    first, second = events(written())
     assert (first["event"], first["level"], first["workers"]) == ("started", "info", 2)
     assert (second["event"], second["level"]) == ("careful: hot", "warning")
     assert first["timestamp"].endswith("Z")
 
 
-def test_request_ids(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("info", "json")
+def test_request_ids(configured: Configure) -> None:
+    written = configured("info", "json")
     with structlog.contextvars.bound_contextvars(request_id="r1"):
         structlog.get_logger("service").info("inside")
         logging.getLogger("library").warning("inside too")
-    assert [event["request_id"] for event in events(capsys)] == ["r1", "r1"]
+    assert [event["request_id"] for event in events(written())] == ["r1", "r1"]
 
 
-def test_tracebacks_stay_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("info", "json")
+def test_tracebacks_stay_on_one_line(configured: Configure) -> None:
+    written = configured("info", "json")
     try:
         raise ValueError("bad")
     except ValueError:
         structlog.get_logger("service").exception("failed")
         logging.getLogger("library").exception("failed too")
-    first, second = events(capsys)
+    first, second = events(written())
     assert "ValueError: bad" in first["exception"]
     assert "ValueError: bad" in second["exception"]
 
 
-def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("error", "json")
+def test_levels(configured: Configure) -> None:
+    written = configured("error", "json")
     structlog.get_logger("service").info("quiet")
     logging.getLogger("library").warning("quiet")
     structlog.get_logger("service").error("loud")
-    assert [event["event"] for event in events(capsys)] == ["loud"]
+    assert [event["event"] for event in events(written())] == ["loud"]
 
 
-def test_access_lines_of_the_server_are_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("debug", "json")
+def test_access_lines_of_the_server_are_dropped(configured: Configure) -> None:
+    written = configured("debug", "json")
     logging.getLogger("uvicorn.access").info("GET /")
-    assert events(capsys) == []
+    assert written() == ""
 
 
-def test_text(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("info", "text")
+def test_text(configured: Configure) -> None:
+    written = configured("info", "text")
     structlog.get_logger("service").info("started", workers=2)
-    assert "started" in capsys.readouterr().err
+    assert "started" in written()
 
 
 def test_a_reader_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events are lost, and nothing is raised where they are reported."""
+    """Events are lost and counted, and nothing is raised where they are reported."""
 
     class Gone(io.StringIO):
         def write(self, _text: str) -> int:
             raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr(sys, "stderr", Gone())
-    configure_logging("info", "json")
+    writer = configure_logging("info", "json")
     structlog.get_logger("service").info("lost")
     logging.getLogger("library").warning("lost too")
+    assert writer.drain(PATIENCE)
+    assert writer.dropped == 2
+
+
+class SlowReader(io.StringIO):
+    """Takes nothing before `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def write(self, text: str) -> int:
+        self.asked.set()
+        assert self.go.wait(PATIENCE)
+        return super().write(text)
+
+
+def test_a_slow_reader_holds_nobody_up() -> None:
+    """What finds no room is dropped; a line says how many, once the reader goes on."""
+    stream = SlowReader()
+    writer = LogWriter(stream, lambda count: f"{count} dropped\n", room=20)
+    writer.write("first\n")
+    assert stream.asked.wait(PATIENCE)
+    for number in range(10):
+        writer.write(f"line {number}\n")  # 7 characters, two fit beside the first
+    assert writer.dropped == 8
+    assert not writer.drain(0)
+    stream.go.set()
+    assert writer.drain(PATIENCE)
+    assert stream.getvalue() == "first\nline 0\nline 1\n8 dropped\n"
+
+
+def test_a_pipe_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a pipe holds: all of it arrives once somebody reads, in order."""
+    source, sink = os.pipe()
+    with os.fdopen(source, encoding="utf-8") as reader, os.fdopen(sink, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        writer = configure_logging("info", "json")
+        for number in range(2_000):
+            structlog.get_logger("service").info("line", number=number, padding="é" * 50)
+        got = [json.loads(reader.readline())["number"] for _ in range(2_000)]
+        assert writer.drain(PATIENCE)
+    assert got == list(range(2_000))
+    assert writer.dropped == 0

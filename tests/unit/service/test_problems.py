@@ -22,9 +22,17 @@ STABLE = {
     "duplicate-def": 422, "duplicate-name": 422, "dangling-operand": 422, "invalid-trainable": 422,
     "invalid-loss": 422, "invalid-state": 422, "too-many-operations": 422, "invalid-options": 422,
     "invalid-problem": 422, "invalid-plan": 422, "invalid-request": 422, "validation-too-large": 422,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "quota": 429,
+    "unknown-host": 421,
+    "issuer-unavailable": 503,
     "internal-error": 500, "overloaded": 503, "worker-lost": 503, "time-limit": 422,
     "memory-limit": 422, "too-many-buffers": 422, "too-many-bytes": 429, "request-timeout": 408,
     "headers-too-large": 431, "stopping": 503,
+    "database-unavailable": 503, "jobs-off": 503, "job-not-found": 404, "job-not-finished": 409,
+    "job-cancelled": 409, "job-expired": 410, "too-many-jobs": 429, "idempotency-conflict": 422,
+    "graph-not-found": 404, "digest-mismatch": 422, "webhook-refused": 422,
 }  # fmt: skip
 
 

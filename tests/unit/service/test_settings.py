@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service.cli import serving
+from service.cli import configuration
 from service.settings import Settings
 
 
@@ -62,6 +62,15 @@ BAD = {
     "worker_memory_bytes": "1",
     "worker_cpu_seconds": "0",
     "cache_bytes": "-1",
+    "auth": "maybe",
+    "allow_anonymous": "perhaps",
+    "oidc_algorithms": "RS256,HS256",
+    "quota_requests_per_minute": "0",
+    "quota_cpu_seconds_per_hour": "0",
+    "quota_stored_bytes": "0",
+    "quota_concurrent_requests": "0",
+    "audit": "some",
+    "audit_days": "0",
     "shutdown_seconds": "0",
     "log_level": "loud",
     "log_format": "xml",
@@ -76,7 +85,7 @@ def test_checked_at_start(
     with pytest.raises(ValidationError):
         Settings()
     with pytest.raises(SystemExit) as caught:
-        serving.settings({})
+        configuration.settings({})
     assert caught.value.code == 2
     assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
 
@@ -90,7 +99,7 @@ def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch, name: str, text: str,
 
 def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENAPLAN_PORT", "9000")
-    assert serving.settings({"port": 0}).port == 0
+    assert configuration.settings({"port": 0}).port == 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,7 @@ def test_a_misspelt_setting_is_named(
     """It would be ignored otherwise, and the service would run with a default."""
     monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     with pytest.raises(SystemExit) as caught:
-        serving.settings({})
+        configuration.settings({})
     assert caught.value.code == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"ARENAPLAN_{name}" in said
@@ -113,4 +122,22 @@ def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FUZZ", "VENV", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8080_TCP_ADDR"):
         monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     monkeypatch.setenv("ARENAPLAN", "4")
-    assert serving.settings({}).port == 8080
+    assert configuration.settings({}).port == 8080
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"auth": "oidc"}, "ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE"),
+        ({"auth": "keys", "database_url": "off"}, "needs a database"),
+        ({"quota_stored_bytes": 5}, "need ARENAPLAN_AUTH"),
+        ({"tls_key": "key.pem"}, "need each other"),
+    ],
+)
+def test_settings_fit_together(
+    capsys: pytest.CaptureFixture[str], given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        configuration.settings(given)
+    assert caught.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 
 from solver.layout import Deadline, SolveOptions
 from solver.layout.compiled import native
+from solver.layout.compiled.jit import Compiled
 from solver.layout.compiled.native import MachineCode
+from solver.layout.compiled.skyline_kernel import race
 from solver.layout.compiled.skyline_state import (
     CAPACITY,
     NODES,
@@ -40,11 +43,14 @@ for problem in (tight_problem(random.Random(4)), tiling(random.Random(4), 200, 6
     assert solve(problem, options=SolveOptions(fit=True)).layout is not None
 from solver.layout.exact.feasibility import compiled_search
 assert compiled_search() is not None
-print([name for name in ("numba", "solver.layout.compiled.jit") if name in sys.modules])
+from solver.layout.ready import load_compiled
+from solver.schedules.ready import load_schedules
+assert load_compiled() and load_schedules()
+print([name for name in ("numba", "solver.layout.compiled.emit") if name in sys.modules])
 """
 
 
-def test_a_search_imports_no_numba() -> None:
+def test_what_was_compiled_runs_without_numba() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_NUMBA], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -63,13 +69,14 @@ def arguments(seed: int) -> tuple[SearchState, Integers]:
 
 def test_numba_runs_the_same_search() -> None:
     """What takes its place where machine code by itself cannot be had."""
-    from solver.layout.compiled.skyline_kernel import race
+    from solver.layout.compiled.emit import dispatcher
 
-    bind = native.load()
+    bind = compiled_search()
     assert bind is not None
+    assert isinstance(race, Compiled)
     for seed in range(6):
         one, other = arguments(seed), arguments(seed)
-        assert bind(*one)(100, 1.3) == partial(race, *other)(100, 1.3)
+        assert bind(*one)(100, 1.3) == dispatcher(race)(*other, 100, 1.3)
         assert one[0].counters.tolist() == other[0].counters.tolist()
         assert one[0].offset.tolist() == other[0].offset.tolist()
         assert one[0].counters[NODES] > 0
@@ -86,10 +93,15 @@ def test_the_search_goes_on_where_it_was_paused() -> None:
 
 def test_what_is_kept_in_a_given_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))
-    assert native.keep(MachineCode("nowhere", (), b"not an object file"))
+    made = MachineCode((), b"not an object file")
+    assert native.keep("search", "kinds", made)
+    assert native.read("search", "kinds") == made
+    assert native.read("search", "other kinds") is None
+    assert native.read("another", "kinds") is None
     (file,) = (tmp_path / "given").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    assert native.load() is not None, "a damaged file is passed over; what lies beside the sources is found"
+    assert native.read("search", "kinds") is None, "a damaged file is passed over"
+    assert native.load("search", "kinds") is None
 
 
 def test_a_place_that_cannot_be_written_is_passed_over(
@@ -98,7 +110,10 @@ def test_a_place_that_cannot_be_written_is_passed_over(
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(file / "below a file"))
-    assert native.load() is not None
+    assert native.writable()
+    assert native.keep("passed_over", "kinds", MachineCode((), b"code"))
+    (kept,) = Path(native.__file__).with_name("__pycache__").glob("passed_over-*.machine")
+    kept.unlink()
 
 
 def test_an_image_is_made_for_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +129,40 @@ def test_an_image_is_made_for_any_processor(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_code_that_needs_what_is_not_there_is_refused() -> None:
     with pytest.raises(RuntimeError, match="needs arenaplan_missing, which this process does not have"):
-        native.link(MachineCode("nowhere", ("arenaplan_missing",), b""))
+        native.link(MachineCode(("arenaplan_missing",), b""))
 
 
 def test_arrays_in_pieces_are_refused() -> None:
-    bind = native.load()
+    bind = compiled_search()
     assert bind is not None
     state, ranks = arguments(0)
-    with pytest.raises(ValueError, match="not in one piece"):
+    with pytest.raises(ValueError, match="does not lie in one piece"):
         bind(state, ranks[:, ::2])
     assert state.counters[WORK] == 0
+
+
+@pytest.mark.skipif(shutil.which("ld") is None, reason="no linker here")
+def test_a_shared_library_needs_neither_numba_nor_llvmlite(tmp_path: Path) -> None:
+    """As in an image: compiled for any processor of the kind, linked, then run without the compiler."""
+    shutil.copytree(ROOT / "solver", tmp_path / "solver", ignore=shutil.ignore_patterns("__pycache__"))
+    make = """
+import numpy as np
+from solver.layout.greedy.in_time import time_kernel
+assert time_kernel() is not None
+from solver.layout.compiled.jit import keep_libraries
+keep_libraries()
+"""
+    run = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
+from solver.layout.compiled.jit import runs_compiled
+from solver.layout.greedy.in_time import time_kernel
+assert time_kernel() is not None
+print(runs_compiled(time_kernel().place_in_time))
+"""
+    given = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "PYTHONPATH": str(tmp_path)}
+    for code, text in ((make, ""), (run, "True\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=given, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, text), done.stderr

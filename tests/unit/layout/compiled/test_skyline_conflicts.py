@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, Rules, SolveOptions
+from solver.layout.compiled.emit import dispatcher
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import ROUND, prepare
 from solver.layout.compiled.skyline_conflicts import stretch
@@ -94,7 +95,7 @@ def test_the_more_active_a_kind_the_earlier_it_is_tried() -> None:
     earlier = [0, 0]
     for run in range(0, 2 * ROUND, 2):
         for s in (passive, active):
-            prepare(s, ranks, run)
+            dispatcher(prepare)(s, ranks, run)
         places = [int((s.rank < s.rank[0]).sum()) for s in (passive, active)]
         earlier = [total + place for total, place in zip(earlier, places, strict=True)]
         kept = [np.argsort(s.rank[kind != kind[0]], kind="stable").tolist() for s in (passive, active)]

@@ -61,7 +61,8 @@ def test_what_the_fast_path_takes_the_whole_command_line_reads_alike(words: list
     if fast is not None:
         assert isinstance(fast, FastSolve)
         options = LayoutOptions(**fast.given)
-        assert slowly(arguments) == [(fast.problem, options, fast.output, None, {"as_json": fast.as_json})]
+        rest = {"as_json": fast.as_json, "server": None}
+        assert slowly(arguments) == [(fast.problem, options, fast.output, None, rest)]
 
 
 def options_of(given: Mapping[str, Any]) -> PlanOptions | str:
@@ -78,7 +79,7 @@ def test_plans_are_read_alike(words: list[str]) -> None:
     if fast is not None:
         assert isinstance(fast, FastPlan)
         ((model, given, output, choices, rest),) = slowly(arguments, planning)
-        assert (model, output, rest) == (fast.model, fast.output, {"as_json": fast.as_json})
+        assert (model, output, rest) == (fast.model, fast.output, {"as_json": fast.as_json, "server": None})
         assert choices == {}
         assert options_of(given) == options_of(fast.given)
 
@@ -89,7 +90,7 @@ def test_what_is_shown_is_read_alike(words: list[str]) -> None:
     fast = read_fast(arguments)
     if fast is not None:
         assert isinstance(fast, FastShow)
-        assert slowly(arguments, show) == [(fast.plan, None, {"as_json": False})]
+        assert slowly(arguments, show) == [(fast.plan, None, {"as_json": False, "server": None})]
 
 
 @given(st.from_regex(r"[0-9]{1,13}(\.[0-9])?[kKMG]?i?B?", fullmatch=True))
@@ -134,8 +135,8 @@ OF_MODELS = {
 
 #: Options of the whole command line that scripts give seldom, or whose values need a closer look.
 SELDOM = {
-    "plan": {"--costs", "--workers", *OF_MODELS},
-    "solve": {"--target-gap", "--without", "--plot"},
+    "plan": {"--costs", "--server", "--workers", *OF_MODELS},
+    "solve": {"--server", "--target-gap", "--without", "--plot"},
 }
 
 #: A value that each option takes which is not a flag.
@@ -246,6 +247,8 @@ def test_planning_and_showing_load_what_they_need(tmp_path: Path) -> None:
     metadata of distributions are for others.
     """
     unwanted = {
+        "clients",
+        "httpx",
         "typer",
         "solver.training.explicit",
         "solver.plan.tradeoff",

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from service.cli.commands import app
 
-COMMANDS: dict[str, Any] = vars(get_command(app))["commands"]
+GROUP: Any = get_command(app)
+COMMANDS: dict[str, Any] = GROUP.commands
 
 
 def examples(text: str) -> list[str]:
@@ -30,8 +31,10 @@ def test_every_command_has_examples_that_are_read(name: str) -> None:
     assert any(f"arenaplan {name}" in line for line in found)
     for line in found:
         _, _, command = line.partition("|")[0].partition("arenaplan ")
-        first, *arguments = shlex.split(command)
-        with COMMANDS[first].make_context(first, arguments) as context:
+        found_command, arguments = GROUP, shlex.split(command)
+        while hasattr(found_command, "commands"):
+            found_command, *arguments = found_command.commands[arguments[0]], *arguments[1:]
+        with found_command.make_context(name, arguments) as context:
             assert context.args == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import httpx
@@ -360,6 +361,20 @@ async def test_the_head_of_whatever_can_be_got(http: httpx.AsyncClient, path: st
     assert ours == {name: value for name, value in got.headers.items() if name != "x-request-id"}
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/jobs", "GET, HEAD, POST"),
+        ("/v1/jobs/0", "DELETE, GET, HEAD"),
+        ("/v1/graphs/0", "DELETE, GET, HEAD, PUT"),
+        ("/v1/plan", "POST"),
+    ],
+)
+async def test_all_methods_of_a_path_are_allowed(http: httpx.AsyncClient, path: str, allowed: str) -> None:
+    response = await http.options(path)
+    assert (response.status_code, response.headers["allow"]) == (405, allowed)
+
+
 async def test_the_head_of_what_can_only_be_posted(http: httpx.AsyncClient) -> None:
     response = await http.head("/v1/plan")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
@@ -437,9 +452,18 @@ async def test_a_caller_that_leaves_frees_the_worker(app: FastAPI, http: httpx.A
         assert (await post(http, "echo\nnext")).content == b"next"
 
 
-async def test_index_leads_to_the_docs(http: httpx.AsyncClient) -> None:
-    response = await http.get("/")
-    assert response.headers["location"] == "/docs"
+async def test_the_page_and_its_parts(http: httpx.AsyncClient) -> None:
+    """Nothing inline, nothing from elsewhere: the policy says so, and the page needs no more."""
+    page = await http.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'self';")
+    for name in re.findall(r'(?:src|href)="(page/[^"]+)"', page.text):
+        part = await http.get(f"/{name}")
+        assert part.status_code == 200
+        again = await http.get(f"/{name}", headers={"If-None-Match": part.headers["etag"]})
+        assert again.status_code == 304
+    assert (await http.get("/page/client.d.ts")).status_code == 404
+    assert re.search(r"<script(?![^>]*src=)|<style|style=|onclick=|https?://", page.text) is None
 
 
 async def test_behind_a_prefix() -> None:
@@ -448,7 +472,7 @@ async def test_behind_a_prefix() -> None:
         page = (await http.get("/docs")).text
         assert "'/arena/openapi.json'" in page
         assert '"/arena/static-offline-docs/swagger-ui-bundle.js"' in page
-        assert (await http.get("/")).headers["location"] == "/arena/docs"
+        assert re.search(r'(src|href)="/', (await http.get("/")).text) is None
 
 
 @pytest.mark.parametrize("code", CATALOGUE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.cache import MOST_KEYS, OVERHEAD_BYTES, PlanCache
+from service.http.cache import MOST_KEYS, OVERHEAD_BYTES, PlanCache, PlanCaches
 
 ONE = 100 + 2 * OVERHEAD_BYTES  # a body of 100 bytes under one key
 
@@ -83,3 +83,29 @@ def test_bookkeeping(puts: list[tuple[int, int, int]], limit: int) -> None:
         assert cache.cost == sum(plan.cost for plan in alive)
         assert len(cache) == len(alive)
         assert all(cache.by_key(k) is plan for plan in alive for k in plan.keys)
+
+
+def test_tenants_have_caches_of_their_own() -> None:
+    caches = PlanCaches(10 * ONE)
+    caches.of("a").put("d", body("a"), "k")
+    assert caches.of("b").by_digest("d") is None
+    assert caches.of("b").by_key("k") is None
+    caches.of("b").put("d", body("b"), "k")
+    found = caches.of("a").by_key("k")
+    assert found is not None
+    assert found.body == body("a")
+    assert len(caches) == 2
+    assert caches.cost == 2 * ONE
+
+
+def test_no_tenant_pushes_out_what_others_have() -> None:
+    caches = PlanCaches(4 * ONE)
+    caches.of("b").put("kept", body("b"), "k")
+    for number in range(20):
+        caches.of("a").put(f"d{number}", body("a"), f"k{number}")
+        assert caches.cost == caches.of("a").cost + caches.of("b").cost <= 4 * ONE
+    assert caches.of("b").by_digest("kept") is not None
+    assert len(caches.of("a")) == 3
+    caches.of("a").put("too large for all", body("a") * 100, "k")
+    assert caches.of("a").by_digest("too large for all") is None
+    assert caches.cost == caches.of("a").cost + caches.of("b").cost

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from service.http.connections import HEAD_BYTES, Admission, guarded
+from service.http.connections import HEAD_BYTES, PARTS_AT_A_TIME, Admission, Hosts, Pace, PacedFlow, guarded
 from service.problems import MEDIA_TYPE
 
 #: Ends a test that hangs; nothing here takes this long.
@@ -188,3 +188,54 @@ async def test_too_much_before_the_body() -> None:
         found, headers, body = await answer(await site.open(head))
         assert (found, headers["content-type"]) == (431, MEDIA_TYPE)
         assert json.loads(body)["type"] == "/problems/headers-too-large"
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "wanted"),
+    [
+        ("plans.example.com", "Plans.Example.com:443", True),
+        ("plans.example.com", "plans.example.com.", True),
+        ("plans.example.com", "localhost", False),
+        ("a.example, *.farm.example", "x.y.farm.example", True),
+        ("a.example, *.farm.example", "farm.example", False),
+        ("a.example, *.farm.example", "evilfarm.example", False),
+        ("::1", "[::1]:8080", True),
+        ("local", "[::1]", True),
+        ("local", "192.0.2.1:80", True),
+        ("local", "localhost", True),
+        ("local", "x.localhost:1", True),
+        ("local", "evil.example", False),
+        ("local", "127.0.0.1.evil.example", False),
+        ("local", "evil-localhost", False),
+        ("*", "anything", True),
+        ("", "anything", False),
+    ],
+)
+def test_hosts(names: str, host: str, wanted: bool) -> None:
+    assert Hosts(names).include(host) is wanted
+
+
+async def test_large_bodies_are_read_in_turns() -> None:
+    """A few in each turn of the event loop, in order; one that is stopped again is not let on."""
+    went_on: list[int] = []
+
+    class Flow(PacedFlow):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def go_on(self) -> None:
+            went_on.append(self.number)
+
+    pace, flows = Pace(), [Flow(number) for number in range(3 * PARTS_AT_A_TIME)]
+    for flow in flows:
+        pace.add(flow)
+    pace.add(flows[0])
+    pace.remove(flows[1])
+    pace.remove(flows[1])
+    counts = []
+    while len(went_on) < len(flows) - 1:
+        await asyncio.sleep(0)
+        counts.append(len(went_on))
+    assert went_on == [0, *range(2, len(flows))]
+    assert counts[0] == PARTS_AT_A_TIME
+    assert len(counts) == 3

@@ -53,7 +53,8 @@ def test_paths(document: dict[str, Any]) -> None:
         "/v1/plan", "/v1/program", "/v1/plans/{digest}", "/v1/plans/{digest}/{format}",
         "/v1/layout", "/v1/layouts/{digest}", "/v1/validate",
         "/v1/tradeoff", "/v1/explain",
-        "/healthz", "/readyz", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
+        "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/result", "/v1/jobs/{id}/events", "/v1/graphs/{digest}",
+        "/healthz", "/readyz", "/metrics", "/v1/schemas", "/v1/schemas/{name}", "/problems/{code}",
     }  # fmt: skip
 
 

@@ -173,7 +173,7 @@ async def test_a_caller_that_leaves_kills_the_work() -> None:
 async def test_offers(known: bool) -> None:
     asked: list[str] = []
 
-    def at_hand(key: str) -> bool:
+    async def at_hand(key: str) -> bool:
         asked.append(key)
         return known
 
@@ -226,7 +226,7 @@ async def test_large_requests_leave_room_in_the_queue() -> None:
         async with pool.lease():
             waiting = [asyncio.create_task(ask(pool, f"echo\n{LARGE}")) for _ in range(3)]
             await until(lambda: pool.waiting == 3)
-            assert pool.overloaded
+            assert pool.overloaded()
             pool.check_room(SMALL_BYTES)
             with pytest.raises(Problem, match="3 requests wait"):
                 pool.check_room(SMALL_BYTES + 1)
@@ -237,7 +237,7 @@ async def test_large_requests_leave_room_in_the_queue() -> None:
             with pytest.raises(Problem, match="4 requests wait"):
                 await ask(pool, "echo\n")
         await asyncio.gather(*waiting)
-        assert not pool.overloaded
+        assert not pool.overloaded()
 
 
 async def test_one_of_several_workers_is_kept_for_small_requests() -> None:
@@ -254,6 +254,60 @@ async def test_one_of_several_workers_is_kept_for_small_requests() -> None:
                 assert (await ask(pool, "echo\nsmall")).body == b"small"
             assert not second.done()
         assert (await second).body == LARGE.encode()
+
+
+async def test_tenants_take_turns() -> None:
+    """Whatever one of them has sent, another is next as soon as a worker is free."""
+    order: list[str] = []
+
+    async def note(tenant: str) -> None:
+        await run_task(pool, "plan", {}, b"echo\n", FOREVER, tenant=tenant)
+        order.append(tenant)
+
+    async with running(queue_limit=40) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease("flood"):
+            waiting = [asyncio.create_task(note("flood")) for _ in range(12)]
+            await until(lambda: pool.waiting == 12)
+            waiting.append(asyncio.create_task(note("other")))
+            await until(lambda: pool.waiting == 13)
+        await asyncio.gather(*waiting)
+    assert order.index("other") == 0
+
+
+async def test_a_full_queue_is_shared_by_tenants() -> None:
+    """The last of the tenant with the most that wait leaves for another's; the service is ready for those."""
+    async with running(queue_limit=4) as pool:
+        await ask(pool, "echo\n")
+        async with pool.lease("flood"):
+            flood = [
+                asyncio.create_task(run_task(pool, "plan", {}, b"echo\n", FOREVER, tenant="flood"))
+                for _ in range(4)
+            ]
+            await until(lambda: pool.waiting == 4)
+            assert pool.overloaded("flood")
+            assert not pool.overloaded("other")
+            other = [
+                asyncio.create_task(run_task(pool, "plan", {}, b"echo\n", FOREVER, tenant="other"))
+                for _ in range(2)
+            ]
+            for turned_away in (flood[-1], flood[-2]):
+                with pytest.raises(Problem, match="4 requests wait"):
+                    await turned_away
+            assert pool.waiting == 4
+            with pytest.raises(Problem, match="4 requests wait"):
+                await run_task(pool, "plan", {}, b"echo\n", FOREVER, tenant="other")
+        assert [frame.kind for frame in await asyncio.gather(*flood[:2], *other)] == ["result"] * 4
+
+
+async def test_processor_time_is_charged_to_tenants() -> None:
+    charged: list[tuple[str, float]] = []
+    async with running(meter=lambda tenant, seconds: charged.append((tenant, seconds))) as pool:
+        await run_task(pool, "plan", {}, b"echo\n", FOREVER, tenant="a")
+        with pytest.raises(Problem):
+            await run_task(pool, "plan", {"worker_cpu_seconds": 1}, b"spin", FOREVER, tenant="b")
+    assert [tenant for tenant, _ in charged] == ["a", "b"]
+    assert charged[1][1] > 0.5 > charged[0][1] >= 0
 
 
 async def test_waiting_ends() -> None:

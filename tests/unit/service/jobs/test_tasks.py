@@ -28,6 +28,8 @@ class Recorder:
     def __init__(self, *, known: bool = False) -> None:
         self.sent: list[tuple[str, dict[str, Any], bytes]] = []
         self.offered: list[str] = []
+        self.followed: list[tuple[str, dict[str, Any]]] = []
+        self.stages: list[str] = []
         self._known = known
 
     def send(self, kind: str, head: Mapping[str, Any], body: bytes = b"") -> None:
@@ -36,6 +38,12 @@ class Recorder:
     def offer(self, key: str) -> bool:
         self.offered.append(key)
         return not self._known
+
+    def stage(self, name: str, seconds: float) -> None:
+        self.stages.append(name)
+
+    def progress(self, stage: str, **facts: Any) -> None:
+        self.followed.append((stage, facts))
 
     @property
     def kinds(self) -> list[str]:

@@ -1,0 +1,184 @@
+"""What this process knows of keys and tenants, and what the database has yet to hear of their use.
+
+Requests are judged by a copy in memory that is read again every few seconds, so that none of them waits for
+the database: a key that is revoked, or a quota that is changed, counts after `SYNC_SECONDS`. On the same
+occasion the database is told what was used and what was done. A process that is killed in between takes the
+last seconds of that with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from sqlalchemy import Connection
+
+from service.auth import table
+from service.auth.keys import Key
+from service.auth.quotas import Meter, Quotas, hour_of
+from service.auth.table import Entry, Tenant
+from service.problems import Problem
+from service.store import Store
+
+__all__ = ["SYNC_SECONDS", "Registry"]
+
+_log = structlog.get_logger("service.auth")
+
+#: How long it takes until what was changed in the database counts here.
+SYNC_SECONDS: Final = 3.0
+#: A key that is not in the copy may be new: the database is asked again, at most this often, and the caller
+#: waits for it.
+LOOK_AGAIN_SECONDS: Final = 0.5
+#: How long the copy is good while the database does not answer; then nobody can be recognised.
+STALE_SECONDS: Final = 300.0
+#: Audit entries that wait for the database; beyond it they are lost, and the log says so.
+MOST_ENTRIES: Final = 50_000
+#: How often old entries are removed.
+FORGET_SECONDS: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    at: float
+    keys: Mapping[str, Key]
+    tenants: Mapping[str, Tenant]
+
+
+@dataclass(slots=True)
+class Registry:
+    """`usual` quotas hold where nothing else is said of a tenant; entries are kept for `audit_days`."""
+
+    store: Store
+    usual: Quotas
+    audit_days: float = 90.0
+    clock: Callable[[], float] = time.time
+    meter: Meter = field(init=False)
+    _copy: _Copy = field(default_factory=lambda: _Copy(-STALE_SECONDS, {}, {}))
+    _used: dict[str, float] = field(default_factory=dict)
+    _entries: dict[tuple[object, ...], Entry] = field(default_factory=dict)
+    _lost: int = 0
+    _forgot: float = 0.0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.meter = Meter(self.quotas_of, self.clock)
+
+    # ------------------------------------------------------------------------------------- asking
+
+    async def key(self, key_id: str) -> Key | None:
+        """The key with this id. Raises `Problem` ``database-unavailable`` where that cannot be known."""
+        found, asked = self._copy.keys.get(key_id), self.clock()
+        if found is not None and asked - self._copy.at <= STALE_SECONDS:
+            return found
+        async with self._turn:
+            if self._copy.at < asked:  # else somebody has looked meanwhile, for all who wait
+                await asyncio.sleep(max(0.0, self._copy.at + LOOK_AGAIN_SECONDS - self.clock()))
+                await self._exchange()
+        return self._copy.keys.get(key_id)
+
+    def tenant(self, name: str) -> Tenant:
+        return self._copy.tenants.get(name) or Tenant(name)
+
+    def quotas_of(self, tenant: str) -> Quotas:
+        """What applies to a tenant now."""
+        known = self._copy.tenants.get(tenant)
+        return self.usual if known is None else known.quotas_over(self.usual)
+
+    async def stored_bytes(self, tenant: str) -> int:
+        """As the database has it; one query."""
+        return await self.store.read(lambda connection: table.stored_bytes(connection, tenant))
+
+    # ------------------------------------------------------------------------------------- telling
+
+    def note_use(self, key: Key) -> None:
+        self._used[key.id] = self.clock()
+
+    def note(self, entry: Entry, *, together: bool = False) -> None:
+        """Append to the audit log; `together`: what happens again before it is written counts up."""
+        same = (entry.tenant, entry.subject, entry.action, entry.result, entry.client)
+        place = same if together else (entry.id,)
+        before = self._entries.get(place)
+        if before is not None:
+            self._entries[place] = dataclasses.replace(before, times=before.times + 1)
+        elif len(self._entries) < MOST_ENTRIES:
+            self._entries[place] = entry
+        else:
+            self._lost += 1
+
+    # ----------------------------------------------------------------------------------- exchanging
+
+    async def run(self) -> None:
+        """Exchange with the database for ever. What it did not hear it is told the next time."""
+        failing = False
+        while True:
+            await asyncio.sleep(SYNC_SECONDS)
+            try:
+                await self.sync()
+                failing = False
+            except Problem as problem:
+                if not failing:
+                    _log.warning(
+                        "keys and usage cannot be exchanged with the database", detail=problem.detail
+                    )
+                failing = True
+            except Exception:  # noqa: BLE001 - without this task, no key that was revoked would be noticed
+                _log.exception("keys and usage could not be exchanged with the database")
+
+    async def sync(self) -> None:
+        """Exchange now. Raises `Problem` ``database-unavailable``."""
+        async with self._turn:
+            await self._exchange()
+
+    async def _exchange(self) -> None:
+        now = self.clock()
+        used, self._used = self._used, {}
+        entries, self._entries = self._entries, {}
+        taken = self.meter.take_fresh()
+        forget = now - self._forgot > FORGET_SECONDS
+        hour = hour_of(now)
+
+        def exchange(connection: Connection) -> tuple[list[Key], list[Tenant], dict[str, float]]:
+            table.note_use(connection, used)
+            table.add_usage(connection, hour, taken)
+            table.add_entries(connection, entries.values())
+            if forget:
+                table.forget_before(connection, now - self.audit_days * 86400)
+            return (
+                table.list_keys(connection),
+                table.list_tenants(connection),
+                table.cpu_seconds_in(connection, hour),
+            )
+
+        writes = bool(used or taken or entries or forget)
+        work = asyncio.ensure_future((self.store.write if writes else self.store.read)(exchange))
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait({work})
+            except asyncio.CancelledError as error:  # what has begun happens: to tell it again would be a lie
+                cancelled = error
+        if work.exception() is not None:
+            self.meter.give_back(taken)
+            self._used = used | self._used
+            self._entries = entries | self._entries
+        keys, tenants, cpu = work.result()
+        if forget:
+            self._forgot = now
+        if self._lost:
+            _log.error("audit entries were lost while the database did not answer", entries=self._lost)
+            self._lost = 0
+        self.meter.learn(hour, cpu)
+        self._copy = _Copy(now, {one.id: one for one in keys}, {one.name: one for one in tenants})
+        if cancelled is not None:
+            raise cancelled
+
+    async def close(self) -> None:
+        """Tell the database what it has not heard yet, if it answers."""
+        with contextlib.suppress(Problem):
+            await self.sync()

@@ -1,0 +1,218 @@
+"""Tenants, keys, usage and the audit log in the database: each function is a unit of work of the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, union, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from service.auth.keys import Key
+from service.auth.quotas import Quotas
+from service.store import schema
+
+__all__ = [
+    "Entry",
+    "Tenant",
+    "Usage",
+    "add_entries",
+    "add_key",
+    "add_usage",
+    "cpu_seconds_in",
+    "forget_before",
+    "list_entries",
+    "list_keys",
+    "list_tenants",
+    "note_use",
+    "revoke_key",
+    "set_tenant",
+    "stored_bytes",
+    "usage_since",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """What is said of a tenant that differs from the settings: `quotas` by the names of `Quotas`."""
+
+    name: str
+    disabled: bool = False
+    quotas: Mapping[str, int | None] = field(default_factory=dict)
+
+    def quotas_over(self, usual: Quotas) -> Quotas:
+        return dataclasses.replace(usual, **self.quotas)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant has taken."""
+
+    tenant: str
+    requests: int
+    cpu_seconds: float
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the audit log: who did what, when, and what came of it. `times`: how often in a row."""
+
+    tenant: str
+    subject: str
+    action: str
+    target: str
+    result: str
+    key: str | None = None
+    client: str | None = None
+    request_id: str | None = None
+    times: int = 1
+    at: float = field(default_factory=time.time)
+    id: str = field(default_factory=lambda: f"{int(time.time() * 1000):012x}{secrets.token_hex(6)}")
+
+
+# -------------------------------------------------------------------------------------------- keys
+
+
+def add_key(connection: Connection, key: Key) -> None:
+    """A key of a tenant, which need not be known before."""
+    row = {**dataclasses.asdict(key), "scopes": " ".join(sorted(key.scopes))}
+    connection.execute(insert(schema.api_keys), [row])
+
+
+def list_keys(connection: Connection, tenant: str | None = None) -> list[Key]:
+    """The keys of a tenant or of all, the newest first."""
+    query = select(schema.api_keys).order_by(schema.api_keys.c.created.desc(), schema.api_keys.c.id)
+    if tenant is not None:
+        query = query.where(schema.api_keys.c.tenant == tenant)
+    return [
+        Key(**{**row, "scopes": frozenset(row["scopes"].split()), "digest": bytes(row["digest"])})
+        for row in connection.execute(query).mappings()
+    ]
+
+
+def revoke_key(connection: Connection, key_id: str, now: float) -> Key | None:
+    """The key as it was; None where there is none. A key that was revoked before stays as it was."""
+    found = next((key for key in list_keys(connection) if key.id == key_id), None)
+    if found is not None and found.revoked is None:
+        table = schema.api_keys
+        connection.execute(update(table).where(table.c.id == key_id).values(revoked=now))
+    return found
+
+
+def note_use(connection: Connection, used: Mapping[str, float]) -> None:
+    """When keys were used last."""
+    table = schema.api_keys
+    for key_id, at in used.items():
+        newer = and_(table.c.id == key_id, or_(table.c.used.is_(None), table.c.used < at))
+        connection.execute(update(table).where(newer).values(used=at))
+
+
+# ----------------------------------------------------------------------------------------- tenants
+
+
+def set_tenant(connection: Connection, tenant: Tenant) -> None:
+    """Say of a tenant what differs from the settings; replaces what was said before."""
+    table = schema.tenants
+    values = {"disabled": tenant.disabled, "quotas": dict(tenant.quotas)}
+    done = connection.execute(update(table).where(table.c.name == tenant.name).values(**values))
+    if done.rowcount == 0:
+        connection.execute(insert(table).values(name=tenant.name, created=time.time(), **values))
+
+
+def list_tenants(connection: Connection) -> list[Tenant]:
+    """Those of whom something was said, by name."""
+    table = schema.tenants
+    rows = connection.execute(select(table.c.name, table.c.disabled, table.c.quotas).order_by(table.c.name))
+    names = {one.name for one in dataclasses.fields(Quotas)}
+    # A quota that another version knows is not for this one.
+    return [Tenant(name, off, {k: v for k, v in quotas.items() if k in names}) for name, off, quotas in rows]
+
+
+# ------------------------------------------------------------------------------------------- usage
+
+
+def add_usage(connection: Connection, hour: int, taken: Mapping[str, tuple[int, float]]) -> None:
+    """Requests and seconds of processor time of tenants in an hour, on top of what is there."""
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    table = schema.usage
+    for tenant, (requests, cpu) in taken.items():
+        row = dialect.insert(table).values(tenant=tenant, hour=hour, requests=requests, cpu_seconds=cpu)
+        more = {
+            "requests": table.c.requests + row.excluded.requests,
+            "cpu_seconds": table.c.cpu_seconds + row.excluded.cpu_seconds,
+        }
+        connection.execute(row.on_conflict_do_update(index_elements=["tenant", "hour"], set_=more))
+
+
+def cpu_seconds_in(connection: Connection, hour: int) -> dict[str, float]:
+    """Processor time of every tenant in an hour."""
+    table = schema.usage
+    rows = connection.execute(select(table.c.tenant, table.c.cpu_seconds).where(table.c.hour == hour))
+    return {tenant: float(cpu) for tenant, cpu in rows}
+
+
+def usage_since(connection: Connection, hour: int) -> list[Usage]:
+    """What tenants have taken since an hour, by name; and what is stored for them now."""
+    table, blobs = schema.usage, schema.blobs
+    spent = {
+        tenant: (int(requests), float(cpu))
+        for tenant, requests, cpu in connection.execute(
+            select(table.c.tenant, func.sum(table.c.requests), func.sum(table.c.cpu_seconds))
+            .where(table.c.hour >= hour)
+            .group_by(table.c.tenant)
+        )
+    }
+    query = select(blobs.c.tenant, func.sum(blobs.c.size)).group_by(blobs.c.tenant)
+    stored = {tenant: int(size) for tenant, size in connection.execute(query)}
+    return [
+        Usage(tenant, *spent.get(tenant, (0, 0.0)), stored.get(tenant, 0))
+        for tenant in sorted(spent.keys() | stored.keys())
+    ]
+
+
+def stored_bytes(connection: Connection, tenant: str) -> int:
+    """What is stored for a tenant: its graphs, and requests and results of its jobs. One query."""
+    blobs, jobs, graphs = schema.blobs, schema.jobs, schema.graphs
+    named = union(
+        select(graphs.c.digest).where(graphs.c.tenant == tenant),
+        *(
+            select(one).where(jobs.c.tenant == tenant)
+            for one in (jobs.c.request, jobs.c.graph, jobs.c.result)
+        ),
+    )
+    query = select(func.sum(blobs.c.size)).where(blobs.c.tenant == tenant, blobs.c.digest.in_(named))
+    return int(connection.execute(query).scalar() or 0)
+
+
+# ------------------------------------------------------------------------------------------- audit
+
+
+def add_entries(connection: Connection, entries: Iterable[Entry]) -> None:
+    """Append to the audit log."""
+    rows = [dataclasses.asdict(entry) for entry in entries]
+    if rows:
+        connection.execute(insert(schema.audit), rows)
+
+
+def list_entries(
+    connection: Connection, *, tenant: str | None = None, since: float | None = None, limit: int = 100
+) -> Sequence[Entry]:
+    """The newest entries, the newest first."""
+    table = schema.audit
+    query = select(table).order_by(table.c.id.desc()).limit(limit)
+    if tenant is not None:
+        query = query.where(table.c.tenant == tenant)
+    if since is not None:
+        query = query.where(table.c.at >= since)
+    return [Entry(**row) for row in connection.execute(query).mappings()]
+
+
+def forget_before(connection: Connection, moment: float) -> None:
+    """Remove audit entries and usage that are older."""
+    connection.execute(delete(schema.audit).where(schema.audit.c.id < f"{int(moment * 1000):012x}"))
+    connection.execute(delete(schema.usage).where(schema.usage.c.hour < int(moment // 3600)))

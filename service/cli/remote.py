@@ -1,0 +1,234 @@
+"""The work of a command, done by a service elsewhere: the same answers, the same errors, as if done here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from clients import CapacityExceeded, Client, ClientError, Job, JobStatus, ProblemError, Retry
+from service.cli.console import Exit, fail, read_document
+from solver import documents, errors
+from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
+from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
+from solver.pipeline import BlockProgram, TrainableGraph
+from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
+
+__all__ = ["Service", "is_digest", "read_plan"]
+
+T = TypeVar("T")
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+#: What pointers of the service begin with, and those of a command do not.
+_MEMBERS: Final = frozenset({"graph", "program", "problem", "model", "plan", "options", "query"})
+
+#: The core's errors by their code. Too many operations is a limit of the service, not of the graph.
+_ERRORS: Final[Mapping[str, type[ArenaplanError]]] = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type)
+    and issubclass(kind, ArenaplanError)
+    and kind not in (ArenaplanError, CapacityError, InternalError, TooManyOperationsError)
+}
+
+#: What says that a service keeps no jobs, none for who asks, or none as large as this one.
+_NO_JOBS: Final = frozenset(
+    {
+        "/problems/jobs-off",
+        "/problems/not-found",
+        "/problems/method-not-allowed",
+        "/problems/forbidden",
+        "/problems/body-too-large",
+    }
+)
+
+#: As long as a person waits for a name that may be misspelt.
+_RETRY: Final = Retry(attempts=6)
+
+
+def is_digest(path: Path) -> bool:
+    """Whether this names a plan by its digest, and not a file."""
+    return _DIGEST.fullmatch(str(path)) is not None and not path.exists()
+
+
+class Service:
+    """The service at `url`. The key is `ARENAPLAN_API_KEY`.
+
+    Errors that the core would raise here are raised as the core raises them. All others end the command.
+    """
+
+    def __init__(self, url: str, *, as_json: bool) -> None:
+        self._url = url
+        self._as_json = as_json
+
+    def plan(
+        self, model: TrainableGraph | BlockProgram, document: bytes | None, options: PlanOptions
+    ) -> Plan:
+        """The plan of a graph or a program; `document` is its text, None for what came from another tool."""
+        given = json.loads(documents.dump_options(options))
+        title = f"planning {model.name}"
+        if isinstance(model, BlockProgram):
+            text = document or documents.dump_program(model)
+            answer = self._answer(
+                title, lambda c: c.jobs.plan_program(text, given), lambda c: c.plan_program(text, given)
+            )
+        else:
+            text = document or documents.dump_graph(model)
+            answer = self._answer(title, lambda c: c.jobs.plan(text, given), lambda c: c.plan(text, given))
+        return documents.load_plan(answer.document)
+
+    def tradeoff(
+        self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, points: int
+    ) -> TradeOff:
+        """The curve of a graph; `document` as for plans."""
+        given = json.loads(documents.dump_options(options))
+        text = document or documents.dump_graph(graph)
+        answer = self._answer(
+            f"looking for schedules of {graph.name}",
+            lambda c: c.jobs.tradeoff(text, given, points=points),
+            lambda c: c.tradeoff(text, given, points=points),
+        )
+        return documents.load_tradeoff(answer.document)
+
+    def explain(
+        self, graph: TrainableGraph, document: bytes | None, options: PlanOptions, *, training: bool
+    ) -> Verdict:
+        """The verdict on the capacity among the options; `document` as for plans."""
+        given = json.loads(documents.dump_options(options))
+        capacity = given.pop("capacity")
+        text = document or documents.dump_graph(graph)
+        answer = self._answer(
+            f"looking for what makes {graph.name} fit",
+            lambda c: c.jobs.explain(text, capacity, given, training=training),
+            lambda c: c.explain(text, capacity, given, training=training),
+        )
+        return documents.load_verdict(answer.document)
+
+    def layout(self, name: str, problem: LayoutProblem, options: LayoutOptions) -> PlacedBuffers:
+        """The layout of buffers from a file called `name`."""
+        given = json.loads(documents.dump_layout_options(options))
+        text = documents.dump_buffers(problem)
+        answer = self._answer(
+            f"placing {len(problem.buffers):,} buffers of {name}",
+            lambda c: c.jobs.layout(text, given),
+            lambda c: c.layout(text, given),
+        )
+        return documents.load_layout(answer.document)
+
+    def validate(self, graph: TrainableGraph, plan: Plan, steps: int, seed: int) -> ValidationReport:
+        """What training in the plan showed there."""
+        text, planned = documents.dump_graph(graph), documents.dump_plan(plan)
+        answer = self._answer(
+            f"training {graph.name}",
+            lambda c: c.jobs.validate(text, planned, steps=steps, seed=seed),
+            lambda c: c.validate(text, planned, steps=steps, seed=seed),
+        )
+        return documents.load_report(answer.document)
+
+    def import_model(
+        self, name: str, model: bytes, batch: int | None, choices: Mapping[str, Any]
+    ) -> TrainableGraph:
+        """The graph of a model of another tool, called `name`. Only jobs import models."""
+        given = {**choices, "batch": batch}
+        with self._asking(f"importing {name}") as (client, show):
+            document = self._waited(client.jobs.import_model(model, **given), show)
+        return documents.load_graph({**document, "name": name})
+
+    def stored_plan(self, digest: str) -> bytes:
+        """The document of a plan that the service keeps."""
+        with self._asking(f"fetching plan {digest[:12]}") as (client, _):
+            return documents.dump_plan(documents.load_plan(client.stored_plan(digest).document))
+
+    def _answer(self, title: str, submit: Callable[[Client], Job[T]], ask: Callable[[Client], T]) -> T:
+        """The result of a job, or of a synchronous request where the service keeps no jobs.
+
+        A job outlives broken connections and restarts of the service; Ctrl-C ends it.
+        """
+        with self._asking(title) as (client, show):
+            try:
+                job = submit(client)
+            except ProblemError as problem:
+                if problem.type not in _NO_JOBS:
+                    raise
+                return ask(client)
+            return self._waited(job, show)
+
+    def _waited(self, job: Job[T], show: Callable[[str], None]) -> T:
+        try:
+            return job.wait(lambda status: show(_told(status)))
+        except KeyboardInterrupt:
+            job.cancel()
+            raise
+
+    @contextlib.contextmanager
+    def _asking(self, title: str) -> Iterator[tuple[Client, Callable[[str], None]]]:
+        """A client, and what shows how far it is, on standard error if that is a terminal."""
+        console = Console(stderr=True)
+        title = f"{title}, at {self._url}"
+        try:
+            with contextlib.ExitStack() as stack:
+                client = stack.enter_context(Client(self._url, retry=_RETRY))
+                columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+                disabled = not console.is_terminal
+                bar = stack.enter_context(
+                    Progress(*columns, console=console, transient=True, disable=disabled)
+                )
+                task = bar.add_task(escape(title))
+                yield client, lambda text: bar.update(task, description=escape(f"{title}: {text}"))
+        except ProblemError as problem:
+            if (error := _error(problem)) is not None:
+                raise error from problem
+            code = Exit.BUG if problem.type == "/problems/internal-error" else Exit.USAGE
+            said = {"type": problem.type, "detail": problem.detail, "remedy": problem.remedy}
+            facts = {name: value for name, value in said.items() if value is not None}
+            fail(f"{self._url}: {problem}", code, as_json=self._as_json, **facts)
+        except (ClientError, httpx.InvalidURL) as error:
+            fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
+
+
+def _told(status: JobStatus) -> str:
+    """``layout, 21,613,184 bytes, at least 21,613,184``."""
+    found = status.progress
+    if found is None:
+        return status.state
+    peak = [] if found.peak_bytes is None else [f"{found.peak_bytes:,} bytes"]
+    bound = [] if found.bound_bytes is None else [f"at least {found.bound_bytes:,}"]
+    return ", ".join([found.stage, *peak, *bound])
+
+
+def _error(problem: ProblemError) -> ArenaplanError | None:
+    """The error that the core would have raised; None for what only a service can say."""
+    code = problem.type.removeprefix("/problems/")
+    parts = (part.replace("~1", "/").replace("~0", "~") for part in (problem.pointer or "").split("/")[1:])
+    path: list[str | int] = [int(part) if part.isdecimal() else part for part in parts]
+    if path and path[0] in _MEMBERS:
+        del path[0]
+    remedy = problem.remedy or ""
+    if isinstance(problem, CapacityExceeded):
+        return CapacityError(
+            problem.detail,
+            required=problem.required,
+            available=problem.available,
+            live_at_peak=problem.live_at_peak,
+            remedy=remedy,
+            path=path,
+            proved=problem.proved,
+        )
+    kind = _ERRORS.get(code)
+    return None if kind is None else kind(problem.detail, remedy=remedy, path=path)
+
+
+def read_plan(path: Path, server: str | None, *, as_json: bool = False) -> bytes:
+    """The document of a plan: a file, standard input, or by its digest what the service at `server` keeps."""
+    if server is None or not is_digest(path):
+        return read_document(path)
+    return Service(server, as_json=as_json).stored_plan(str(path))

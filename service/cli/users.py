@@ -1,0 +1,257 @@
+"""``arenaplan keys``, ``tenants`` and ``audit``: the users of a service, straight in its database.
+
+The database is the one that the settings name, as for ``arenaplan serve``. A running service hears of a
+change within seconds.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from service.auth import table
+from service.auth.keys import Key, new_key
+from service.auth.principal import ALL_SCOPES, is_tenant
+from service.auth.quotas import hour_of
+from service.auth.registry import SYNC_SECONDS
+from service.auth.table import Entry, Tenant
+from service.cli import configuration
+from service.cli.console import Exit, fail, print_json, print_line
+from service.jobs.backend import open_database
+from service.problems import Problem
+from solver.documents import read_size
+
+__all__ = ["create_key", "list_keys", "list_tenants", "revoke_key", "set_tenant", "show_audit"]
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@contextmanager
+def _database() -> Iterator[Connection]:
+    """One transaction in the database of the service."""
+    url = configuration.settings({}).database_url
+    if url == "off":
+        fail("There is no database: ARENAPLAN_DATABASE_URL is off.", Exit.USAGE)
+    try:
+        store = open_database(url)
+        with store.transaction() as connection:
+            yield connection
+        store.close()
+    except Problem as problem:
+        fail(problem.detail, Exit.USAGE)
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)
+
+
+def _write_down(connection: Connection, action: str, tenant: str, target: str) -> None:
+    entry = Entry(tenant, f"{getpass.getuser()} (command line)", action, target, "done")
+    table.add_entries(connection, [entry])
+
+
+def _named(tenant: str) -> str:
+    if not is_tenant(tenant):
+        fail(f"{tenant!r} is not the name of a tenant: letters, digits and ._@|:+=/- in ASCII.", Exit.USAGE)
+    return tenant
+
+
+def _seconds(text: str, option: str) -> float:
+    found = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if not found:
+        fail(f"{option} {text!r} is not a time: give a number and a unit, as 90d, 12h, 30m.", Exit.USAGE)
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _number(text: str, quota: str) -> int:
+    read, form = (read_size, "bytes, as 2GiB") if quota == "stored_bytes" else (int, "a number")
+    try:
+        return read(text)
+    except ValueError:
+        fail(f"--{quota.replace('_', '-')} {text!r}: give {form}; or none, or usual.", Exit.USAGE)
+
+
+def create_key(tenant: str, name: str, scopes: str, expires: str, *, as_json: bool) -> None:
+    wanted = frozenset(filter(None, re.split(r"[,\s]+", scopes)))
+    if not wanted or wanted - ALL_SCOPES:
+        fail(f"--scopes {scopes!r}: choose of {', '.join(sorted(ALL_SCOPES))}.", Exit.USAGE)
+    now, made = time.time(), new_key()
+    until = None if expires == "never" else now + _seconds(expires, "--expires")
+    key = Key(made.id, _named(tenant), name, wanted, made.digest, now, until)
+    with _database() as connection:
+        table.add_key(connection, key)
+        _write_down(connection, "keys create", tenant, f"ap_{made.id}")
+    if as_json:
+        print_json({**_facts(key), "key": made.text})
+        return
+    print_line(
+        f"arenaplan: this key is shown once and kept nowhere; it ends {_moment(until, 'never')}.",
+        to_errors=True,
+    )
+    print_line(made.text)
+
+
+def list_keys(tenant: str | None, *, as_json: bool) -> None:
+    with _database() as connection:
+        keys = table.list_keys(connection, tenant)
+    if as_json:
+        print_json({"keys": [_facts(key) for key in keys]})
+        return
+    _print(
+        ("key", "tenant", "name", "scopes", "ends", "used", "state"),
+        [
+            (
+                f"ap_{key.id}",
+                key.tenant,
+                key.name,
+                " ".join(sorted(key.scopes)),
+                _moment(key.expires, "never"),
+                _moment(key.used, "never"),
+                key.refusal(time.time()) or "good",
+            )
+            for key in keys
+        ],
+    )
+
+
+def revoke_key(key_id: str, *, as_json: bool) -> None:
+    """`key_id` may be the whole key, of which no more than the id is looked at."""
+    short = (re.findall(r"^(?:ap_)?([0-9a-f]{16})", key_id) or [key_id])[0]
+    with _database() as connection:
+        key = table.revoke_key(connection, short, time.time())
+        if key is None:
+            fail(
+                f"There is no key ap_{short[:16]}; `arenaplan keys list` shows all.",
+                Exit.USAGE,
+                as_json=as_json,
+            )
+        _write_down(connection, "keys revoke", key.tenant, f"ap_{short}")
+    if as_json:
+        print_json({**_facts(key), "state": "was revoked"})
+        return
+    print_line(
+        f"ap_{short} of {key.tenant} is revoked; running services hear of it within {SYNC_SECONDS:g} s."
+    )
+
+
+def list_tenants(*, as_json: bool) -> None:
+    """Those of whom something is known, with what they have taken in the last day."""
+    with _database() as connection:
+        said = {one.name: one for one in table.list_tenants(connection)}
+        used = {one.tenant: one for one in table.usage_since(connection, hour_of(time.time()) - 23)}
+        owners = {key.tenant for key in table.list_keys(connection)}
+    names = sorted(said.keys() | used.keys() | owners)
+    tenants = [said.get(name) or Tenant(name) for name in names]
+    none = dict.fromkeys(("requests", "cpu_seconds", "stored_bytes"), 0)
+    usage = [
+        {k: v for k, v in asdict(used[n]).items() if k != "tenant"} if n in used else none for n in names
+    ]
+    if as_json:
+        facts = [{**asdict(one), "usage": taken} for one, taken in zip(tenants, usage, strict=True)]
+        print_json({"tenants": facts})
+        return
+    _print(
+        ("tenant", "what is said of it", "requests a day", "processor seconds a day", "bytes stored"),
+        [
+            (
+                one.name,
+                " ".join(f"{k}={'none' if v is None else f'{v:,}'}" for k, v in one.quotas.items())
+                or "usual",
+                f"{taken['requests']:,}",
+                f"{taken['cpu_seconds']:,.1f}",
+                f"{taken['stored_bytes']:,}",
+            )
+            for one, taken in zip(tenants, usage, strict=True)
+        ],
+    )
+
+
+def set_tenant(name: str, quotas: Mapping[str, str | None], disabled: bool | None, *, as_json: bool) -> None:
+    """`quotas` by name: a number, ``none``: no limit, ``usual``: that of the settings, None: as it is."""
+    with _database() as connection:
+        before = next(
+            (one for one in table.list_tenants(connection) if one.name == name), Tenant(_named(name))
+        )
+        said = dict(before.quotas)
+        for quota, text in quotas.items():
+            if text == "usual":
+                said.pop(quota, None)
+            elif text is not None:
+                said[quota] = None if text == "none" else _number(text, quota)
+        now = Tenant(name, before.disabled if disabled is None else disabled, said)
+        table.set_tenant(connection, now)
+        _write_down(connection, "tenants set", name, _said(now))
+    if as_json:
+        print_json(asdict(now))
+        return
+    print_line(f"{name} is set; running services hear of it within {SYNC_SECONDS:g} s.")
+
+
+def show_audit(tenant: str | None, since: str | None, limit: int, *, as_json: bool) -> None:
+    moment = None if since is None else time.time() - _seconds(since, "--since")
+    with _database() as connection:
+        entries = table.list_entries(connection, tenant=tenant, since=moment, limit=limit)
+    if as_json:
+        print_json({"entries": [{**asdict(one), "at": _moment(one.at, "")} for one in entries]})
+        return
+    _print(
+        ("when", "tenant", "who", "key", "from", "what", "", "result", "times"),
+        [
+            (
+                _moment(one.at, ""),
+                one.tenant,
+                one.subject,
+                one.key or "",
+                one.client or "",
+                one.action,
+                one.target,
+                one.result,
+                str(one.times),
+            )
+            for one in reversed(entries)
+        ],
+    )
+
+
+def _said(tenant: Tenant) -> str:
+    """What differs from the settings, in one line."""
+    quotas = (f"{name}={'none' if value is None else value}" for name, value in tenant.quotas.items())
+    return " ".join([*(["disabled"] if tenant.disabled else []), *quotas]) or "as usual"
+
+
+def _facts(key: Key) -> dict[str, Any]:
+    """What may be shown of a key."""
+    return {
+        "id": f"ap_{key.id}",
+        "tenant": key.tenant,
+        "name": key.name,
+        "scopes": sorted(key.scopes),
+        "created": _moment(key.created, ""),
+        "expires": _moment(key.expires, "") or None,
+        "used": _moment(key.used, "") or None,
+        "state": key.refusal(time.time()) or "good",
+    }
+
+
+def _moment(seconds: float | None, otherwise: str) -> str:
+    if seconds is None:
+        return otherwise
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _print(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table whose cells stay whole, for eyes and for grep."""
+    # What callers have sent is text, and moves no cursor.
+    lines = [
+        columns,
+        *[["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in rows],
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for row in lines:
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

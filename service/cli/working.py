@@ -1,0 +1,144 @@
+"""Running jobs of a database in this process, and looking after the tables of one."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import structlog
+import uvloop
+
+from service.auth.quotas import Quotas
+from service.auth.registry import Registry
+from service.cli.console import Exit, fail, print_line
+from service.jobs.backend import open_database, open_worker
+from service.jobs.pool import WorkerPool
+from service.jobs.watched import watch_pool
+from service.logs import LogWriter, configure_logging
+from service.problems import Problem
+from service.settings import Settings
+from service.store import Store, check_schema, current_revision, downgrade, open_store, upgrade
+from service.telemetry.metrics import watch_log
+from service.telemetry.tracing import configure_tracing, wanted
+
+__all__ = ["check_database", "downgrade_database", "run_worker", "upgrade_database"]
+
+_log = structlog.get_logger("service")
+
+#: Between attempts to reach the database before the first one succeeds.
+PAUSE_SECONDS: Final = 1.0
+
+
+def run_worker(chosen: Settings) -> None:
+    """Run jobs until SIGTERM or Ctrl-C, then let those finish that run; the rest is given back."""
+    log = configure_logging(chosen.log_level, chosen.log_format)
+    if wanted(chosen.otlp_endpoint, os.environ) and (traces := configure_tracing(chosen.otlp_endpoint)):
+        atexit.register(traces.close)
+    if not chosen.database_url.startswith("postgres"):
+        fail(
+            "A worker takes its jobs from PostgreSQL: set ARENAPLAN_DATABASE_URL. With SQLite, `arenaplan"
+            " serve` runs them itself.",
+            Exit.USAGE,
+        )
+    with _database_errors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work(chosen, log))
+
+
+async def _work(chosen: Settings, log: LogWriter) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    store = await _connected(chosen, stopped)
+    if store is None:
+        return
+    # Processor time is charged to the tenants of jobs here as it is where they were sent to.
+    usage = Registry(store, Quotas(), chosen.audit_days)
+    pool = WorkerPool("service.jobs.tasks", chosen.workers, meter=usage.meter.spend)
+    watch_pool(pool)
+    watch_log(pool.metrics, log)
+    if chosen.worker_metrics_port is not None:
+        pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
+    worker, webhooks = open_worker(store, chosen, pool)
+    pool.start()
+    exchange = asyncio.create_task(usage.run())
+    try:
+        await worker.start()
+        if webhooks is not None:
+            webhooks.start()
+        _log.info("worker started", workers=pool.size)
+        await stopped.wait()
+        _log.info("worker stops")
+        await worker.drain(chosen.shutdown_seconds)
+        if webhooks is not None:
+            await webhooks.close()
+        await worker.close()
+    finally:
+        await pool.close()
+        exchange.cancel()
+        await usage.close()
+        store.close()
+    _log.info("worker stopped")
+
+
+async def _connected(chosen: Settings, stopped: asyncio.Event) -> Store | None:
+    """The database, once it answers: a worker may be started before it. None where it is to stop first."""
+    while not stopped.is_set():
+        try:
+            return await asyncio.to_thread(open_database, chosen.database_url)
+        except Problem as problem:
+            _log.warning("the database does not answer yet", detail=problem.detail)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), PAUSE_SECONDS)
+    return None
+
+
+def upgrade_database(chosen: Settings) -> None:
+    """Bring the tables to the form of this version."""
+    with _opened(chosen) as store:
+        upgrade(store)
+        print_line(f"The database is at revision {current_revision(store)}.")
+
+
+def downgrade_database(chosen: Settings, revision: str) -> None:
+    """Bring the tables back to an older form; what newer tables held is lost."""
+    with _opened(chosen) as store:
+        downgrade(store, revision)
+        found = current_revision(store)
+        print_line(
+            f"The database is at revision {found}." if found else "The database has no tables any more."
+        )
+
+
+def check_database(chosen: Settings) -> None:
+    """Say whether the tables are those of this version; exit code 1 where they are not."""
+    with _opened(chosen) as store:
+        if wrong := check_schema(store):
+            fail(wrong, Exit.WRONG)
+        print_line(f"The database is at revision {current_revision(store)}, as this version needs it.")
+
+
+@contextmanager
+def _opened(chosen: Settings) -> Iterator[Store]:
+    with _database_errors():
+        store = open_store(chosen.database_url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def _database_errors() -> Iterator[None]:
+    """What is wrong with a database, said in one line."""
+    try:
+        yield
+    except Problem as problem:
+        fail(problem.detail, Exit.WRONG)
+    except ValueError as error:
+        fail(str(error), Exit.USAGE)

@@ -1,0 +1,143 @@
+"""Before every route: who asks, whether they may, how much they may; and after it, what is written down.
+
+What a route needs is said in `service.auth.policy`. No body is read before the caller is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.auth.gate import Gate
+from service.auth.policy import needed_scope
+from service.auth.principal import Principal
+from service.auth.table import Entry
+from service.http.middleware import note, path_of
+from service.http.responses import problem_response
+from service.problems import Problem
+from service.settings import Settings
+
+__all__ = ["Access"]
+
+#: A refused request with a longer body is not read to its end: the connection is closed.
+UNREAD_BYTES: Final = 1 << 16
+#: Refusals that anybody can cause as often as they like: in the audit log they are counted.
+_COUNTED: Final = frozenset({401, 403, 429})
+
+
+class Access:
+    """Lets requests through that `gate` knows, each with its principal in ``request.state``."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, settings: Settings) -> None:
+        self._app = app
+        self._gate = gate
+        self._registry = gate.registry
+        self._audit = settings.audit
+        self._longest = settings.body_limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        needed = needed_scope(path_of(scope)) if scope["type"] == "http" else None
+        if needed is None:
+            await self._app(scope, receive, send)
+            return
+        principal: Principal | None = None
+        status = 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if principal is not None and (limits := self._registry.meter.headers(principal.tenant)):
+                    more = [(name.lower().encode(), value.encode()) for name, value in limits]
+                    message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        try:
+            with contextlib.ExitStack() as held:
+                try:
+                    principal = await self._gate.recognise(_authorization(scope))
+                    scope["state"]["principal"] = principal
+                    note(scope, tenant=principal.tenant, subject=principal.subject)
+                    structlog.contextvars.bind_contextvars(tenant=principal.tenant)
+                    if principal.key_id is not None:
+                        note(scope, key=principal.key_id)
+                    _check_scope(principal, needed)
+                    held.enter_context(await self._admitted(scope, principal.tenant))
+                except Problem as problem:
+                    await self._refuse(problem, scope, receive, send_on)
+                else:
+                    await self._app(scope, receive, send_on)
+        finally:
+            self._write_down(scope, principal, status)
+
+    async def _admitted(self, scope: Scope, tenant: str) -> contextlib.AbstractContextManager[None]:
+        """The request counted against the quotas; what it stores is known only by its length."""
+        meter = self._registry.meter
+        if path_of(scope).endswith("/events"):  # open for as long as a job takes, and costs nothing
+            return contextlib.nullcontext()
+        if meter.quotas_of(tenant).stored_bytes is None or not _stores(scope):
+            return meter.admitted(tenant)
+        stored = await self._registry.stored_bytes(tenant)
+        length = _header(scope, b"content-length")
+        more = int(length) if length is not None and length.isdecimal() else self._longest
+        return meter.admitted(tenant, stored=stored, more=more)
+
+    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+        note(scope, problem=problem.kind.code, detail=problem.detail)
+        response = problem_response(problem, scope["state"]["request_id"])
+        length = _header(scope, b"content-length") or "0"
+        if _header(scope, b"transfer-encoding") or not length.isdecimal() or int(length) > UNREAD_BYTES:
+            response.headers["Connection"] = "close"
+        await response(scope, receive, send)
+
+    def _write_down(self, scope: Scope, principal: Principal | None, status: int) -> None:
+        only_read = scope["method"] in ("GET", "HEAD") and status not in _COUNTED
+        if self._audit == "off" or (self._audit == "changes" and only_read):
+            return
+        entry = Entry(
+            principal.tenant if principal else "",
+            principal.subject if principal else "",
+            scope["method"],
+            scope["path"][:500],
+            str(status or "none"),
+            key=principal.key_id if principal else None,
+            client=(scope.get("client") or (None,))[0],
+            request_id=scope["state"]["request_id"],
+        )
+        self._registry.note(entry, together=status in _COUNTED)
+
+
+def _check_scope(principal: Principal, needed: str) -> None:
+    if needed not in principal.scopes:
+        has = ", ".join(sorted(principal.scopes)) or "none"
+        raise Problem(
+            "forbidden",
+            f"This needs the scope {needed!r}; the key or token has {has}.",
+            remedy="Use another key, or ask for one with this scope.",
+            headers={
+                "WWW-Authenticate": f'Bearer realm="arenaplan", error="insufficient_scope", scope="{needed}"'
+            },
+        )
+
+
+def _stores(scope: Scope) -> bool:
+    """Whether a request leaves something in the database."""
+    path = path_of(scope)
+    if scope["method"] == "PUT" or (scope["method"] == "POST" and path == "/v1/jobs"):
+        return True
+    return "respond-async" in (_header(scope, b"prefer") or "")
+
+
+def _authorization(scope: Scope) -> str | None:
+    """The header; with several, nobody knows which one counts for whatever stands before this service."""
+    found = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(found) > 1:
+        raise Problem("bad-request", "There is more than one Authorization header.")
+    return found[0].decode("latin-1") if found else None
+
+
+def _header(scope: Scope, wanted: bytes) -> str | None:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), None)

@@ -1,0 +1,62 @@
+"""``Prefer: respond-async, wait=N`` (RFC 7240): an answer in time, or a job that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+from fastapi import Request, Response
+
+from service.auth.principal import principal_of
+from service.http.job_responses import answer_response, job_response
+from service.http.middleware import note
+from service.http.state import state_of
+from service.jobs.model import NewJob, State
+from service.jobs.requests import MODEL_WORK
+from service.jobs.spool import Spool, pieces
+from service.telemetry import tracing
+
+__all__ = ["respond_later", "seconds_to_wait"]
+
+#: Longest time to wait, whatever is asked.
+LONGEST_SECONDS: Final = 60.0
+
+_WAIT: Final = re.compile(r"wait\s*=\s*\"?(\d{1,6})\"?")
+
+
+def seconds_to_wait(request: Request) -> float | None:
+    """How long the caller wants to wait before there may be a job; None where no job is wanted, none is kept
+    here, or the caller has not its scope: preferences may be left aside.
+    """
+    preferences = [part.strip().lower() for part in ",".join(request.headers.getlist("prefer")).split(",")]
+    preferences = [part.strip() for whole in preferences for part in whole.split(";")]
+    if "respond-async" not in preferences or state_of(request).backend.maybe is None:
+        return None
+    if "jobs" not in principal_of(request).scopes:
+        return None
+    found = next((match for part in preferences if (match := _WAIT.fullmatch(part))), None)
+    return min(float(found[1]), LONGEST_SECONDS) if found else 0.0
+
+
+async def respond_later(request: Request, work: str, body: bytes | Spool, seconds: float) -> Response:
+    """Do the work as a job; its answer if it is there within so many seconds, else 202 and where it will be.
+
+    Raises the `Problem` that the job fails with, if it does so in time.
+    """
+    engine, principal = state_of(request).backend.stored.jobs, principal_of(request)
+    task = "plan" if work in MODEL_WORK else work
+    trace = tracing.carrier().get("traceparent")
+    new = NewJob(principal.tenant, principal.subject, task, work, b"".join(pieces(body)), trace=trace)
+    job, _ = await engine.submit(new)
+    note(request.scope, job=job.id)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while not job.state.final and (left := until - loop.time()) > 0:
+        job = await engine.changed(job, left)
+    if job.state in (State.SUCCEEDED, State.FAILED):
+        answer = await engine.answer(principal.tenant, job.id)
+        response = answer_response(request, answer, hit=False)
+        response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
+        return response
+    return job_response(request, job, 202, **{"Preference-Applied": "respond-async"})

@@ -1,0 +1,65 @@
+"""Graphs and models, stored to be referred to by jobs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from service.auth.principal import principal_of
+from service.http.bodies import read_stored_body
+from service.http.middleware import note
+from service.http.openapi import DELETE_GRAPH_ROUTE, GRAPH_ROUTE, STORE_GRAPH_ROUTE
+from service.http.responses import CACHE_CONTROL, matches_tag
+from service.http.state import state_of
+from service.jobs.blobs import StoredGraph
+from service.jobs.spool import pieces
+from service.problems import Problem
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["jobs"])
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@router.put("/v1/graphs/{digest}", **STORE_GRAPH_ROUTE)
+async def store(request: Request, digest: str) -> Response:
+    """Store a graph, or whatever a task begins with, under the SHA-256 of its bytes; a model as well.
+
+    The media type is kept: it says how a job reads the bytes. They are not looked into before. To store the
+    same again, after a connection was lost or in a month, does no harm: what nobody has stored or used for
+    ARENAPLAN_JOB_TTL_SECONDS is removed.
+    """
+    state = state_of(request)
+    graphs = state.backend.stored.graphs
+    if not _DIGEST.fullmatch(digest):
+        raise Problem(
+            "digest-mismatch",
+            f"{digest!r:.80} is not a SHA-256.",
+            remedy="Give 64 hexadecimal digits in lower case.",
+        )
+    media_type, body = await read_stored_body(request, state.settings.body_limit_bytes)
+    stored = StoredGraph(media_type, b"".join(pieces(body)))
+    new = await graphs.put(principal_of(request).tenant, digest, stored)
+    note(request.scope, digest=digest, bytes=len(body), new=new)
+    here = f"{request.scope.get('root_path', '')}/v1/graphs/{digest}"
+    return Response(status_code=201 if new else 204, headers={"Location": here, "ETag": f'"{digest}"'})
+
+
+@router.get("/v1/graphs/{digest}", **GRAPH_ROUTE)
+async def graph(request: Request, digest: str) -> Response:
+    """The bytes as they were stored. HEAD tells whether they are here."""
+    found = await state_of(request).backend.stored.graphs.get(principal_of(request).tenant, digest)
+    headers = {"ETag": f'"{digest}"', "Cache-Control": CACHE_CONTROL}
+    if matches_tag(request.headers.get("if-none-match", ""), digest):
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, headers=headers, media_type=found.media_type)
+
+
+@router.delete("/v1/graphs/{digest}", **DELETE_GRAPH_ROUTE)
+async def remove(request: Request, digest: str) -> Response:
+    """Forget a graph. Jobs that were accepted keep it until they are finished."""
+    await state_of(request).backend.stored.graphs.remove(principal_of(request).tenant, digest)
+    return Response(status_code=204)

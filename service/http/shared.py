@@ -1,0 +1,64 @@
+"""Answers in the database, behind the cache of this process: those of jobs, and of other replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from service.http.cache import CachedPlan
+from service.jobs.backend import Backend
+from service.jobs.blobs import Results
+from service.problems import Problem
+
+__all__ = ["SharedPlans"]
+
+T = TypeVar("T")
+
+#: How long a database that did not answer is not asked: plans can do without.
+PAUSE_SECONDS: Final = 5.0
+#: Answers that wait to be written; more are not kept.
+MOST_WAITING: Final = 64
+
+
+class SharedPlans:
+    """Finds answers that another process, or a job, has made; hands ours to others where there are any."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._away_until = 0.0
+        self._writes: set[asyncio.Task[None]] = set()
+
+    async def by_key(self, tenant: str, key: str) -> CachedPlan | None:
+        """The answer to a request key."""
+        found = await self._ask(lambda results: results.by_key(tenant, key))
+        return None if found is None else CachedPlan(*found)
+
+    async def by_name(self, tenant: str, name: str) -> CachedPlan | None:
+        """The answer with this collection and digest."""
+        body = await self._ask(lambda results: results.by_name(tenant, name))
+        return None if body is None else CachedPlan(name, body)
+
+    def put(self, tenant: str, name: str, body: bytes, *keys: str) -> None:
+        """Keep an answer for other processes, soon; where the database is this process's own, it is not."""
+        stored = self._backend.maybe
+        if stored is None or stored.store.is_sqlite or len(self._writes) >= MOST_WAITING:
+            return
+
+        async def keep() -> None:
+            await self._ask(lambda results: results.keep(tenant, name, body, *keys))
+
+        task = asyncio.create_task(keep())
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _ask(self, question: Callable[[Results], Awaitable[T]]) -> T | None:
+        stored = self._backend.maybe
+        if stored is None or time.monotonic() < self._away_until:
+            return None
+        try:
+            return await question(stored.results)
+        except Problem:
+            self._away_until = time.monotonic() + PAUSE_SECONDS
+            return None

@@ -1,0 +1,598 @@
+// Written by `./run schema` from the OpenAPI document of the service; changes belong there.
+import { Options, Service, ServerEvent } from "./service.js";
+
+export class Client extends Service {
+  plan(body: PlanRequest | Blob | ArrayBuffer, options?: Options): Promise<PlanDocument | JobDocument>;
+  program(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
+  storedPlan(digest: string, options?: Options): Promise<PlanDocument>;
+  exportedPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
+  tradeoff(body: TradeOffRequest, options?: Options): Promise<TradeOffDocument | JobDocument>;
+  explain(body: ExplainRequest, options?: Options): Promise<VerdictDocument | JobDocument>;
+  layout(body: LayoutRequest, options?: Options): Promise<LayoutDocument | JobDocument>;
+  storedLayout(digest: string, options?: Options): Promise<LayoutDocument>;
+  validate(body: ValidateRequest, options?: Options): Promise<ReportDocument | JobDocument>;
+  submit(body: JobRequest, options?: Options): Promise<JobDocument>;
+  jobs(options?: Options<{ state?: State | null; limit?: number; after?: string | null }>): Promise<JobsDocument>;
+  job(id: string, options?: Options): Promise<JobDocument>;
+  cancel(id: string, options?: Options): Promise<JobDocument>;
+  result(id: string, options?: Options): Promise<Record<string, unknown>>;
+  events(id: string, options?: Options): AsyncGenerator<ServerEvent>;
+  store(digest: string, body: Blob | ArrayBuffer, options?: Options): Promise<any>;
+  graph(digest: string, options?: Options): Promise<any>;
+  remove(digest: string, options?: Options): Promise<any>;
+  schemas(options?: Options): Promise<Record<string, Array<string>>>;
+  schema(name: string, options?: Options): Promise<Record<string, unknown>>;
+}
+
+/** What a step does to the bytes of a value. */
+export type Access = "read" | "write" | "update" | "scratch";
+
+export type AliasOfPlan = [number, number, number, boolean, number];
+
+/** A block of memory: a number of bytes, or a shape with a dtype. */
+export interface BlockDocument {
+  name: string;
+  bytes?: number | null;
+  shape?: Array<number> | null;
+  dtype?: "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | null;
+  fed?: boolean;
+  kept?: boolean;
+}
+
+/** `size` bytes during steps ``[start, end)``; an `offset` pins it. */
+export interface BufferDocument {
+  id: string;
+  size: number;
+  start: number;
+  end: number;
+  alignment?: number;
+  offset?: number | null;
+  gaps?: Array<GapDocument>;
+}
+
+/** `size` bytes at `offset` during steps ``[start, end)``. */
+export interface BufferOfLayout {
+  id: string;
+  size: number;
+  start: number;
+  end: number;
+  alignment?: number;
+  pinned?: boolean;
+  offset: number;
+  gaps?: Array<GapDocument>;
+}
+
+/** Buffers to place in one arena of at most `capacity` bytes. */
+export interface BuffersDocument {
+  format: "arenaplan.buffers";
+  version: 1;
+  capacity?: number | null;
+  buffers: Array<BufferDocument>;
+}
+
+/** How good an arena is, and why that is known. */
+export interface CertificateOfPlan {
+  status: "optimal" | "feasible" | "infeasible" | "unknown";
+  proof: "max-load" | "solver" | null;
+  lower_bound: number;
+  witness_step: number | null;
+  solver: string;
+}
+
+/** Repetitions take at least `nanoseconds` in every schedule within `budget` bytes whose first runs have */
+export interface CostBoundOfPlan {
+  budget: number;
+  nanoseconds: number;
+  order: Array<number>;
+  moments: Array<number>;
+  denominator: number;
+  rows: Array<DualRowOfPlan>;
+}
+
+/** Whole nanoseconds by the label of a step, or by the id of an operation for its other steps. */
+export interface CostsFields {
+  about?: string;
+  nanoseconds: Record<string, unknown>;
+}
+
+export type DualRowOfPlan = [RowKind, number, number, number, number, number, Array<number>];
+
+/** What holds a value when an iteration begins. */
+export type EntryKind = "fed" | "constant" | "carried";
+
+export type EntryOfPlan = [number, EntryKind, number];
+
+export type ExitOfPlan = [number, number];
+
+/** Which network, and in which capacity, which is among the options. */
+export interface ExplainRequest {
+  graph: GraphDocument;
+  options: PlanRequestOptions;
+  training?: boolean;
+}
+
+export type FloatsOfPlan = [number, Array<number | "NaN" | "Infinity" | "-Infinity">];
+
+export type FormOfPlan = [Phase, string, boolean, Array<SlotOfPlan>];
+
+/** During steps ``[start, end)`` it holds bytes ``[low, high)`` alone; none where the two are equal. */
+export interface GapDocument {
+  start: number;
+  end: number;
+  low?: number;
+  high?: number;
+}
+
+/** A trainable graph: operands, operations in any order, loss, optimizer, trainable set. */
+export interface GraphDocument {
+  format: "arenaplan.graph";
+  version: 1;
+  name: string;
+  batch?: number | null;
+  operands: Array<OperandDocument>;
+  operations: Array<OperationDocument>;
+  loss?: string;
+  optimizer: OptimizerDocument;
+  training?: TrainingDocument;
+  trainable?: "all" | Array<string> | { last: number };
+  outputs?: Array<string>;
+}
+
+export type HoldOfPlan = [number, number, number];
+
+export type InitialOfPlan = [number, string, number, number, number, string, string];
+
+/** `values` is flat and in C order; `base64` holds the same elements as raw little-endian bytes. */
+export interface InitializerDocument {
+  kind: "zeros" | "ones" | "constant" | "normal" | "uniform" | "he_normal" | "glorot_uniform" | "values" | "file";
+  value?: number | null;
+  scale?: number | null;
+  seed?: number | null;
+  values?: Array<unknown> | null;
+  base64?: string | null;
+  file?: string | null;
+  offset?: number | null;
+  sha256?: string | null;
+}
+
+/** A job: what it is, and how far. */
+export interface JobDocument {
+  id: string;
+  task: "plan" | "program" | "layout" | "tradeoff" | "explain" | "validate" | "import";
+  state: "queued" | "running" | "succeeded" | "failed" | "cancelled";
+  created: string;
+  started: string | null;
+  finished: string | null;
+  attempts: number;
+  progress: Progress | null;
+  error: ProblemDocument | null;
+  links: JobLinks;
+}
+
+/** Paths of what belongs to a job. */
+export interface JobLinks {
+  self: string;
+  result: string;
+  events: string;
+}
+
+/** Work that outlives the request. What `request` must be is said by the synchronous route of the task. */
+export interface JobRequest {
+  task: "plan" | "program" | "layout" | "tradeoff" | "explain" | "validate" | "import";
+  request?: Record<string, unknown> | null;
+  graph?: string | null;
+  options?: Record<string, unknown> | null;
+  webhook?: Webhook | null;
+}
+
+/** A page of jobs, the newest first. */
+export interface JobsDocument {
+  jobs: Array<JobDocument>;
+  next: string | null;
+}
+
+export type KernelOfPlan = [string, Record<string, unknown>, Array<Array<number> | null>, Array<FloatsOfPlan>, number];
+
+/** What a value is for. Reports group by it. */
+export type Kind = "input" | "label" | "parameter" | "state" | "constant" | "activation" | "loss" | "derivative" | "partial" | "gradient" | "optimizer_variable" | "saved" | "scratch" | "result";
+
+export type LabelOfPlan = [number, string];
+
+/** Buffers placed in one arena of `peak` bytes, and how good that is. */
+export interface LayoutDocument {
+  format: "arenaplan.layout";
+  version: 1;
+  digest: string;
+  options: LayoutOptionFields;
+  deterministic: boolean;
+  capacity?: number | null;
+  peak: number;
+  certificate: CertificateOfPlan;
+  buffers: Array<BufferOfLayout>;
+}
+
+/** Sizes are bytes, or text as 24MiB; what is left out or null is the solver's choice. */
+export interface LayoutOptionFields {
+  solver?: string;
+  capacity?: number | string | null;
+  alignment?: number | null;
+  deadline_seconds?: number | null;
+  work?: number | null;
+  seed?: number;
+  threads?: number;
+  race?: boolean;
+  target_gap?: number;
+  rules?: RulesOfLayout;
+}
+
+/** The buffers to place, and how. */
+export interface LayoutRequest {
+  problem: BuffersDocument;
+  options?: LayoutRequestOptions | null;
+}
+
+/** What may be chosen about a layout; everything may be left out. */
+export interface LayoutRequestOptions {
+  solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
+  capacity?: number | string | null;
+  alignment?: 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 | 524288 | 1048576 | null;
+  deadline_seconds?: number | null;
+  work?: number | null;
+  seed?: number;
+  threads?: number;
+  race?: boolean;
+  target_gap?: number;
+  rules?: RulesOfLayout;
+  format?: "arenaplan.layout_options";
+  version?: 1;
+}
+
+/** A value and its bytes. */
+export interface LiveValue {
+  operand: string;
+  bytes: number;
+}
+
+/** A tensor. Shape and dtype of intermediate operands may be left out: they are inferred. */
+export interface OperandDocument {
+  name: string;
+  role: "input" | "label" | "parameter" | "state" | "constant" | "intermediate";
+  shape?: Array<number | "batch"> | null;
+  dtype?: "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | null;
+  trainable?: boolean | null;
+  initializer?: InitializerDocument | null;
+}
+
+/** An operand and its bytes. */
+export interface OperandSize {
+  operand: string;
+  bytes: number;
+}
+
+/** One use of an ONNX operator. An optional input that is left out is the empty string. */
+export interface OperationDocument {
+  name: string;
+  type: string;
+  inputs: Array<string>;
+  outputs: Array<string>;
+  attributes?: Record<string, number | string | Array<number>>;
+}
+
+export type OperationOfPlan = [string, number, Array<number | null>, Array<number>];
+
+/** What is in `writes` alone is written whole; what is in both lists is updated in place. */
+export interface OperationOfProgram {
+  name: string;
+  type?: string;
+  reads?: Array<string>;
+  writes?: Array<string>;
+}
+
+/** An optimizer by name; what it takes beside, the optimizers say. */
+export interface OptimizerDocument {
+  type: string;
+}
+
+/** Sizes are bytes, or text as 24MiB; what is left out or null is the target's or the planner's choice. */
+export interface OptionFields {
+  target?: string;
+  solver?: string;
+  batch?: number | null;
+  alignment?: number | null;
+  capacity?: number | string | null;
+  deadline_seconds?: number | null;
+  scratch_budget?: number | string;
+  update?: string;
+  parallelism?: number;
+  workers?: number | null;
+  in_place?: boolean;
+  rewrite?: boolean;
+  sub_ranges?: boolean;
+  recompute?: boolean;
+  order?: boolean;
+  tiers?: Array<TierFields | string>;
+  storage?: string | null;
+  fit_scratch?: boolean;
+  costs?: CostsFields | null;
+}
+
+/** The part of a training iteration that a step belongs to, in nntrainer's words. */
+export type Phase = "forward" | "calc_gradient" | "calc_derivative" | "apply_gradient" | "explicit";
+
+/** A memory plan: a training iteration, and a place for each of its values. */
+export interface PlanDocument {
+  name: string;
+  period: number;
+  spaces: Array<SpaceOfPlan>;
+  types: Array<TypeOfPlan>;
+  kinds: Array<Kind>;
+  origins: Array<string>;
+  kernels: Array<KernelOfPlan>;
+  operations: Array<OperationOfPlan>;
+  forms: Array<FormOfPlan>;
+  values: Array<ValueOfPlan>;
+  labels: Array<LabelOfPlan>;
+  aliases: Array<AliasOfPlan>;
+  steps: Array<StepOfPlan>;
+  entry: Array<EntryOfPlan>;
+  exit: Array<ExitOfPlan>;
+  initial: Array<InitialOfPlan>;
+  format: "arenaplan.plan";
+  version: 2;
+  digest: string;
+  producer: string;
+  graph: string;
+  graph_digest: string;
+  reference_digest: string;
+  options: OptionFields;
+  deterministic: boolean;
+  holds: Array<HoldOfPlan>;
+  replacements: Array<ReplacementOfPlan>;
+  records: Array<RecordOfPlan>;
+  cost_bound?: CostBoundOfPlan | null;
+}
+
+/** What to plan, and how. */
+export interface PlanRequest {
+  graph: GraphDocument;
+  options?: PlanRequestOptions | null;
+}
+
+/** What may be chosen about a plan; everything may be left out. */
+export interface PlanRequestOptions {
+  target?: "nntrainer" | "onert" | "program" | "reference" | "singa" | "singa-relu";
+  solver?: "best-fit" | "branch-and-bound" | "bump" | "cp-sat" | "executorch-greedy" | "first-fit" | "greedy" | "nntrainer-basic" | "nntrainer-v1" | "nntrainer-v3" | "portfolio" | "search" | "skyline" | "tflm-greedy" | "wic";
+  batch?: number | null;
+  alignment?: 1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 | 524288 | 1048576 | null;
+  capacity?: number | string | null;
+  deadline_seconds?: number | null;
+  scratch_budget?: number | string;
+  update?: "end" | "immediate";
+  parallelism?: number;
+  workers?: number | null;
+  in_place?: boolean;
+  rewrite?: boolean;
+  sub_ranges?: boolean;
+  recompute?: boolean;
+  order?: boolean;
+  tiers?: Array<TierFields | string>;
+  storage?: string | null;
+  fit_scratch?: boolean;
+  costs?: CostsFields | null;
+  format?: "arenaplan.options";
+  version?: 1;
+}
+
+/** One schedule. Sizes are bytes, costs are nanoseconds of modelled time. */
+export interface PointOfTradeOff {
+  peak: number;
+  extra: number;
+  bound: number;
+  extra_flops: number;
+  repeated_steps: number;
+}
+
+/** RFC 9457 problem details, with where the culprit is and what to do. */
+export interface ProblemDocument {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  instance?: string | null;
+  pointer?: string | null;
+  remedy?: string | null;
+  required?: number | null;
+  available?: number | null;
+  excess?: number | null;
+  proved?: boolean | null;
+  verdict?: ShortVerdict | null;
+  live_at_peak?: Array<OperandSize> | null;
+  [name: string]: unknown;
+}
+
+/** One training iteration, repeated: blocks, and operations in the order in which they run. */
+export interface ProgramDocument {
+  format: "arenaplan.program";
+  version: 1;
+  name: string;
+  blocks: Array<BlockDocument>;
+  operations: Array<OperationOfProgram>;
+}
+
+/** What to plan, and how; options that only graphs have stay out. */
+export interface ProgramRequest {
+  program: ProgramDocument;
+  options?: PlanRequestOptions | null;
+}
+
+/** How far a job is. */
+export interface Progress {
+  stage: string;
+  done?: number | null;
+  peak_bytes?: number | null;
+  bound_bytes?: number | null;
+  seconds: number;
+}
+
+export type RecordOfPlan = [string, Record<string, unknown>];
+
+/** A combination of measures that fits the capacity: planned, and its plan proved. */
+export interface RemedyOfVerdict {
+  measures: Array<string>;
+  changes: "nothing" | "rounding" | "training";
+  arena_bytes: number;
+  extra: number;
+  bound?: number | null;
+  options: Record<string, boolean | number | string | Array<string> | null>;
+  graph_fields: Record<string, unknown>;
+  note?: string;
+}
+
+export type ReplacementOfPlan = [string, Array<string>, Array<string>, number, number, number];
+
+/** `identical`: no rule is violated, and all `compared` tensors agreed bit for bit after each step. */
+export interface ReportDocument {
+  format: "arenaplan.report";
+  version: 1;
+  identical: boolean;
+  compared: number;
+  arena_bytes: number;
+  paged_in?: number;
+  paged_out?: number;
+  steps: Array<StepOfReport>;
+  violations: Array<ViolationOfReport>;
+}
+
+/** What a row says; see the module. */
+export type RowKind = "reader" | "repetition" | "held" | "budget";
+
+/** Rules of the exact search, each of which only saves work; see `solver.layout.Rules`. */
+export interface RulesOfLayout {
+  plateaus?: boolean;
+  gaps?: boolean;
+  symmetry?: boolean;
+  transposition?: boolean;
+  decomposition?: boolean;
+  weights?: boolean;
+  restarts?: boolean;
+  peel?: boolean;
+  fill?: boolean;
+  span?: boolean;
+  walls?: boolean;
+  jumps?: boolean;
+  promotion?: boolean;
+  structure?: boolean;
+}
+
+/** What bounds alone say about a capacity; `/v1/explain` says more. */
+export interface ShortVerdict {
+  floor: number;
+  floor_step: string;
+  smallest: number;
+  recompute: "impossible" | "open";
+}
+
+export type SlotOfPlan = [string, Access];
+
+export type SpaceOfPlan = [string, number, boolean, number, CertificateOfPlan];
+
+/** ``queued`` ──► ``running`` ──► one of the others, for good; ``queued`` again if its worker dies. */
+export type State = "queued" | "running" | "succeeded" | "failed" | "cancelled";
+
+export type StepOfPlan = [number, number, number | null, number, number, Array<number>];
+
+/** One training step: both losses, and the tensors whose bits differ after it. */
+export interface StepOfReport {
+  step: number;
+  loss: number | "NaN" | "Infinity" | "-Infinity";
+  reference_loss: number | "NaN" | "Infinity" | "-Infinity";
+  identical: boolean;
+  differing: Array<string>;
+}
+
+/** One memory. Bandwidths are bytes a second, 0 where that of another memory decides; latency is ns. */
+export interface TierFields {
+  name: string;
+  bytes: number;
+  read?: number;
+  write?: number;
+  latency?: number;
+}
+
+/** Points with falling peaks and rising costs; the first is the program in which nothing runs again. */
+export interface TradeOffDocument {
+  format: "arenaplan.tradeoff";
+  version: 1;
+  graph: string;
+  floor: number;
+  floor_step: string;
+  impossible: number;
+  step_nanoseconds: number;
+  step_flops: number;
+  complete: boolean;
+  points: Array<PointOfTradeOff>;
+}
+
+/** What to compute a curve of, and how. */
+export interface TradeOffRequest {
+  graph: GraphDocument;
+  options?: PlanRequestOptions | null;
+  points?: number;
+}
+
+/** What happens to gradients between the backward pass and the optimizer. */
+export interface TrainingDocument {
+  clip_global_norm?: number | null;
+  loss_scale?: number;
+  accumulate?: number;
+  skip_non_finite?: boolean;
+  loss_scale_growth?: number | null;
+}
+
+export type TypeOfPlan = [Array<number>, "float32" | "float64" | "int32" | "int64" | "uint8" | "bool" | "float16" | "bfloat16"];
+
+/** What to train, and the plan to train it in. */
+export interface ValidateRequest {
+  graph: GraphDocument;
+  plan: PlanDocument;
+  steps?: number;
+  seed?: number;
+}
+
+export type ValueOfPlan = [string, number, number, number, number, number];
+
+/** What is known of a capacity. Sizes are bytes; costs are nanoseconds of modelled time for one update. */
+export interface VerdictDocument {
+  format: "arenaplan.verdict";
+  version: 1;
+  graph: string;
+  capacity: number;
+  status: "impossible" | "open" | "plan";
+  peak: number;
+  floor: number;
+  floor_step: string;
+  fixed: number;
+  scratch: number;
+  touched: Array<LiveValue>;
+  waiting: Array<LiveValue>;
+  smallest: number;
+  smallest_extra: number;
+  impossible: number;
+  update_nanoseconds: number;
+  extra?: number | null;
+  bound?: number | null;
+  remedies: Array<RemedyOfVerdict>;
+  complete: boolean;
+}
+
+/** One broken promise of the plan. */
+export interface ViolationOfReport {
+  rule: string;
+  buffers: Array<string>;
+  detail: string;
+}
+
+/** What is called once a job is finished: a POST of its document, signed as Standard Webhooks says. */
+export interface Webhook {
+  url: string;
+}

@@ -1,0 +1,248 @@
+// The page: what is chosen goes to the service, its progress and its answer come here.
+
+import { Client } from "./client.js";
+import { ProblemError } from "./service.js";
+
+const at = (id) => document.getElementById(id);
+const bytes = (count) => count.toLocaleString("en-US");
+const show = (...ids) => {
+  for (const id of ["working", "failed", "done"]) at(id).hidden = !ids.includes(id);
+};
+
+/** Larger graphs are stored first, and jobs refer to them. */
+const INLINE_BYTES = 1 << 20;
+/** What says that this service keeps no jobs, or none for who asks. */
+const NO_JOBS = new Set(["jobs-off", "not-found", "method-not-allowed", "forbidden"]);
+const CHOICES = ["loss", "optimizer", "trainable"];
+const OPTIONS = ["capacity", "target", "solver"];
+const SWITCHES = ["in_place", "rewrite", "order", "recompute"];
+
+let network = null; // { name, blob, kind: "graph", "program" or "model" }
+let plan = null; // the last plan
+let stop = null; // ends what runs
+
+// ------------------------------------------------------------------------------------------ choosing
+
+async function choose(name, blob) {
+  const head = new Uint8Array(await blob.slice(0, 8).arrayBuffer());
+  const model = !name.endsWith(".json") && !/^\s*[{[]/.test(new TextDecoder().decode(head));
+  let kind = "model";
+  if (!model) kind = (await isProgram(blob)) ? "program" : "graph";
+  network = { name, blob, kind };
+  at("chosen").textContent = `${name} (${bytes(blob.size)} bytes)`;
+  at("training").hidden = !model;
+  at("plan").disabled = false;
+  show();
+}
+
+async function isProgram(blob) {
+  try {
+    return JSON.parse(await blob.text()).format === "arenaplan.program";
+  } catch {
+    return false; // the service says what is wrong with it
+  }
+}
+
+/** Names that may be chosen, and an example, from the service's own description. */
+async function describe() {
+  const response = await fetch("openapi.json");
+  if (!response.ok) return null;
+  const description = await response.json();
+  const { properties } = description.components.schemas.PlanRequestOptions;
+  for (const name of ["target", "solver"]) {
+    const chosen = at(name).value;
+    at(name).replaceChildren(...properties[name].enum.map((text) => new Option(text, text, false, text === chosen)));
+  }
+  return description.paths["/v1/plan"].post.requestBody.content["application/json"].examples;
+}
+const description = describe().catch(() => null);
+
+at("file").addEventListener("change", ({ target }) => {
+  if (target.files.length) choose(target.files[0].name, target.files[0]);
+});
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  at("drop").addEventListener(kind, (event) => {
+    event.preventDefault();
+    at("drop").classList.toggle("over", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length)
+      choose(event.dataTransfer.files[0].name, event.dataTransfer.files[0]);
+  });
+}
+at("example").addEventListener("click", async () => {
+  const examples = await description;
+  if (!examples) return failed(new Error("The service does not say what its examples are."));
+  const text = JSON.stringify(examples.mnist.value.graph);
+  await choose("mnist.json", new Blob([text], { type: "application/json" }));
+  at("plan").focus();
+});
+
+function options() {
+  const given = {};
+  for (const name of OPTIONS) if (at(name).value.trim()) given[name] = at(name).value.trim();
+  const batch = at("batch").value.trim();
+  if (batch) given.batch = /^\d+$/.test(batch) ? Number(batch) : batch;
+  for (const name of SWITCHES) if (at(name).checked) given[name] = true;
+  if (network.kind !== "model") return given;
+  for (const name of CHOICES) if (at(name).value.trim()) given[name] = at(name).value.trim();
+  const dims = at("dim").value.split(/[\s,]+/).filter(Boolean);
+  if (dims.length) given.dim = dims;
+  return given;
+}
+
+// ------------------------------------------------------------------------------------------ planning
+
+at("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const client = new Client({ key: at("key").value.trim() });
+  stop = new AbortController();
+  at("plan").disabled = true;
+  at("cancel").hidden = false;
+  at("bar").removeAttribute("value");
+  at("stage").textContent = "sending";
+  const began = performance.now();
+  const clock = setInterval(() => {
+    at("elapsed").textContent = `${Math.round((performance.now() - began) / 1000)} s`;
+  }, 1000);
+  at("elapsed").textContent = "";
+  show("working");
+  try {
+    succeeded(await answer(client, options(), stop.signal));
+  } catch (error) {
+    if (stop.signal.aborted) show();
+    else failed(error);
+  } finally {
+    clearInterval(clock);
+    at("plan").disabled = false;
+    at("cancel").hidden = true;
+  }
+});
+at("cancel").addEventListener("click", () => stop?.abort());
+
+/** The plan, by a job where the service keeps some, else at once. */
+async function answer(client, given, signal) {
+  try {
+    const job = await submit(client, given, signal);
+    return await followed(client, job, signal);
+  } catch (error) {
+    if (!(error instanceof ProblemError) || !NO_JOBS.has(error.code)) throw error;
+  }
+  at("stage").textContent = "planning";
+  if (network.kind === "model") return client.plan(network.blob, { query: given, signal });
+  const body = new Blob([`{"${network.kind}":`, network.blob, `,"options":${JSON.stringify(given)}}`]);
+  const headers = { "Content-Type": "application/json" };
+  return client[network.kind === "program" ? "program" : "plan"](body, { headers, signal });
+}
+
+async function submit(client, given, signal) {
+  const task = network.kind === "program" ? "program" : "plan";
+  const key = [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
+  const headers = { "Idempotency-Key": key, "Content-Type": "application/json" };
+  if (network.kind !== "model" && network.blob.size <= INLINE_BYTES) {
+    const inside = [`{"task":"${task}","request":{"${network.kind}":`, network.blob];
+    return client.submit(new Blob([...inside, `,"options":${JSON.stringify(given)}}}`]), { headers, signal });
+  }
+  // Digests are made by pages from secure origins alone; others plan at once, without a job.
+  if (!crypto.subtle) throw new ProblemError({ type: "/problems/jobs-off" }, 0);
+  const found = await crypto.subtle.digest("SHA-256", await network.blob.arrayBuffer());
+  const digest = [...new Uint8Array(found)].map((one) => one.toString(16).padStart(2, "0")).join("");
+  const type = network.kind === "model" ? "application/octet-stream" : "application/json";
+  await client.store(digest, network.blob, { headers: { "Content-Type": type }, signal });
+  return client.submit({ task, graph: digest, request: { options: given } }, { headers, signal });
+}
+
+/** The result of a job; connections that break are made again. */
+async function followed(client, job, signal) {
+  signal.addEventListener("abort", () => client.cancel(job.id).catch(() => {}));
+  const headers = {};
+  let broken = 0;
+  while (broken < 8) {
+    try {
+      for await (const event of client.events(job.id, { headers, signal })) {
+        headers["Last-Event-ID"] = event.id;
+        broken = 0;
+        tell(event.data);
+        if (event.kind !== "end") continue;
+        if (event.data.error) throw new ProblemError(event.data.error, event.data.error.status);
+        return await client.result(job.id, { signal });
+      }
+    } catch (error) {
+      if (signal.aborted || error instanceof ProblemError) throw error;
+    }
+    broken += 1;
+    await new Promise((done) => setTimeout(done, 250 * 2 ** broken));
+  }
+  throw new Error("The service does not answer any more. The job goes on there.");
+}
+
+function tell({ state, progress }) {
+  const parts = [progress?.stage ?? state];
+  if (progress?.peak_bytes != null) parts.push(`${bytes(progress.peak_bytes)} bytes so far`);
+  if (progress?.bound_bytes != null) parts.push(`at least ${bytes(progress.bound_bytes)}`);
+  at("stage").textContent = parts.join(", ");
+  if (progress?.done != null) at("bar").value = progress.done;
+}
+
+// ------------------------------------------------------------------------------------------ answering
+
+function row(texts) {
+  const line = document.createElement("tr");
+  texts.forEach((text, k) => {
+    const cell = line.appendChild(document.createElement(k ? "td" : "th"));
+    if (!k) cell.scope = "row";
+    cell.textContent = text;
+  });
+  return line;
+}
+
+function succeeded(document) {
+  plan = document;
+  const arenas = plan.spaces.map(([name, , , size, certificate]) => ({ name, size, ...certificate }));
+  const total = arenas.reduce((sum, arena) => sum + arena.size, 0);
+  const optimal = arenas.every((arena) => arena.status === "optimal");
+  at("size").textContent = `${plan.graph}: ${bytes(total)} bytes`;
+  at("proof").textContent = optimal
+    ? "Proved: nothing smaller is possible for this order of the steps."
+    : "The best that was found; the lower bound says how far from it an optimum can be.";
+  at("arenas").tBodies[0].replaceChildren(
+    ...arenas.map(({ name, size, lower_bound: bound, status, proof, solver }) =>
+      row([name, bytes(size), bytes(bound), `${(bound ? (100 * (size - bound)) / bound : 0).toFixed(2)} %`, status, proof ?? "-", solver]),
+    ),
+  );
+  at("digest").textContent = plan.digest;
+  // A link cannot say who asks; with a key, the report is saved.
+  at("report").hidden = at("key").value.trim() !== "";
+  at("report").href = `plans/${plan.digest}`;
+  show("done");
+  at("done").focus();
+}
+
+function failed(error) {
+  const { title, detail, remedy, live_at_peak: live = [] } = error instanceof ProblemError ? error.document : {};
+  at("title").textContent = title ?? "That did not work";
+  at("detail").textContent = detail ?? error.message;
+  at("remedy").textContent = remedy ?? "";
+  at("live").hidden = !live.length;
+  at("live").tBodies[0].replaceChildren(...live.slice(0, 12).map((one) => row([one.operand, bytes(one.bytes)])));
+  show("failed");
+  if (error.status === 401) at("key").closest("details").open = true;
+  at("failed").focus();
+}
+
+at("save").addEventListener("click", async () => {
+  const format = at("format").value;
+  const suffix = { "": ".json", report: ".html", "c-header": ".h", "offsets-csv": ".csv", perfetto: ".trace.json", "memory-viz": ".pickle" };
+  try {
+    let blob = new Blob([JSON.stringify(plan)], { type: "application/json" });
+    if (format) {
+      const client = new Client({ key: at("key").value.trim() });
+      const path = `/v1/plans/${plan.digest}/${format}`;
+      blob = await (await client.fetch("GET", path)).blob();
+    }
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
+    link.download = `${plan.graph}${suffix[format]}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  } catch (error) {
+    failed(error);
+  }
+});

@@ -1,0 +1,173 @@
+"""What outlives a request: the database, and the jobs, graphs and results in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from service.jobs.blobs import Graphs, Results
+from service.jobs.documents import job_document
+from service.jobs.embedded import EmbeddedEngine
+from service.jobs.engine import JobEngine
+from service.jobs.limits import job_limits
+from service.jobs.model import Job, State
+from service.jobs.pool import WorkerPool
+from service.jobs.runner import Runner
+from service.jobs.table import JobTable
+from service.jobs.webhooks import Webhooks
+from service.problems import Problem
+from service.settings import Settings
+from service.store import Store, check_schema, open_store, upgrade
+
+__all__ = ["Backend", "JobWorker", "Stored", "open_database", "open_worker"]
+
+_log = structlog.get_logger("service.jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All that works with the database."""
+
+    store: Store
+    jobs: JobEngine
+    graphs: Graphs
+    results: Results
+    table: JobTable
+
+
+class Backend:
+    """The database of one application, once it has been opened; without one, jobs are off."""
+
+    def __init__(self, settings: Settings, pool: WorkerPool) -> None:
+        self._settings: Final = settings
+        self._pool = pool
+        self._stored: Stored | None = None
+        self._webhooks: Webhooks | None = None
+        self._counted: Mapping[str, float] = {}
+
+    @property
+    def maybe(self) -> Stored | None:
+        """None where jobs are off."""
+        return self._stored
+
+    @property
+    def stored(self) -> Stored:
+        """Raises `Problem` ``jobs-off`` where there is no database."""
+        if self._stored is None:
+            raise Problem("jobs-off", "This service keeps no jobs.", remedy="Use the synchronous routes.")
+        return self._stored
+
+    async def open(self) -> None:
+        """Open the database and begin to work on jobs. An SQLite file that cannot be written leaves jobs off.
+
+        Raises `Problem` or ValueError, with what to do, for another database that is not as it must be.
+        """
+        settings = self._settings
+        if settings.database_url == "off":
+            return
+        try:
+            store = await asyncio.to_thread(open_database, settings.database_url)
+        except (OSError, Problem) as error:
+            if not settings.database_url.startswith("sqlite"):
+                raise
+            detail = error.detail if isinstance(error, Problem) else str(error)
+            _log.warning("jobs are off", database=settings.database_url, detail=detail)
+            return
+        table = _table(store, settings)
+        results = Results(store)
+        engine: JobEngine
+        if store.is_sqlite:
+            runner = Runner(table, results, job_limits(settings), self._pool.metrics)
+            engine = EmbeddedEngine(self._pool, runner)
+            self._webhooks = _webhooks(store, table, settings)
+        else:
+            from service.jobs.cluster import ClusterEngine
+
+            engine = ClusterEngine(store, table)
+        await engine.start()
+        self._pool.metrics.jobs(lambda: self._counted)
+        if self._webhooks is not None:
+            self._webhooks.start()
+        self._stored = Stored(store, engine, Graphs(store), results, table)
+
+    async def count(self) -> None:
+        """Ask how many jobs there are, for metrics. Without an answer there are none of those."""
+        self._counted = {}
+        if self._stored is not None:
+            with contextlib.suppress(Problem):
+                found = await self._stored.table.counts()
+                self._counted = {state.value: found.get(state, 0) for state in State}
+
+    async def close(self) -> None:
+        if self._webhooks is not None:
+            await self._webhooks.close()
+        if self._stored is not None:
+            await self._stored.jobs.close()
+            await asyncio.to_thread(self._stored.store.close)
+
+
+class JobWorker(Protocol):
+    """What ``arenaplan worker`` runs."""
+
+    async def start(self) -> None:
+        """Begin to run jobs."""
+
+    async def drain(self, seconds: float) -> None:
+        """Begin nothing more, and let what runs finish within so many seconds."""
+
+    async def close(self) -> None:
+        """Give back what still runs."""
+
+
+def open_worker(store: Store, settings: Settings, pool: WorkerPool) -> tuple[JobWorker, Webhooks | None]:
+    """What runs the jobs of a PostgreSQL database in `pool`, and what sends their webhooks."""
+    from service.jobs.cluster import ClusterWorker
+
+    table = _table(store, settings)
+    runner = Runner(table, Results(store), job_limits(settings), pool.metrics)
+    return ClusterWorker(store, pool, runner), _webhooks(store, table, settings)
+
+
+def open_database(url: str) -> Store:
+    """The database, with the tables of this version: an SQLite file is brought to it.
+
+    Raises ValueError for another database that is not, and for what is no database, `Problem`
+    ``database-unavailable`` for one that does not answer, OSError for a directory that cannot be made.
+    """
+    store = open_store(url)
+    try:
+        if store.is_sqlite:
+            upgrade(store)
+        elif wrong := check_schema(store):
+            raise ValueError(wrong)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _table(store: Store, settings: Settings) -> JobTable:
+    return JobTable(
+        store,
+        limit=settings.job_limit,
+        ttl_seconds=settings.job_ttl_seconds,
+        max_attempts=settings.job_max_attempts,
+    )
+
+
+def _webhooks(store: Store, table: JobTable, settings: Settings) -> Webhooks | None:
+    """None where there is nothing to sign with."""
+    if settings.webhook_secret is None:
+        return None
+
+    def document(job: Job) -> bytes:
+        return json.dumps(job_document(job, settings.root_path), ensure_ascii=False).encode()
+
+    secret, private = settings.webhook_secret.get_secret_value(), settings.webhook_allow_private
+    return Webhooks(store, table, secret, document, allow_private=private)

@@ -1,0 +1,188 @@
+"""Bytes in the database under their SHA-256: requests, graphs, results. Each tenant has its own."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Table, delete, select, tuple_, union_all, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from service.problems import Problem
+from service.store import Store
+from service.store.schema import blobs, graphs, jobs, results
+
+__all__ = ["Graphs", "Results", "StoredGraph", "get_blob", "put_blob", "remove_blobs", "upsert"]
+
+
+def upsert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An insertion that may say what to do about a row that is there already."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement: postgresql.Insert | sqlite.Insert = dialect.insert(table)
+    return statement
+
+
+def put_blob(connection: Connection, tenant: str, body: bytes) -> str:
+    """Keep the bytes, unless they are there; their digest."""
+    digest = hashlib.sha256(body).hexdigest()
+    if not touch_blob(connection, tenant, digest):
+        row = {"tenant": tenant, "digest": digest, "size": len(body), "touched": time.time(), "body": body}
+        insert = upsert(connection, blobs).values(row)
+        connection.execute(
+            insert.on_conflict_do_update(
+                index_elements=["tenant", "digest"], set_={"touched": row["touched"]}
+            )
+        )
+    return digest
+
+
+def touch_blob(connection: Connection, tenant: str, digest: str) -> bool:
+    """Whether the bytes are there; they are not removed while this transaction lasts, nor for an hour."""
+    there = update(blobs).where(blobs.c.tenant == tenant, blobs.c.digest == digest)
+    return connection.execute(there.values(touched=time.time())).rowcount == 1
+
+
+def get_blob(connection: Connection, tenant: str, digest: str) -> bytes | None:
+    wanted = select(blobs.c.body).where(blobs.c.tenant == tenant, blobs.c.digest == digest)
+    body = connection.execute(wanted).scalar_one_or_none()
+    return None if body is None else bytes(body)
+
+
+def remove_blobs(connection: Connection, before: float) -> int:
+    """Remove bytes that nothing refers to and nobody has touched since `before`; how many."""
+    used = union_all(
+        *(
+            select(jobs.c.tenant, part).where(part.is_not(None))
+            for part in (jobs.c.request, jobs.c.graph, jobs.c.result)
+        ),
+        select(results.c.tenant, results.c.blob),
+        select(graphs.c.tenant, graphs.c.digest),
+    )
+    old = delete(blobs).where(blobs.c.touched < before, tuple_(blobs.c.tenant, blobs.c.digest).not_in(used))
+    return connection.execute(old).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGraph:
+    """A graph, or a model of another tool, as it was sent."""
+
+    media_type: str
+    body: bytes
+
+
+class Graphs:
+    """What is stored to be referred to by jobs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def put(self, tenant: str, digest: str, graph: StoredGraph) -> bool:
+        """Keep the graph; whether it is new. Raises `Problem` ``digest-mismatch``."""
+
+        def put(connection: Connection) -> bool:
+            found = put_blob(connection, tenant, graph.body)
+            if found != digest:
+                raise Problem(
+                    "digest-mismatch",
+                    f"The body has the SHA-256 {found}, not {digest!r:.80}.",
+                    remedy=f"Send it to /v1/graphs/{found}.",
+                )
+            row = {"tenant": tenant, "digest": digest, "media_type": graph.media_type}
+            insert = upsert(connection, graphs).values(**row, created=time.time())
+            insert = insert.on_conflict_do_nothing()
+            made = connection.execute(insert.returning(graphs.c.digest)).first() is not None
+            if not made:
+                here = update(graphs).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
+                connection.execute(here.values(media_type=graph.media_type, created=time.time()))
+            return made
+
+        return await self._store.write(put)
+
+    async def get(self, tenant: str, digest: str) -> StoredGraph:
+        """Raises `Problem` ``graph-not-found``."""
+
+        def get(connection: Connection) -> StoredGraph | None:
+            media_type = media_type_of(connection, tenant, digest)
+            body = None if media_type is None else get_blob(connection, tenant, digest)
+            return None if media_type is None or body is None else StoredGraph(media_type, body)
+
+        found = await self._store.read(get)
+        if found is None:
+            raise graph_not_found(digest)
+        return found
+
+    async def media_type(self, tenant: str, digest: str) -> str:
+        """What a graph was declared as. Raises `Problem` ``graph-not-found``."""
+        found = await self._store.read(lambda connection: media_type_of(connection, tenant, digest))
+        if found is None:
+            raise graph_not_found(digest)
+        return found
+
+    async def remove(self, tenant: str, digest: str) -> None:
+        """Forget the graph; jobs that refer to it keep it. Raises `Problem` ``graph-not-found``."""
+        here = delete(graphs).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
+        if not await self._store.write(lambda connection: connection.execute(here).rowcount):
+            raise graph_not_found(digest)
+
+
+def media_type_of(connection: Connection, tenant: str, digest: str) -> str | None:
+    """What a stored graph was declared as; None where there is none."""
+    wanted = select(graphs.c.media_type).where(graphs.c.tenant == tenant, graphs.c.digest == digest)
+    found: str | None = connection.execute(wanted).scalar_one_or_none()
+    return found
+
+
+def graph_not_found(digest: str) -> Problem:
+    return Problem(
+        "graph-not-found",
+        f"No graph {digest!r:.80} is stored here.",
+        remedy="PUT its bytes to /v1/graphs/ and their SHA-256.",
+    )
+
+
+class Results:
+    """Answers by the key of their request: what the cache of one process forgets, or never knew."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_key(self, tenant: str, key: str) -> tuple[str, bytes] | None:
+        """Name and body of the answer to a request."""
+
+        def find(connection: Connection) -> tuple[str, bytes] | None:
+            wanted = select(results.c.name, results.c.blob).where(
+                results.c.tenant == tenant, results.c.key == key
+            )
+            row = connection.execute(wanted).one_or_none()
+            body = None if row is None else get_blob(connection, tenant, row.blob)
+            return None if row is None or body is None else (row.name, body)
+
+        return await self._store.read(find)
+
+    async def by_name(self, tenant: str, name: str) -> bytes | None:
+        """The body of an answer by collection and digest."""
+
+        def find(connection: Connection) -> bytes | None:
+            wanted = select(results.c.blob).where(results.c.tenant == tenant, results.c.name == name).limit(1)
+            blob = connection.execute(wanted).scalar_one_or_none()
+            return None if blob is None else get_blob(connection, tenant, blob)
+
+        return await self._store.read(find)
+
+    async def keep(self, tenant: str, name: str, body: bytes, *keys: str) -> None:
+        await self._store.write(lambda connection: keep_result(connection, tenant, name, body, *keys))
+
+
+def keep_result(connection: Connection, tenant: str, name: str, body: bytes, *keys: str) -> str:
+    """Let every key find the answer; the digest of its bytes."""
+    blob, now = put_blob(connection, tenant, body), time.time()
+    for key in keys:
+        row = {"tenant": tenant, "key": key, "name": name, "blob": blob, "touched": now}
+        insert = upsert(connection, results).values(row)
+        connection.execute(
+            insert.on_conflict_do_update(
+                index_elements=["tenant", "key"], set_={"name": name, "blob": blob, "touched": now}
+            )
+        )
+    return blob

@@ -1,0 +1,247 @@
+"""The engine for many machines: jobs in PostgreSQL, handed out by Procrastinate to workers anywhere.
+
+The table of jobs says what there is to do and how far it is. Procrastinate carries tickets: "look at this
+job". A ticket that is lost is written again, one too many finds nothing to do.
+
+    submit ──► table ──► ticket ──► fetched by a worker ──► claim in the table ──► run in its pool
+                  ▲                                              │
+                  └── rescue: the lease has run out, or there is no ticket
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+from procrastinate import App, PsycopgConnector
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
+from procrastinate.jobs import Status
+from psycopg import AsyncConnection
+from sqlalchemy import text
+
+from service.jobs.model import Job, NewJob
+from service.jobs.pool import WorkerPool
+from service.jobs.runner import Runner
+from service.jobs.stored import StoredJobs
+from service.jobs.table import CHANNEL, JobTable
+from service.problems import Problem
+from service.store import Store
+
+__all__ = ["ClusterEngine", "ClusterWorker"]
+
+_log = structlog.get_logger("service.jobs")
+
+#: The queue of tickets, and the task that they name.
+QUEUE: Final = "jobs"
+TASK: Final = "arenaplan.look"
+#: How often to look for jobs whose worker has gone, or that have no ticket.
+LOOK_SECONDS: Final = 1.0
+#: Looks at which a waiting job had no ticket until it gets another one: it may be about to be claimed.
+PATIENCE: Final = 3
+#: How often what has expired is removed.
+TIDY_SECONDS: Final = 600.0
+#: A ticket in the hands of a worker without a sign of life for so long is given up.
+STALLED_SECONDS: Final = 8.0
+#: Connections to PostgreSQL for tickets, of one process.
+CONNECTIONS: Final = 4
+
+
+_WITHOUT_TICKET: Final = text(
+    """
+    select id from jobs where state = 'queued' and not exists (
+        select from procrastinate.procrastinate_jobs where status = 'todo' and queueing_lock = jobs.id
+    ) order by id limit 1000
+    """
+)
+
+
+def _address(store: Store) -> str:
+    """The database as libpq is told."""
+    return store.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+async def _forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
+    """Again and again, whatever happens: the database may be away for a while."""
+    while True:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - who gives up would be of no use any more
+            detail = error.detail if isinstance(error, Problem) else repr(error)
+            _log.warning(what, detail=detail)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+class _Tickets:
+    """The queue of Procrastinate, in a schema of its own."""
+
+    def __init__(self, store: Store) -> None:
+        # It says of each ticket what the table says of each job.
+        logging.getLogger("procrastinate").setLevel(logging.ERROR)
+        self._store = store
+        address = _address(store)
+        self.app: Final = App(
+            connector=PsycopgConnector(
+                conninfo=address,
+                kwargs={"options": "-c search_path=procrastinate"},
+                min_size=0,  # a database that is away keeps nobody from starting
+                max_size=CONNECTIONS,
+                timeout=5.0,
+                reconnect_timeout=5.0,  # pauses between attempts double until then
+            )
+        )
+
+    async def open(self) -> None:
+        await self.app.open_async()
+
+    async def close(self) -> None:
+        await self.app.close_async()
+
+    async def write(self, job: str) -> None:
+        """Let a worker look at the job. A ticket that cannot be written now is written by a worker later."""
+        ticket = self.app.configure_task(TASK, queue=QUEUE, queueing_lock=job, allow_unknown=True)
+        try:
+            await ticket.defer_async(job=job)
+        except AlreadyEnqueued:
+            return
+        except ConnectorException as error:
+            _log.warning("a job has no ticket yet", job=job, detail=str(error))
+
+    async def missing(self) -> list[str]:
+        """Jobs that wait, and that no ticket asks to be looked at; the oldest."""
+        rows = await self._store.read(lambda connection: connection.execute(_WITHOUT_TICKET).all())
+        return [row.id for row in rows]
+
+    async def tidy(self) -> None:
+        """Remove tickets in the hands of workers that have died."""
+        for job in await self.app.job_manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
+            assert job.id is not None
+            await self.app.job_manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
+
+
+class _Bell:
+    """Hears of jobs that somebody else has cancelled or ended. What it misses is seen by looking, later."""
+
+    def __init__(self, store: Store, heard: Callable[[str], Awaitable[None]]) -> None:
+        self._address = _address(store)
+        self._heard = heard
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(_forever("news of jobs come late", self._listen))
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        """Until the connection is lost."""
+        async with await AsyncConnection.connect(
+            self._address, autocommit=True, connect_timeout=5
+        ) as connection:
+            await connection.execute(f"listen {CHANNEL}")
+            async for notice in connection.notifies():
+                await self._heard(notice.payload)
+
+
+class ClusterEngine(StoredJobs):
+    """What a replica of the API needs: it runs no job. `JobEngine` says what is promised."""
+
+    def __init__(self, store: Store, table: JobTable) -> None:
+        super().__init__(table)
+        self._tickets = _Tickets(store)
+        self._bell = _Bell(store, self._heard)
+
+    async def start(self) -> None:
+        await self._tickets.open()
+        self._bell.start()
+
+    async def close(self) -> None:
+        await self._bell.close()
+        await super().close()
+        await self._tickets.close()
+
+    async def _heard(self, job: str) -> None:
+        self.poke(job)
+
+    async def submit(self, job: NewJob) -> tuple[Job, bool]:
+        made, new = await super().submit(job)
+        if new:
+            await self._tickets.write(made.id)
+        return made, new
+
+
+class ClusterWorker:
+    """Runs jobs in the workers of `pool`, whoever has accepted them."""
+
+    def __init__(self, store: Store, pool: WorkerPool, runner: Runner) -> None:
+        self._pool = pool
+        self._runner = runner
+        self._table = runner.table
+        self._tickets = _Tickets(store)
+        self._tickets.app.task(name=TASK, queue=QUEUE)(self._look)
+        self._bell = _Bell(store, runner.look)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._untaken: dict[str, int] = {}
+        self._tidied = -TIDY_SECONDS
+
+    async def start(self) -> None:
+        await self._tickets.open()
+        self._runner.start(lambda _job: None)
+        self._bell.start()
+        self._tasks = [
+            asyncio.create_task(_forever("tickets are not fetched", self._fetch)),
+            asyncio.create_task(_forever("jobs are not looked after", self._look_after)),
+        ]
+
+    async def close(self) -> None:
+        """Give back all jobs that run here."""
+        await self._runner.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._bell.close()
+        await self._tickets.close()
+
+    async def drain(self, seconds: float) -> None:
+        """Fetch nothing more, and let what runs finish within so many seconds."""
+        fetching, *_ = self._tasks
+        fetching.cancel()  # ends when what was fetched has
+        await asyncio.wait({fetching}, timeout=seconds)
+
+    async def _look(self, job: str) -> None:
+        """What a ticket asks for."""
+        async with self._pool.lease(patient=True) as worker:
+            claim = await self._runner.claim(job)
+            waits = claim is not None and await self._runner.run(claim, worker)
+        if waits:
+            await self._tickets.write(job)
+
+    async def _fetch(self) -> None:
+        """Fetch tickets until the connection is lost."""
+        await self._tickets.app.run_worker_async(
+            queues=[QUEUE],
+            concurrency=self._pool.size,
+            install_signal_handlers=False,
+            delete_jobs="always",
+            fetch_job_polling_interval=LOOK_SECONDS,
+            update_heartbeat_interval=STALLED_SECONDS / 4,
+            stalled_worker_timeout=STALLED_SECONDS,
+        )
+
+    async def _look_after(self) -> None:
+        """Take up jobs that were left by whoever ran them, and jobs that nobody has heard of."""
+        for job in await self._table.rescue():
+            await self._tickets.write(job)
+        counts = {job: self._untaken.get(job, 0) + 1 for job in await self._tickets.missing()}
+        self._untaken = {job: count for job, count in counts.items() if count < PATIENCE}
+        for job in counts.keys() - self._untaken.keys():
+            await self._tickets.write(job)
+        if time.monotonic() > self._tidied + TIDY_SECONDS:
+            self._tidied = time.monotonic()
+            await self._tickets.tidy()
+            await self._table.tidy()

@@ -1,0 +1,88 @@
+"""What a job is, apart from where it is kept and who runs it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Answer", "Job", "NewJob", "State", "new_id"]
+
+
+class State(StrEnum):
+    """``queued`` ──► ``running`` ──► one of the others, for good; ``queued`` again if its worker dies."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self not in (State.QUEUED, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be. `task` is what the caller calls it, `work` what the worker does.
+
+    `request` is the body of the synchronous route; where `graph` is the digest of a stored graph, the
+    request lacks it, and both are put together when the job runs.
+    """
+
+    tenant: str
+    subject: str
+    task: str
+    work: str
+    request: bytes
+    graph: str | None = None
+    webhook: str | None = None
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is now. Times are seconds since 1970; `revision` grows with each change of the rest.
+
+    `progress` has ``stage`` and ``seconds``, and where they are known ``done``, ``peak_bytes`` and
+    ``bound_bytes``. `error` holds the facts of a `service.problems.Problem`.
+    """
+
+    id: str
+    tenant: str
+    task: str
+    state: State
+    revision: int
+    created: float
+    started: float | None = None
+    finished: float | None = None
+    expires: float | None = None
+    attempts: int = 0
+    progress: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    result: str | None = None
+    webhook: str | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a job has come to: the bytes of the synchronous route.
+
+    Of what has a digest, `facts` have the ``name``, collection and digest, and whether it is ``kept``.
+    """
+
+    body: bytes
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def new_id(now: float | None = None) -> str:
+    """32 hexadecimal digits, of which the first twelve are the time in milliseconds and the rest random."""
+    moment = time.time() if now is None else now
+    return f"{int(moment * 1000):012x}{secrets.token_hex(10)}"

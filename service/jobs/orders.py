@@ -1,0 +1,106 @@
+"""What ``POST /v1/jobs`` asks for, read as far as it must be to keep it until a worker reads the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from service.jobs.requests import MEMBERS, check_members, read_request
+from service.problems import Problem
+from solver.documents.parse import to_bytes
+
+__all__ = ["TASKS", "Order", "read_order"]
+
+#: What a job may be: the tasks of synchronous routes, and the import of a model.
+TASKS: Final = (*MEMBERS, "import")
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A job as it was asked for: members of the request, and the digest of a stored graph that it lacks."""
+
+    task: str
+    members: Mapping[str, Any]
+    graph: str | None
+    webhook: str | None
+
+    def work(self, *, model: bool) -> tuple[str, bytes]:
+        """What the worker does, and the request that it gets; `model` where the stored graph is a model.
+
+        Raises `Problem` where that cannot be done with what is stored.
+        """
+        if not model:
+            if self.task == "import":
+                raise Problem(
+                    "invalid-request",
+                    "The stored graph is declared as JSON, which need not be imported.",
+                    remedy="Store a model as application/octet-stream or application/onnx.",
+                    pointer="/graph",
+                )
+            return self.task, to_bytes(self.members)
+        if self.task not in ("plan", "import"):
+            raise Problem(
+                "invalid-request",
+                f"A model cannot be given to {self.task}.",
+                remedy="Import it first, and store the graph that results.",
+                pointer="/graph",
+            )
+        check_members(self.members, (), ("options",), "/request")
+        return "model" if self.task == "plan" else "import", _line(self.members.get("options", {})) + b"\n"
+
+
+def read_order(data: bytes) -> Order:
+    """The order in the body of a request. Raises `Problem` for what is wrong with its form."""
+    asked = read_request(data, ("task",), ("request", "graph", "options", "webhook"))
+    task, graph = asked["task"], asked.get("graph")
+    if task not in TASKS:
+        raise _wrong("task", f"{json.dumps(task):.60} is not a task.", f"Choose one of {', '.join(TASKS)}.")
+    members = asked.get("request", {})
+    if not isinstance(members, dict):
+        raise _wrong("request", "The request is not a JSON object.", f"Give what /v1/{task} takes.")
+    if "options" in asked:
+        if "options" in members:
+            raise _wrong("options", "Options are given twice.", "Leave them out here, or in the request.")
+        members = {**members, "options": asked["options"]}
+    if graph is None:
+        if task == "import":
+            raise _wrong("graph", "An import needs a stored model.", "PUT the model to /v1/graphs/ first.")
+        check_members(members, *MEMBERS[task], "/request")
+    else:
+        if not isinstance(graph, str) or not _DIGEST.fullmatch(graph):
+            remedy = "Give the SHA-256 under which it is stored."
+            raise _wrong("graph", f"{json.dumps(graph):.80} is not a digest.", remedy)
+        if task in MEMBERS:
+            (inside, *required), optional = MEMBERS[task]
+            if inside in members:
+                raise _wrong("graph", f'"{inside}" is given twice.', "Leave one of the two out.")
+            check_members(members, tuple(required), optional, "/request")
+    return Order(task, members, graph, _webhook(asked.get("webhook")))
+
+
+def _webhook(given: Any) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict) or set(given) != {"url"} or not isinstance(given["url"], str):
+        raise _wrong("webhook", "The webhook is not understood.", 'Give {"url": "https://..."}.')
+    return str(given["url"])
+
+
+def _line(options: Any) -> bytes:
+    """Choices for a model as the query of /v1/plan has them: texts, each in a list."""
+    if not isinstance(options, dict):
+        raise _wrong("options", "The options are not a JSON object.", "Give an object.")
+    texts = {}
+    for name, value in options.items():
+        values = value if name == "dim" and isinstance(value, list) else [value]
+        texts[name] = [one if isinstance(one, str) else json.dumps(one) for one in values]
+    return json.dumps(texts).encode()
+
+
+def _wrong(member: str, detail: str, remedy: str) -> Problem:
+    return Problem("invalid-request", detail, remedy=remedy, pointer=f"/{member}")

@@ -1,0 +1,443 @@
+"""The table of jobs: every change of a job is one transaction here, the same on SQLite and PostgreSQL.
+
+Whoever runs a job holds a lease, which is renewed while it runs. A claim names owner and attempt; what is
+said in the name of a claim that has passed to somebody else is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, select, update
+
+from service.jobs.blobs import (
+    get_blob,
+    graph_not_found,
+    keep_result,
+    put_blob,
+    remove_blobs,
+    touch_blob,
+    upsert,
+)
+from service.jobs.model import Answer, Job, NewJob, State, new_id
+from service.problems import Problem
+from service.store import Store
+from service.store.schema import deliveries, graphs, jobs, results
+
+__all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
+
+#: How long a job may be without news of who runs it, until somebody else does.
+LEASE_SECONDS: Final = 8.0
+#: Where PostgreSQL says which job has been cancelled, or has ended.
+CHANNEL: Final = "arenaplan_jobs"
+#: Bytes that nothing refers to are kept this long: somebody may be about to refer to them.
+SPARE_SECONDS: Final = 3600.0
+
+_VISIBLE: Final = tuple(
+    jobs.c[name]
+    for name in (
+        "id", "tenant", "task", "state", "revision", "created", "started", "finished", "expires",
+        "attempts", "progress", "error", "result", "webhook", "trace",
+    )
+)  # fmt: skip
+_UNFINISHED: Final = (State.QUEUED, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt at a job by `owner`, with all that it needs. `graph` belongs into the request."""
+
+    job: Job
+    owner: str
+    work: str
+    request: bytes
+    graph: bytes | None
+
+
+def _job(row: Row[*tuple[Any, ...]]) -> Job:
+    """The job of a row that has at least the visible columns."""
+    facts = {column.name: getattr(row, column.name) for column in _VISIBLE}
+    return Job(**{**facts, "state": State(facts["state"])})
+
+
+class JobTable:
+    """Jobs in the database. Each method is one transaction, and raises `Problem` ``database-unavailable``."""
+
+    def __init__(self, store: Store, *, limit: int, ttl_seconds: float, max_attempts: int) -> None:
+        self._store = store
+        self._limit = limit
+        self._ttl_seconds = ttl_seconds
+        self._max_attempts = max_attempts
+
+    # -------------------------------------------------------------------------------- for callers
+
+    async def submit(self, new: NewJob) -> tuple[Job, bool]:
+        """As `JobEngine.submit`."""
+        return await self._store.write(lambda connection: self._submit(connection, new))
+
+    def _submit(self, connection: Connection, new: NewJob) -> tuple[Job, bool]:
+        if first := _first_of(connection, new):
+            return first, False
+        waiting = select(func.count()).where(jobs.c.state.in_(_UNFINISHED))
+        if connection.execute(waiting).scalar_one() >= self._limit:
+            raise Problem(
+                "too-many-jobs",
+                f"{self._limit:,} jobs are not finished yet; more are not accepted.",
+                remedy="Send it again in a moment.",
+                headers={"Retry-After": "10"},
+            )
+        size = len(new.request)
+        if new.graph is not None:
+            used = update(graphs).where(graphs.c.tenant == new.tenant, graphs.c.digest == new.graph)
+            if not connection.execute(used.values(created=time.time())).rowcount:
+                raise graph_not_found(new.graph)
+            touch_blob(connection, new.tenant, new.graph)
+        row = {
+            "id": new_id(), "tenant": new.tenant, "subject": new.subject, "task": new.task, "work": new.work,
+            "state": State.QUEUED, "revision": 1, "created": time.time(), "attempts": 0, "cancel": False,
+            "request": put_blob(connection, new.tenant, new.request), "graph": new.graph, "size": size,
+            "webhook": new.webhook, "idempotency_key": new.idempotency_key, "fingerprint": new.fingerprint,
+            "trace": new.trace,
+        }  # fmt: skip
+        insert = upsert(connection, jobs).values(row).on_conflict_do_nothing().returning(*_VISIBLE)
+        made = connection.execute(insert).one_or_none()
+        if made is not None:
+            return _job(made), True
+        first = _first_of(connection, new)  # sent twice at the same time
+        assert first is not None
+        return first, False
+
+    async def get(self, tenant: str, job: str) -> Job:
+        """As `JobEngine.get`."""
+        found = await self._store.read(lambda connection: _find(connection, tenant, job))
+        if found is None:
+            raise _job_not_found(job)
+        return found
+
+    async def page(self, tenant: str, *, state: State | None, limit: int, after: str | None) -> list[Job]:
+        """As `JobEngine.page`."""
+        wanted = select(*_VISIBLE).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
+        if state is not None:
+            wanted = wanted.where(jobs.c.state == state)
+        if after is not None:
+            wanted = wanted.where(jobs.c.id < after)
+        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        return [_job(row) for row in rows]
+
+    async def answer(self, tenant: str, job: str) -> Answer:
+        """As `JobEngine.answer`."""
+
+        def answer(connection: Connection) -> tuple[Job | None, Answer | None]:
+            found = _find(connection, tenant, job)
+            if found is None or found.result is None:
+                return found, None
+            body = get_blob(connection, tenant, found.result)
+            facts = connection.execute(select(jobs.c.facts).where(jobs.c.id == job)).scalar_one()
+            return found, None if body is None else Answer(body, facts or {})
+
+        found, made = await self._store.read(answer)
+        if found is None:
+            raise _job_not_found(job)
+        if made is not None:
+            return made
+        raise _no_answer(found)
+
+    async def cancel(self, tenant: str, job: str) -> Job:
+        """As `JobEngine.cancel`; who runs the job is told when the lease is renewed."""
+
+        def cancel(connection: Connection) -> Job | None:
+            here = and_(jobs.c.id == job, jobs.c.tenant == tenant)
+            asked = update(jobs).where(here, jobs.c.state == State.RUNNING, jobs.c.cancel.is_(False))
+            if connection.execute(asked.values(cancel=True, revision=jobs.c.revision + 1)).rowcount:
+                _ring(connection, job)
+            _end(connection, and_(here, jobs.c.state == State.QUEUED), self._ended(State.CANCELLED))
+            return _find(connection, tenant, job)
+
+        found = await self._store.write(cancel)
+        if found is None:
+            raise _job_not_found(job)
+        return found
+
+    async def revisions(self, ids: Iterable[str]) -> Mapping[str, int]:
+        """By job: its revision; jobs that are gone are missing."""
+        wanted = select(jobs.c.id, jobs.c.revision).where(jobs.c.id.in_(list(ids)))
+        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        return {row.id: row.revision for row in rows}
+
+    async def counts(self) -> Mapping[str, int]:
+        """How many jobs there are in each state."""
+        wanted = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        return {**dict.fromkeys(map(str, State), 0), **{row[0]: row[1] for row in rows}}
+
+    # ----------------------------------------------------------------------------- for who runs them
+
+    async def waits(self) -> bool:
+        """Whether a job waits to be claimed."""
+        wanted = select(jobs.c.id).where(jobs.c.state == State.QUEUED).limit(1)
+        return await self._store.read(lambda connection: connection.execute(wanted).first()) is not None
+
+    async def claim(self, owner: str, job: str | None = None) -> Claim | None:
+        """The next job, or a certain one if it waits, for `owner` to run.
+
+        The next is the oldest of the tenant that has the fewest running.
+        """
+
+        def claim(connection: Connection) -> Claim | None:
+            chosen = _next().scalar_subquery() if job is None else job
+            taken = (
+                update(jobs)
+                .where(jobs.c.id == chosen, jobs.c.state == State.QUEUED)
+                .values(
+                    state=State.RUNNING,
+                    started=func.coalesce(jobs.c.started, time.time()),
+                    attempts=jobs.c.attempts + 1,
+                    revision=jobs.c.revision + 1,
+                    owner=owner,
+                    lease=self._store.now + LEASE_SECONDS,
+                    progress=None,
+                )
+                .returning(*_VISIBLE, jobs.c.work, jobs.c.request, jobs.c.graph)
+            )
+            row = connection.execute(taken).one_or_none()
+            if row is None:
+                return None
+            body = get_blob(connection, row.tenant, row.request)
+            assert body is not None, "a job that is not finished keeps its request"
+            graph = None if row.graph is None else get_blob(connection, row.tenant, row.graph)
+            return Claim(_job(row), owner, row.work, body, graph)
+
+        return await self._store.write(claim)
+
+    async def renew(self, claims: Sequence[Claim]) -> Mapping[str, bool]:
+        """Go on holding the claims. By job, whether it is to be cancelled; lost ones are missing."""
+
+        def renew(connection: Connection) -> Mapping[str, bool]:
+            held = {}
+            for claim in claims:
+                mine = update(jobs).where(_held(claim)).values(lease=self._store.now + LEASE_SECONDS)
+                if (row := connection.execute(mine.returning(jobs.c.cancel)).one_or_none()) is not None:
+                    held[claim.job.id] = bool(row.cancel)
+            return held
+
+        return await self._store.write(renew)
+
+    async def asked_to_end(self, claims: Sequence[Claim]) -> list[str]:
+        """Which jobs of the claims are to be cancelled."""
+        wanted = select(jobs.c.id).where(
+            jobs.c.id.in_([claim.job.id for claim in claims]), jobs.c.cancel.is_(True)
+        )
+        rows = await self._store.read(lambda connection: connection.execute(wanted).all())
+        return [row.id for row in rows]
+
+    async def progress(self, claim: Claim, progress: Mapping[str, Any]) -> None:
+        """Say how far a job is."""
+        here = update(jobs).where(_held(claim))
+        here = here.values(progress=dict(progress), revision=jobs.c.revision + 1)
+        await self._store.write(lambda connection: connection.execute(here))
+
+    async def succeed(
+        self,
+        claim: Claim,
+        body: bytes,
+        facts: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        keys: Sequence[str] = (),
+    ) -> bool:
+        """End a job with its result, which `keys` find as `name` from now on; false where it was dropped."""
+
+        def succeed(connection: Connection) -> bool:
+            tenant = claim.job.tenant
+            if name is None:
+                blob = put_blob(connection, tenant, body)
+            else:
+                blob = keep_result(connection, tenant, name, body, *keys)
+            ended = self._ended(State.SUCCEEDED) | {"result": blob, "facts": dict(facts)}
+            return _end(connection, _held(claim), ended)
+
+        return await self._store.write(succeed)
+
+    async def fail(self, claim: Claim, problem: Problem) -> bool:
+        """End a job that cannot be done; false where that was dropped."""
+        ended = self._ended(State.FAILED) | {"error": problem.facts()}
+        return await self._store.write(lambda connection: _end(connection, _held(claim), ended))
+
+    async def cancelled(self, claim: Claim) -> bool:
+        """End a job that nobody works on any more, as was asked."""
+        mine = _held(claim)
+        return await self._store.write(
+            lambda connection: _end(connection, mine, self._ended(State.CANCELLED))
+        )
+
+    async def give_back(self, claim: Claim, why: Problem | None = None) -> bool:
+        """Let another attempt be made at a job; without `why`, this one does not count.
+
+        Where as many have been made as may, the job fails. Whether it waits again.
+        """
+
+        def give_back(connection: Connection) -> bool:
+            mine = select(*_VISIBLE, jobs.c.cancel).where(_held(claim))
+            row = connection.execute(mine).one_or_none()
+            return row is not None and self._again(connection, row, why)
+
+        return await self._store.write(give_back)
+
+    def _again(self, connection: Connection, row: Row[*tuple[Any, ...]], why: Problem | None) -> bool:
+        one = jobs.c.id == row.id
+        if row.cancel:
+            _end(connection, one, self._ended(State.CANCELLED))
+            return False
+        if why is not None and row.attempts >= self._max_attempts:
+            why.detail += f" That was attempt {row.attempts}, the last."
+            _end(connection, one, self._ended(State.FAILED) | {"error": why.facts()})
+            return False
+        again: dict[str, Any] = {
+            "state": State.QUEUED, "owner": None, "lease": None, "progress": None,
+            "revision": jobs.c.revision + 1,
+        }  # fmt: skip
+        if why is None:
+            again["attempts"] = jobs.c.attempts - 1
+        connection.execute(update(jobs).where(jobs.c.id == row.id).values(again))
+        return True
+
+    async def rescue(self) -> list[str]:
+        """Let jobs whose leases have run out be run again, up to the most attempts; those that wait now."""
+
+        def rescue(connection: Connection) -> list[str]:
+            lost = (
+                select(*_VISIBLE, jobs.c.cancel)
+                .where(jobs.c.state == State.RUNNING, jobs.c.lease < self._store.now)
+                .with_for_update(skip_locked=True)
+            )
+            why = Problem("worker-lost", "The service that worked on this job has gone.")
+            return [row.id for row in connection.execute(lost).all() if self._again(connection, row, why)]
+
+        return await self._store.write(rescue)
+
+    async def tidy(self) -> None:
+        """Remove results that have expired, the jobs as long again after that, and what nobody refers to."""
+        now = time.time()
+        old = now - self._ttl_seconds
+
+        def tidy(connection: Connection) -> None:
+            expired = update(jobs).where(jobs.c.expires < now, jobs.c.result.is_not(None))
+            connection.execute(expired.values(result=None, facts=None))
+            connection.execute(delete(jobs).where(jobs.c.expires < old))
+            connection.execute(delete(deliveries).where(deliveries.c.job.not_in(select(jobs.c.id))))
+            connection.execute(delete(results).where(results.c.touched < old))
+            connection.execute(delete(graphs).where(graphs.c.created < old))
+            remove_blobs(connection, now - SPARE_SECONDS)
+
+        await self._store.write(tidy)
+
+    def _ended(self, state: State) -> dict[str, Any]:
+        now = time.time()
+        return {"state": state, "finished": now, "expires": now + self._ttl_seconds}
+
+
+def _next() -> Select[Any]:
+    """The job whose turn it is."""
+    running = (
+        select(jobs.c.tenant, func.count().label("count"))
+        .where(jobs.c.state == State.RUNNING)
+        .group_by(jobs.c.tenant)
+        .subquery()
+    )
+    first = (
+        select(jobs.c.tenant, func.min(jobs.c.id).label("id"))
+        .where(jobs.c.state == State.QUEUED)
+        .group_by(jobs.c.tenant)
+        .subquery()
+    )
+    return (
+        select(first.c.id)
+        .outerjoin(running, running.c.tenant == first.c.tenant)
+        .order_by(func.coalesce(running.c.count, 0), first.c.id)
+        .limit(1)
+    )
+
+
+def _find(connection: Connection, tenant: str, job: str) -> Job | None:
+    wanted = select(*_VISIBLE).where(jobs.c.id == job, jobs.c.tenant == tenant)
+    row = connection.execute(wanted).one_or_none()
+    return None if row is None else _job(row)
+
+
+def _first_of(connection: Connection, new: NewJob) -> Job | None:
+    """The job that has the idempotency key already. Raises `Problem` where it is that of another request."""
+    if new.idempotency_key is None:
+        return None
+    wanted = select(*_VISIBLE, jobs.c.fingerprint).where(
+        jobs.c.tenant == new.tenant, jobs.c.idempotency_key == new.idempotency_key
+    )
+    row = connection.execute(wanted).one_or_none()
+    if row is None:
+        return None
+    if row.fingerprint != new.fingerprint:
+        raise Problem(
+            "idempotency-conflict",
+            "This Idempotency-Key came with another request before.",
+            remedy="Take a new key for each request; the same key repeats a request.",
+        )
+    return _job(row)
+
+
+def _held(claim: Claim) -> ColumnElement[bool]:
+    """Where the claim still holds."""
+    return and_(
+        jobs.c.id == claim.job.id,
+        jobs.c.state == State.RUNNING,
+        jobs.c.owner == claim.owner,
+        jobs.c.attempts == claim.job.attempts,
+    )
+
+
+def _end(connection: Connection, which: ColumnElement[bool], ended: Mapping[str, Any]) -> bool:
+    """Bring a job to its end, if it is `which`, and have its webhook sent; whether it was there."""
+    final = {
+        **ended, "revision": jobs.c.revision + 1, "request": None, "graph": None,
+        "owner": None, "lease": None,
+    }  # fmt: skip
+    here = update(jobs).where(which).values(final)
+    row = connection.execute(here.returning(jobs.c.id, jobs.c.tenant, jobs.c.webhook)).one_or_none()
+    if row is None:
+        return False
+    _ring(connection, row.id)
+    if row.webhook is not None:
+        delivery = {"id": f"msg_{new_id()}", "job": row.id, "tenant": row.tenant, "url": row.webhook}
+        connection.execute(deliveries.insert().values(**delivery, attempts=0, due=time.time()))
+    return True
+
+
+def _ring(connection: Connection, job: str) -> None:
+    """Tell other processes that they should look at a job now, rather than when they look anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_notify(CHANNEL, job)))
+
+
+def _job_not_found(job: str) -> Problem:
+    return Problem("job-not-found", f"There is no job {job!r:.80} here.", remedy="GET /v1/jobs lists them.")
+
+
+def _no_answer(job: Job) -> Problem:
+    """Why a job has no result."""
+    if job.state is State.FAILED and job.error is not None:
+        return Problem(**job.error)
+    if job.state is State.CANCELLED:
+        return Problem("job-cancelled", "The job was cancelled.", remedy="Send it again to have a result.")
+    if job.state is State.SUCCEEDED:
+        return Problem(
+            "job-expired",
+            "The result of the job is not kept any more.",
+            remedy="Send it again: the same request gets the same plan.",
+        )
+    return Problem(
+        "job-not-finished",
+        f"The job is {job.state}.",
+        remedy="Ask again later, or follow its events.",
+        headers={"Retry-After": "1"},
+    )

@@ -1,0 +1,19 @@
+"""What Alembic runs for a migration: all steps in one transaction of the store it is given."""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlalchemy import text
+
+from service.store.database import Store
+from service.store.schema import METADATA
+
+#: Any number that nobody else takes: two processes that migrate go one after the other.
+_LOCK = 4_077_001
+
+store: Store = context.config.attributes["store"]
+with store.transaction() as connection:
+    if not store.is_sqlite:
+        connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": _LOCK})
+    context.configure(connection=connection, target_metadata=METADATA, transactional_ddl=True)
+    context.run_migrations()

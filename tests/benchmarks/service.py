@@ -1,0 +1,673 @@
+"""``./run bench service``: what the service takes and gives, with real processes.
+
+Rates are compared within one run: of processes on the same machine, with the same load generator, in turn.
+Processor time of the serving process for each request is shown beside them: with other work on the machine it
+is steadier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from clients import AsyncClient, ClientError
+from tests.benchmarks.measure import ROOT
+from tests.support.server import Server, running_server
+
+__all__ = ["run"]
+
+#: Seconds of each measurement of a rate, and how often the candidates take turns.
+SECONDS: Final = 3.0
+TURNS: Final = 3
+CONNECTIONS: Final = 8
+
+#: What answers are compared with: uvicorn as the service runs it, with nothing behind it, and FastAPI.
+_RIVALS: Final = """
+import sys
+import uvicorn
+from fastapi import FastAPI
+from service.http.schemas import PlanRequest
+
+app = FastAPI()
+
+@app.get("/hello")
+async def hello() -> dict[str, str]:
+    return {"hello": "world"}
+
+@app.post("/echo")
+async def echo(body: PlanRequest) -> PlanRequest:
+    return body
+
+async def bare(scope, receive, send):
+    if scope["type"] != "http" or scope["path"] != "/bare":
+        return await app(scope, receive, send)
+    await receive()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"17")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b'{"hello":"world"}'})
+
+uvicorn.run(bare, port=int(sys.argv[1]), access_log=False, log_level="error", loop="uvloop", http="httptools")
+"""
+
+Graph = dict[str, Any]
+
+
+def run(console: Console, soak: float = 0.0, part: str | None = None) -> None:
+    """Print all tables, or one by its name; `soak` seconds of mixed requests at the end, none by default."""
+    parts = {one.__name__: one for one in (rates, workers, jobs, crowd, hostile, restarts)}
+    for name, one in parts.items():
+        if part in (None, name):
+            one(console)
+    if soak:
+        soaked(console, soak)
+
+
+# ------------------------------------------------------------------------------------------ requests
+
+
+def _mnist(batch: int = 32) -> Graph:
+    graph: Graph = json.loads((ROOT / "examples/mnist.json").read_bytes())
+    return {**graph, "batch": batch}
+
+
+def _tiny(name: str) -> Graph:
+    document = json.loads((ROOT / "service/http/web/examples/tiny.json").read_bytes())
+    return {**document["graph"], "name": name}
+
+
+def _megabyte(name: str = "chain") -> bytes:
+    """A plan request of about 1 MB: a chain of activations with long names."""
+    operations = [
+        {
+            "name": f"operation_number_{k}",
+            "type": "Relu",
+            "inputs": [f"some_value_number_{k}"],
+            "outputs": [f"some_value_number_{k + 1}"],
+        }
+        for k in range(6_500)
+    ]
+    loss = {"name": "last", "type": "ReduceMean", "inputs": ["some_value_number_6500"], "outputs": ["loss"]}
+    first = {"name": "some_value_number_0", "dtype": "float32", "shape": [8], "role": "parameter"}
+    graph = {
+        "format": "arenaplan.graph", "version": 1, "name": name, "operands": [first], "batch": 1,
+        "operations": [*operations, {**loss, "attributes": {"keepdims": 0}}],
+        "loss": "loss", "optimizer": {"type": "SGD"},
+    }  # fmt: skip
+    return json.dumps({"graph": graph}).encode()
+
+
+def _request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    fields = {
+        "Host": "localhost",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+# ----------------------------------------------------------------------------------------- processes
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pid: int, name: str = "VmRSS") -> int:
+    """Resident bytes of a process; ``VmHWM`` is the most that it ever had since `_forget_peak`."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _forget_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
+
+
+def _files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _port(server: Server) -> int:
+    return httpx.URL(server.url).port or 0
+
+
+def _warm(server: Server) -> None:
+    """Until the workers have loaded what they load in idle time."""
+    server.wait_for(lambda event: event["event"] == "worker warmed up")
+
+
+@contextlib.contextmanager
+def _rivals() -> Iterator[tuple[int, int]]:
+    """Process and port of what the service is compared with."""
+    port = _free_port()
+    command = [sys.executable, "-c", _RIVALS, str(port)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        try:
+            while process.poll() is None:
+                with contextlib.suppress(httpx.TransportError):
+                    httpx.get(f"http://127.0.0.1:{port}/hello")
+                    break
+                time.sleep(0.1)
+            yield process.pid, port
+        finally:
+            process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    each_second: float
+    cpu_microseconds: float
+    p99_milliseconds: float
+
+
+def _rate(pid: int, port: int, request: bytes, connections: int = CONNECTIONS) -> _Rate:
+    """By the load generator, in a process of its own. Raises AssertionError for an answer but 200."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(request)
+        file.flush()
+        before = _cpu(pid)
+        arguments = [str(port), file.name, str(connections), str(SECONDS)]
+        command = [sys.executable, "-m", "tests.benchmarks.service_load", *arguments]
+        made = json.loads(
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        )
+    assert set(made["statuses"]) == {"200"}, made["statuses"]
+    count = made["statuses"]["200"]
+    used = (_cpu(pid) - before) / count * 1e6
+    return _Rate(count / made["seconds"], used, made["milliseconds"]["p99"])
+
+
+# -------------------------------------------------------------------------------------------- tables
+
+
+def rates(console: Console) -> None:
+    """Requests a second of answers that are known, beside a hello world and an echo by the same server."""
+    small = json.dumps({"graph": _mnist()}).encode()
+    big = _megabyte()
+    with _rivals() as (rival, rival_port), running_server(workers=1, deadline_max_seconds=600) as server:
+        _warm(server)
+        with server.client() as http:
+            headers = {"Content-Type": "application/json"}
+            plan = http.post("/v1/plan", content=small, headers=headers)
+            assert http.post("/v1/plan", content=big, headers=headers).status_code == 200
+        own, own_port = server.process.pid, _port(server)
+        hello, echo = "FastAPI, hello world", "FastAPI, echo of 1 MB"
+        kept = f"kept plan of {len(plan.content):,} B"
+        candidates: list[tuple[str, int, int, bytes, str]] = [
+            ("uvicorn, nothing behind it", rival, rival_port, _request("GET", "/bare"), ""),
+            (hello, rival, rival_port, _request("GET", "/hello"), ""),
+            (kept, own, own_port, _request("POST", "/v1/plan", small), hello),
+            (echo, rival, rival_port, _request("POST", "/echo", big), ""),
+            ("kept plan, 1 MB asked", own, own_port, _request("POST", "/v1/plan", big), echo),
+        ]  # fmt: skip
+        found: dict[str, list[_Rate]] = {name: [] for name, *_ in candidates}
+        for _ in range(TURNS):
+            for name, pid, port, request, _base in candidates:
+                found[name].append(_rate(pid, port, request))
+        new = _new_bodies(own, own_port, big)
+    table = Table(title=f"Requests a second, {CONNECTIONS} connections, median of {TURNS} turns")
+    for column in (
+        "",
+        "requests/s",
+        "CPU of the process, µs each",
+        "p99 ms",
+        "rate to base",
+        "CPU of base to CPU",
+    ):
+        table.add_column(column, justify="left" if not column else "right")
+
+    def middle(name: str, of: Callable[[_Rate], float]) -> float:
+        return statistics.median(of(one) for one in found[name])
+
+    for name, *_, base in candidates:
+        cells = [
+            f"{middle(name, lambda r: r.each_second):,.0f}",
+            f"{middle(name, lambda r: r.cpu_microseconds):,.0f}",
+        ]
+        cells.append(f"{middle(name, lambda r: r.p99_milliseconds):,.1f}")
+        if base:
+            ratio = statistics.median(
+                one.each_second / other.each_second
+                for one, other in zip(found[name], found[base], strict=True)
+            )
+            cpu = min(r.cpu_microseconds for r in found[base]) / min(r.cpu_microseconds for r in found[name])
+            cells += [f"{ratio:.2f}", f"{cpu:.2f}"]
+        table.add_row(name, *cells)
+    echoed = min(one.cpu_microseconds for one in found[echo])
+    table.add_row(
+        "new spelling of 1 MB", f"{new.each_second:,.1f}", f"{new.cpu_microseconds:,.0f}", "", "",
+        f"{echoed / new.cpu_microseconds:.2f}",
+    )  # fmt: skip
+    console.print(table)
+
+
+def _new_bodies(pid: int, port: int, body: bytes, count: int = 12) -> _Rate:
+    """Bodies that were never seen: read by a worker, and found to mean what is known."""
+    headers = {"Content-Type": "application/json"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
+        before, began = _cpu(pid), time.perf_counter()
+        for k in range(count):
+            answer = http.post("/v1/plan", content=body + b" " * (k + 1), headers=headers)
+            assert answer.headers["x-cache"] == "hit"
+        return _Rate(count / (time.perf_counter() - began), (_cpu(pid) - before) / count * 1e6, 0.0)
+
+
+def workers(console: Console) -> None:
+    """Plans a second that were never asked for, with 1, 2 and 4 workers."""
+    processors = len(os.sched_getaffinity(0))
+    table = Table(title=f"New plans a second (mnist, another batch each), {processors} processors")
+    for column in (
+        "workers",
+        "plans/s",
+        "CPU of the API, ms a plan",
+        "CPU of workers, ms a plan",
+        "days of CPU for a million",
+    ):
+        table.add_column(column, justify="right")
+    for count in (1, 2, 4):
+        with running_server(workers=count) as server:
+            plans, api, work, seconds = asyncio.run(_plan_new(server, 4 * count))
+        each = (api + work) / plans
+        table.add_row(
+            str(count), f"{plans / seconds:.1f}", f"{api / plans * 1000:.2f}", f"{work / plans * 1000:.1f}",
+            f"{each * 1e6 / 86_400:.2f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "The API takes so little of each plan that workers are the first bottleneck: on a machine with more"
+        " processors, add workers until the CPU of the API fills one processor."
+    )
+
+
+async def _plan_new(server: Server, callers: int) -> tuple[int, float, float, float]:
+    """Plans, CPU seconds of the API and of the workers, and seconds."""
+    async with AsyncClient(server.url) as client:
+        await asyncio.gather(*(client.plan(_mnist(), batch=1000 + k) for k in range(callers)))  # warm
+        pids = server.worker_pids()
+        before, api = sum(map(_cpu, pids)), _cpu(server.process.pid)
+        began, done = time.perf_counter(), 0
+        numbers = iter(range(1, 900))
+
+        async def ask() -> None:
+            nonlocal done
+            while time.perf_counter() < began + 4 * SECONDS:
+                await client.plan(_mnist(), batch=next(numbers))
+                done += 1
+
+        await asyncio.gather(*(ask() for _ in range(callers)))
+        seconds = time.perf_counter() - began
+        return done, _cpu(server.process.pid) - api, sum(map(_cpu, pids)) - before, seconds
+
+
+def jobs(console: Console, count: int = 300) -> None:
+    """Jobs a second through the table of the embedded engine, and the time of one."""
+    with (
+        running_server(workers=2, job_limit=10 * count) as server,
+        server.client() as http,
+    ):
+        _warm(server)
+        first = time.perf_counter()
+        _job(http, _tiny("first"), wait=True)
+        alone = time.perf_counter() - first
+        began = time.perf_counter()
+        for k in range(count):
+            _job(http, _tiny(f"job {k}"))
+        accepted = time.perf_counter() - began
+        while http.get("/v1/jobs", params={"state": "queued", "limit": 1}).json()["jobs"]:
+            time.sleep(0.05)
+        while http.get("/v1/jobs", params={"state": "running", "limit": 1}).json()["jobs"]:
+            time.sleep(0.02)
+        drained = time.perf_counter() - began
+        failed = http.get("/v1/jobs", params={"state": "failed", "limit": 1}).json()["jobs"]
+    table = Table(title=f"{count} small jobs, embedded engine, 2 workers")
+    for column in ("accepted/s", "done/s", "one alone, ms", "failed"):
+        table.add_column(column, justify="right")
+    table.add_row(
+        f"{count / accepted:.0f}", f"{count / drained:.0f}", f"{alone * 1000:.0f}", str(len(failed))
+    )
+    console.print(table)
+
+
+def _job(http: httpx.Client, graph: Graph, *, wait: bool = False) -> None:
+    made = http.post("/v1/jobs", json={"task": "plan", "request": {"graph": graph}})
+    assert made.status_code == 202, made.text
+    while wait and http.get(made.headers["location"]).json()["state"] in ("queued", "running"):
+        time.sleep(0.005)
+
+
+def crowd(console: Console, posts: int = 500) -> None:
+    """So many requests of 1 MB at the same time, and small ones of somebody else beside them."""
+    with running_server(workers=2) as server:
+        _warm(server)
+        pid = server.process.pid
+        _forget_peak(pid)
+        base = _memory(pid)
+        command = [sys.executable, "-m", "tests.benchmarks.service", server.url]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as beside:
+            statuses = asyncio.run(_crowd(server, posts))
+            told, _ = beside.communicate("")
+        latencies, failures = json.loads(told)
+        peak = _memory(pid, "VmHWM")
+    latencies.sort()
+    table = Table(title=f"{posts} posts of 1 MB at the same time")
+    for column in (
+        "API before, MiB",
+        "API peak, MiB",
+        "answers by status",
+        "small requests",
+        "not answered 200",
+        "p50 ms",
+        "p99 ms",
+    ):
+        table.add_column(column, justify="right")
+    p99 = latencies[min(len(latencies) - 1, len(latencies) * 99 // 100)] if latencies else float("nan")
+    table.add_row(
+        f"{base / 2**20:.0f}", f"{peak / 2**20:.0f}", _counted(statuses), str(len(latencies)), str(failures),
+        f"{statistics.median(latencies) * 1000:.0f}", f"{p99 * 1000:.0f}",
+    )  # fmt: skip
+    console.print(table)
+
+
+async def _crowd(server: Server, posts: int) -> Counter[int]:
+    statuses: Counter[int] = Counter()
+    limits = httpx.Limits(max_connections=posts)
+    headers = {"Content-Type": "application/json"}
+    # Wrong in the last byte, so that a worker reads each of them and is done with it.
+    bodies = [_megabyte(f"crowd {k}")[:-1] + b"?" for k in range(8)]
+    async with httpx.AsyncClient(base_url=server.url, timeout=300, limits=limits) as http:
+
+        async def post(k: int) -> None:
+            answer = await http.post("/v1/plan", content=bodies[k % len(bodies)] + b" " * k, headers=headers)
+            statuses[answer.status_code] += 1
+
+        await asyncio.gather(*(post(k) for k in range(posts)))
+    return statuses
+
+
+def _beside(url: str) -> tuple[list[float], int]:
+    """Seconds of small new plans, one after the other, until standard input ends; and how many failed."""
+    latencies, failures, number = list[float](), 0, 0
+    with httpx.Client(base_url=url, timeout=300) as http:
+        while not select.select([sys.stdin], [], [], 0.02)[0]:
+            number += 1
+            began = time.perf_counter()
+            answer = http.post("/v1/plan", json={"graph": _tiny(f"small {number}")})
+            latencies.append(time.perf_counter() - began)
+            failures += answer.status_code != 200
+    return latencies, failures
+
+
+def _counted(statuses: Counter[int]) -> str:
+    return ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+
+
+def hostile(console: Console, malformed: int = 30_000) -> None:
+    """Malformed requests, slow ones, floods of connections: no 5xx by them, and all is well soon after."""
+    table = Table(title="Hostile callers")
+    for column in ("attack", "what came back", "5xx", "API peak, MiB", "ready again after, s"):
+        table.add_column(column, justify="left" if column in ("attack", "what came back") else "right")
+    attacks: list[tuple[str, Callable[[Server], Coroutine[Any, Any, Counter[int]]]]] = [
+        (f"{malformed:,} malformed requests", lambda server: _malformed(server, malformed)),
+        ("600 half-sent headers", _slow_headers),
+        ("60 bodies of 8 MB, half sent", _slow_bodies),
+        ("5,000 connections that say nothing", _silent),
+        ("bombs: deep, long and repetitive documents", _bombs),
+    ]
+    for name, attack in attacks:
+        with running_server(workers=2, header_seconds=3, body_seconds=5) as server:
+            _warm(server)
+            pid = server.process.pid
+            _forget_peak(pid)
+            statuses = asyncio.run(attack(server))
+            began = time.perf_counter()
+            while not _works(server):
+                time.sleep(0.05)
+            ready, peak = time.perf_counter() - began, _memory(pid, "VmHWM")
+        errors = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
+        busy = statuses[503]
+        note = f" (and {busy:,} × 503)" if busy else ""
+        table.add_row(name, _counted(statuses), f"{errors}{note}", f"{peak / 2**20:.0f}", f"{ready:.1f}")
+    console.print(table)
+
+
+def _works(server: Server) -> bool:
+    with contextlib.suppress(httpx.TransportError), server.client() as http:
+        return http.post("/v1/plan", json={"graph": _tiny("after the attack")}).status_code == 200
+    return False
+
+
+async def _exchange(port: int, data: bytes, seconds: float = 30.0) -> int:
+    """The status that comes back for raw bytes; 0 for a connection that is closed without one."""
+    try:
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(data)
+                await writer.drain()
+                line = await reader.readline()
+                return int(line.split()[1]) if line.startswith(b"HTTP/") else 0
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return 0
+
+
+async def _malformed(server: Server, count: int) -> Counter[int]:
+    """Requests that were right, with bytes changed, dropped, repeated and put in; in head and body."""
+    chance, port = random.Random(7), _port(server)
+    right = [
+        _request("POST", path, json.dumps(document).encode(), Connection="close")
+        for path, document in (
+            ("/v1/plan", {"graph": _tiny("malformed")}),
+            ("/v1/layout", {"problem": {"buffers": [{"id": 0, "size": 64, "lifespan": [0, 2]}]}}),
+            ("/v1/jobs", {"task": "plan", "request": {"graph": _tiny("malformed")}}),
+        )
+    ] + [_request("GET", "/v1/plans/0", Connection="close")]
+    statuses: Counter[int] = Counter()
+    left = iter(range(count))
+
+    async def send() -> None:
+        for _ in left:
+            data = bytearray(chance.choice(right))
+            for _ in range(chance.choice((1, 1, 2, 8))):
+                place, length = chance.randrange(len(data)), chance.choice((1, 1, 4, 30))
+                new = (
+                    chance.randbytes(length)
+                    if chance.random() < 0.6
+                    else bytes(data[place : place + length]) * 2
+                )
+                data[place : place + chance.choice((0, length))] = new
+            # What waits for more is told that no more comes: the timer of the service is tried elsewhere.
+            statuses[await _exchange(port, bytes(data), 6)] += 1
+
+    await asyncio.gather(*(send() for _ in range(256)))
+    return statuses
+
+
+async def _slow_headers(server: Server) -> Counter[int]:
+    half = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+    return Counter(await asyncio.gather(*(_exchange(_port(server), half) for _ in range(600))))
+
+
+async def _slow_bodies(server: Server) -> Counter[int]:
+    head = _request("POST", "/v1/plan")
+    head = head.replace(b"Content-Length: 0", b"Content-Length: 16000000")
+    data = head + b" " * 8_000_000
+    return Counter(await asyncio.gather(*(_exchange(_port(server), data) for _ in range(60))))
+
+
+async def _silent(server: Server) -> Counter[int]:
+    statuses: Counter[int] = Counter()
+    for _ in range(10):
+        statuses.update(await asyncio.gather(*(_exchange(_port(server), b"", 4) for _ in range(500))))
+    return statuses
+
+
+async def _bombs(server: Server) -> Counter[int]:
+    deep = b'{"graph":' * 100_000
+    wide = json.dumps({"graph": {**_tiny("wide"), "operands": [{"name": "x"}] * 200_000}}).encode()
+    quotes = b'{"graph":[' + b'"",' * 10_000_000 + b'""]}'
+    numbers = b'{"graph":' + b"9" * 5_000_000 + b"}"
+    bodies = [deep, wide, quotes, numbers, b"[" * 1_000_000, b'"' + b"\\u0000" * 1_000_000 + b'"']
+    requests = [_request("POST", "/v1/plan", body, Connection="close") for body in bodies]
+    return Counter(await asyncio.gather(*(_exchange(_port(server), one, 120) for one in requests * 2)))
+
+
+def restarts(console: Console, times: int = 3) -> None:
+    """The service is killed and started again under load; calls that do not come to an answer."""
+    port = _free_port()
+    outcomes: Counter[str] = Counter()
+    down: list[float] = []
+
+    async def load(until: Callable[[], bool]) -> None:
+        async with AsyncClient(f"http://127.0.0.1:{port}") as client:
+
+            async def call(k: int) -> None:
+                number = 0
+                while not until():
+                    number += 1
+                    try:
+                        await client.plan(_tiny(f"caller {k} call {number}"))
+                        outcomes["answered"] += 1
+                    except ClientError as error:
+                        outcomes[f"lost: {error}"] += 1
+
+            await asyncio.gather(*(call(k) for k in range(16)))
+
+    async def whole() -> None:
+        stopped = asyncio.Event()
+        task = None
+        ended = time.perf_counter()
+        for number in range(times + 1):
+            with running_server("--port", str(port), workers=2) as server:
+                if task is not None:
+                    down.append(time.perf_counter() - ended)
+                else:
+                    task = asyncio.create_task(load(stopped.is_set))
+                await asyncio.sleep(4)
+                if number == times:
+                    stopped.set()
+                    await task
+                elif number % 2:
+                    await asyncio.to_thread(server.stop)
+                else:
+                    server.process.send_signal(signal.SIGKILL)
+                ended = time.perf_counter()
+
+    asyncio.run(whole())
+    table = Table(title=f"Calls of 16 callers over {times} restarts (SIGKILL and SIGTERM in turn)")
+    table.add_column("outcome")
+    table.add_column("calls", justify="right")
+    for outcome, count in outcomes.most_common():
+        table.add_row(outcome, f"{count:,}")
+    table.add_row("longest time without a service, s", f"{max(down):.1f}")
+    table.add_row("lost, together", str(sum(c for o, c in outcomes.items() if o.startswith("lost"))))
+    console.print(table)
+
+
+def soaked(console: Console, seconds: float) -> None:
+    """Mixed requests for so long: memory and files of the API and of the workers must stay."""
+    table = Table(title=f"Mixed requests for {seconds / 60:g} minutes")
+    for column in (
+        "minute",
+        "requests",
+        "not expected",
+        "API, MiB",
+        "API files",
+        "workers, MiB",
+        "worker files",
+    ):
+        table.add_column(column, justify="right")
+    with (
+        running_server(workers=2, cache_bytes="1MiB") as server,
+        server.client() as http,
+    ):
+        _warm(server)
+        chance = random.Random(11)
+        outcomes: Counter[int] = Counter()
+        samples: list[tuple[int, int]] = []
+        # Memory is compared with that of a service that has seen everything once: after a tenth of the time.
+        began, number, told = time.perf_counter(), 0, 0.0
+        while (now := time.perf_counter() - began) < seconds:
+            number += 1
+            outcomes[_mixed(http, chance, number)] += 1
+            if now >= told:
+                told += seconds / 10
+                pids = server.worker_pids()
+                samples.append((_memory(server.process.pid), _files(server.process.pid)))
+                table.add_row(
+                    f"{now / 60:.1f}", f"{number:,}", str(outcomes[500] + outcomes[503]),
+                    f"{samples[-1][0] / 2**20:.1f}", str(samples[-1][1]),
+                    f"{sum(map(_memory, pids)) / 2**20:.0f}", str(sum(map(_files, pids))),
+                )  # fmt: skip
+        final = _memory(server.process.pid), _files(server.process.pid)
+    console.print(table)
+    base = samples[min(2, len(samples) - 1)]
+    console.print(
+        f"Answers: {_counted(outcomes)}. From a fifth of the time on, memory of the API"
+        f" {final[0] / base[0] - 1:+.1%}, files {final[1] - base[1]:+d}."
+    )
+
+
+def _mixed(http: httpx.Client, chance: random.Random, number: int) -> int:
+    match chance.randrange(10):
+        case 0:
+            return http.post(
+                "/v1/plan", json={"graph": _mnist(), "options": {"batch": chance.randrange(1, 500)}}
+            ).status_code
+        case 1:
+            return http.post(
+                "/v1/plan", content=b'{"graph":', headers={"Content-Type": "application/json"}
+            ).status_code
+        case 2:
+            return http.get("/metrics").status_code
+        case 3:
+            return http.post("/v1/plan", json={"graph": {**_tiny("wrong"), "loss": "nothing"}}).status_code
+        case 4:
+            return http.post(
+                "/v1/jobs", json={"task": "plan", "request": {"graph": _tiny(f"job {number % 50}")}}
+            ).status_code
+        case 5:
+            return http.get("/v1/jobs").status_code
+        case 6:
+            tiny = _tiny("trained")
+            plan = http.post("/v1/plan", json={"graph": tiny}).json()
+            return http.post("/v1/validate", json={"graph": tiny, "plan": plan, "steps": 1}).status_code
+        case _:
+            return http.post("/v1/plan", json={"graph": _tiny(f"plan {chance.randrange(300)}")}).status_code
+
+
+if __name__ == "__main__":
+    print(json.dumps(_beside(sys.argv[1])))

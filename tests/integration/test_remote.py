@@ -1,0 +1,188 @@
+"""`--server`: commands whose work a real service does print, write and refuse what they do without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from clients import Client, JobCancelled
+from service.cli.commands import app
+from service.cli.console import Exit
+from tests.integration.test_cli import read_terminal
+from tests.support.onnx_models import model_of, node
+from tests.support.server import PATIENCE, ROOT, Server, die_with_parent, running_server
+
+EXAMPLES = ROOT / "examples"
+MNIST = EXAMPLES / "mnist.json"
+CSV = "id,lower,upper,size\na,0,2,400\nb,1,3,400\nc,2,5,300\n"
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.url
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Holds a graph, a wrong one, and buffers; commands run in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("ARENAPLAN_SERVER", "ARENAPLAN_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    Path("graph.json").write_text(json.dumps(tiny), encoding="utf-8")
+    broken = {**tiny, "operations": [{**tiny["operations"][0], "type": "Nope"}, *tiny["operations"][1:]]}
+    Path("wrong.json").write_text(json.dumps(broken), encoding="utf-8")
+    Path("half.json").write_text(json.dumps(tiny)[:-2], encoding="utf-8")
+    Path("p.csv").write_text(CSV, encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "160"})
+
+
+def outcome(arguments: str, *more: str) -> tuple[int, str, str, list[bytes]]:
+    """Exit code, both streams, and the file that was written."""
+    for old in Path().glob("out.*"):
+        old.unlink()
+    done = run(*arguments.split(), *more)
+    return done.exit_code, done.stdout, done.stderr, [path.read_bytes() for path in Path().glob("out.*")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("plan graph.json -o out.json", Exit.OK),
+        ("plan graph.json --in-place --json -o out.json", Exit.OK),
+        ("plan graph.json --capacity 200", Exit.TOO_LARGE),
+        ("plan graph.json --capacity 200 --json", Exit.TOO_LARGE),
+        ("plan graph.json --target nobody", Exit.USAGE),
+        ("plan graph.json --loss mse", Exit.USAGE),
+        ("plan wrong.json --json", Exit.USAGE),
+        ("plan half.json", Exit.USAGE),
+        ("plan missing.json", Exit.USAGE),
+        (f"plan {EXAMPLES}/programs/momentum.json -o out.json", Exit.OK),
+        ("solve p.csv -o out.csv", Exit.OK),
+        ("solve p.csv --json -o out.json", Exit.OK),
+        ("solve p.csv --capacity 700", Exit.TOO_LARGE),
+        ("tradeoff graph.json --points 2 -o out.json", Exit.OK),
+        ("explain graph.json --capacity 200 --json", Exit.OK),
+    ],
+)
+def test_as_if_done_here(url: str, arguments: str, code: Exit) -> None:
+    here = outcome(arguments)
+    assert here[0] == code
+    assert outcome(arguments, "--server", url) == here
+
+
+def test_validate(url: str) -> None:
+    assert run("plan", "graph.json", "-o", "plan.json").exit_code == Exit.OK
+    for arguments in ("validate graph.json plan.json --steps 2", "validate graph.json plan.json --json"):
+        assert outcome(arguments, "--server", url) == outcome(arguments)
+    refused = run(*["validate", "graph.json", "plan.json", "--paging-file", "f", "--server", "http://x"])
+    assert refused.exit_code == Exit.USAGE
+    assert "--paging-file: A paging file would be one of the service's." in refused.stderr
+
+
+def test_plans_by_their_digest(url: str) -> None:
+    """What the service keeps is named in the place of a file; files go on being files."""
+    assert run("plan", "graph.json", "-o", "plan.json", "--server", url).exit_code == Exit.OK
+    digest = json.loads(Path("plan.json").read_bytes())["digest"]
+    for command in (
+        "show {}",
+        "show {} --json",
+        "report {}",
+        "export {} --to c-header",
+        "offsets {}",
+        "diff {} {}",
+    ):
+        here = outcome(command.format("plan.json", "plan.json"))
+        assert here[0] == Exit.OK
+        assert outcome(command.format(digest, digest), "--server", url) == here
+        assert outcome(command.format("plan.json", "plan.json"), "--server", url) == here
+    assert "No such file" in run("show", digest).stderr
+
+
+def test_models(url: str) -> None:
+    """Imported here, so that only the graph is sent; or there, by `import`, under the name of the file."""
+    weights = {"w": np.ones((8, 4), dtype=np.float32)}
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
+    Path("net.onnx").write_bytes(model)
+    trained = "net.onnx --loss mse --dim n=4 --optimizer sgd,momentum=0.9 --learning-rate 0.5 -o out.json"
+    for arguments in (f"plan {trained}", f"import {trained}", f"import {trained} --json", "import net.onnx"):
+        assert outcome(arguments, "--server", url) == outcome(arguments)
+
+
+def test_a_service_without_jobs_answers_at_once() -> None:
+    with running_server(workers=1, database_url="off") as server:
+        arguments = "solve p.csv --json -o out.json"
+        assert outcome(arguments, "--server", server.url) == outcome(arguments)
+        Path("net.onnx").write_bytes(b"\x08\x07\x12")
+        refused = run("import", "net.onnx", "--server", server.url)
+        assert (refused.exit_code, "keeps no jobs" in refused.stderr) == (Exit.USAGE, True)
+
+
+def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(server: Server, slow: dict[str, Any]) -> None:
+    """What the service is at is drawn; Ctrl-C cancels the job there."""
+    Path("slow.json").write_text(json.dumps(slow), encoding="utf-8")
+    assert run("plan", "slow.json", "-o", "plan.json").exit_code == Exit.OK
+    ours, theirs = pty.openpty()
+    arguments = ["validate", "slow.json", "plan.json", "--steps", "6", "--server", server.url]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "service.cli", *arguments],
+        env=environment,
+        stderr=theirs,
+        preexec_fn=die_with_parent,
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while re.search(rb": [a-z]+", seen.partition(b"at http")[2]) is None:  # state or stage
+            assert select.select([ours], [], [], PATIENCE)[0]
+            seen += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        read_terminal(ours)
+    os.close(ours)
+    assert process.returncode == Exit.INTERRUPTED
+    assert b"training slow, at http://" in seen
+    with Client(server.url) as client:
+        job = client.jobs.get(next(iter(client.jobs.list())).id)
+        with pytest.raises(JobCancelled):
+            job.wait()
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_what_only_a_service_says(url: str, as_json: tuple[str, ...]) -> None:
+    unknown = "0" * 64
+    done = run("show", unknown, "--server", url, *as_json)
+    assert done.exit_code == Exit.USAGE
+    if as_json:
+        said = json.loads(done.stderr)
+        assert (said["exit"], said["type"]) == (2, "/problems/plan-not-found")
+    else:
+        assert done.stderr.startswith(f"arenaplan: {url}: No plan '{unknown}' is kept here.")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("server", ["nowhere", "http://[::1", "ftp://host"])
+def test_what_is_not_an_address(server: str) -> None:
+    done = run("plan", "graph.json", "--server", server)
+    assert done.exit_code == Exit.USAGE
+    assert done.stderr.startswith("arenaplan: --server: ")
+
+
+def test_only_the_option_sends_anything_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that clients obey does not send a model elsewhere behind the back of who plans it."""
+    monkeypatch.setenv("ARENAPLAN_SERVER", "http://127.0.0.1:1")
+    assert run("plan", "graph.json", "-o", "plan.json").exit_code == Exit.OK

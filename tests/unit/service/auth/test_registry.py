@@ -1,0 +1,241 @@
+"""Keys and tenants as a process knows them: from memory, a few seconds behind the database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.auth import table
+from service.auth.gate import Gate
+from service.auth.keys import Key, digest_of, new_key, read_key
+from service.auth.quotas import Quotas
+from service.auth.registry import STALE_SECONDS, Registry
+from service.auth.table import Entry, Tenant
+from service.problems import Problem
+from service.store import Store, schema
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+class Counted:
+    """A store that counts what it is asked, or does not answer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked = 0
+        self.away = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read(self, work: Any) -> Any:
+        return await self._ask(self._store.read, work)
+
+    async def write(self, work: Any) -> Any:
+        return await self._ask(self._store.write, work)
+
+    async def _ask(self, how: Any, work: Any) -> Any:
+        self.asked += 1
+        if self.away:
+            raise Problem("database-unavailable", "It is away.")
+        return await how(work)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def counted(store: Store) -> Counted:
+    return Counted(store)
+
+
+@pytest.fixture
+def registry(counted: Counted, clock: Clock) -> Registry:
+    return Registry(counted, Quotas(requests_per_minute=10), clock=clock)  # type: ignore[arg-type]
+
+
+def add(store: Store, **more: Any) -> tuple[Key, str]:
+    made = new_key()
+    values = {"tenant": "acme", "name": "farm", "scopes": frozenset({"plan"}), "created": time.time()}
+    key = Key(**{"id": made.id, "digest": made.digest, **values, **more})
+    with store.transaction() as connection:
+        table.add_key(connection, key)
+    return key, made.text
+
+
+def test_keys_are_long_and_random() -> None:
+    texts = {new_key().text for _ in range(1000)}
+    assert len(texts) == 1000
+    for text in texts:
+        key_id, secret = read_key(text) or ("", "")
+        assert (len(key_id), len(secret)) == (16, 64)
+    for bad in ("", "ap_", f"{text} ", f"{text}\n", text.upper(), f"x{text}", text.replace("ap_", "sk_")):
+        assert read_key(bad) is None
+
+
+def test_the_database_does_not_hold_the_secret(store: Store) -> None:
+    _, text = add(store)
+    _, secret = read_key(text) or ("", "")
+    with store.transaction(reads=True) as connection:
+        rows = connection.exec_driver_sql("select * from api_keys").all()
+        (key,) = table.list_keys(connection)
+    assert secret not in str(rows)
+    assert bytes.fromhex(secret) not in [bytes(v) for row in rows for v in row if isinstance(v, bytes)]
+    assert key.digest == digest_of(secret)
+    assert key.opens(secret)
+    assert not key.opens("0" * 64)
+
+
+async def test_no_request_waits_for_the_database(store: Store, counted: Counted, registry: Registry) -> None:
+    _, text = add(store)
+    await registry.sync()
+    gate, asked = Gate(registry, True, None), counted.asked
+    for _ in range(100):
+        assert (await gate.recognise(f"Bearer {text}")).tenant == "acme"
+    assert counted.asked == asked
+
+
+async def test_keys_that_are_made_up_do_not_flood_the_database(counted: Counted, registry: Registry) -> None:
+    """All who wait are answered by one look."""
+    await registry.sync()
+    gate, asked = Gate(registry, True, None), counted.asked
+    answers = await asyncio.gather(
+        *(gate.recognise(f"Bearer {new_key().text}") for _ in range(100)), return_exceptions=True
+    )
+    assert {str(answer) for answer in answers} == {"The API key is not known."}
+    assert counted.asked - asked == 1
+
+
+async def test_a_new_key_is_found_at_once(store: Store, registry: Registry) -> None:
+    await registry.sync()
+    key, _ = add(store)
+    found = await registry.key(key.id)
+    assert found is not None
+    assert found.scopes == {"plan"}
+
+
+async def test_a_key_that_ends(store: Store, registry: Registry, clock: Clock) -> None:
+    _, text = add(store, expires=time.time() + 100)
+    gate = Gate(registry, True, None)
+    await gate.recognise(f"Bearer {text}")
+    clock.ahead = 100
+    with pytest.raises(Problem, match="has expired"):
+        await gate.recognise(f"Bearer {text}")
+
+
+async def test_without_the_database(store: Store, counted: Counted, registry: Registry, clock: Clock) -> None:
+    """Keys that are known stay good for a while; then nobody can be recognised."""
+    key, text = add(store)
+    gate = Gate(registry, True, None)
+    await gate.recognise(f"Bearer {text}")
+    registry.meter.spend("acme", 1.5)
+    registry.note(Entry("acme", "farm", "POST", "/v1/plan", "200"))
+    counted.away = True
+    with pytest.raises(Problem, match="away"):
+        await registry.sync()
+    await gate.recognise(f"Bearer {text}")
+    clock.ahead = STALE_SECONDS + 1
+    with pytest.raises(Problem) as caught:
+        await gate.recognise(f"Bearer {text}")
+    assert caught.value.kind.code == "database-unavailable"
+    counted.away = False
+    await registry.sync()
+    with store.transaction(reads=True) as connection:
+        (usage,) = table.usage_since(connection, 0)
+        (entry,) = table.list_entries(connection)
+        (known,) = table.list_keys(connection)
+    assert (usage.tenant, usage.cpu_seconds, entry.target, known.used is not None) == (
+        "acme", 1.5, "/v1/plan", True
+    )  # fmt: skip
+    assert known.id == key.id
+
+
+async def test_quotas_of_tenants(store: Store, registry: Registry) -> None:
+    with store.transaction() as connection:
+        table.set_tenant(connection, Tenant("acme", quotas={"requests_per_minute": None, "stored_bytes": 5}))
+        table.set_tenant(connection, Tenant("gone", disabled=True))
+        table.set_tenant(connection, Tenant("gone", disabled=True, quotas={"requests_per_minute": 1}))
+    await registry.sync()
+    assert registry.quotas_of("acme") == Quotas(None, None, 5, None)
+    assert registry.quotas_of("other") == Quotas(requests_per_minute=10)
+    assert registry.tenant("gone") == Tenant("gone", True, {"requests_per_minute": 1})
+
+
+async def test_usage_adds_up(store: Store, registry: Registry) -> None:
+    for _ in range(2):
+        for tenant, seconds in (("a", 1.25), ("b", 2.0)):
+            with registry.meter.admitted(tenant):
+                registry.meter.spend(tenant, seconds)
+        await registry.sync()
+    with store.transaction(reads=True) as connection:
+        usage = {one.tenant: (one.requests, one.cpu_seconds) for one in table.usage_since(connection, 0)}
+    assert usage == {"a": (2, 2.5), "b": (2, 4.0)}
+
+
+async def test_refusals_are_counted_and_entries_bounded(
+    store: Store, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.auth.registry.MOST_ENTRIES", 3)
+    for k in range(1000):
+        registry.note(Entry("", "", "GET", f"/{k}", "401", client="192.0.2.1"), together=True)
+    for k in range(4):
+        registry.note(Entry("acme", "farm", "POST", f"/{k}", "200"))
+    with capture_logs() as events:
+        await registry.sync()
+    with store.transaction(reads=True) as connection:
+        entries = {(one.target, one.times) for one in table.list_entries(connection)}
+    assert entries == {("/0", 1000), ("/0", 1), ("/1", 1)}
+    assert [(event["event"][:23], event["entries"]) for event in events] == [("audit entries were lost", 2)]
+
+
+async def test_old_entries_are_removed(store: Store, clock: Clock) -> None:
+    old = Entry("a", "b", "POST", "/", "200", at=0.0, id=f"{1000:012x}{'0' * 12}")
+    with store.transaction() as connection:
+        table.add_entries(connection, [old, Entry("a", "b", "POST", "/new", "200")])
+        table.add_usage(connection, 3, {"a": (1, 1.0)})
+    await Registry(store, Quotas(), audit_days=1, clock=clock).sync()
+    with store.transaction(reads=True) as connection:
+        assert [one.target for one in table.list_entries(connection)] == ["/new"]
+        assert table.usage_since(connection, 0) == []
+
+
+async def test_what_is_stored_for_a_tenant(store: Store, registry: Registry) -> None:
+    """Its graphs; and not what others have stored, or what is only kept to be found again."""
+    with store.transaction() as connection:
+        for tenant, digest, size in (("a", "1", 10), ("a", "2", 5), ("b", "1", 7)):
+            blob = {"tenant": tenant, "digest": digest, "size": size, "touched": 1.0, "body": b""}
+            connection.execute(schema.blobs.insert(), [blob])
+        for tenant in "ab":
+            graph = {"tenant": tenant, "digest": "1", "media_type": "x", "created": 1.0}
+            connection.execute(schema.graphs.insert(), [graph])
+    assert await registry.stored_bytes("a") == 10
+    assert await registry.stored_bytes("b") == 7
+    assert await registry.stored_bytes("c") == 0
+
+
+async def test_what_was_written_is_not_written_again(store: Store, registry: Registry) -> None:
+    """Also where the exchange is cancelled while it is under way."""
+    registry.note(Entry("acme", "farm", "POST", "/v1/plan", "200"))
+    registry.meter.spend("acme", 1.0)
+    exchange = asyncio.create_task(registry.sync())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    exchange.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await exchange
+    await registry.close()
+    with store.transaction(reads=True) as connection:
+        assert len(table.list_entries(connection)) == 1
+        assert [one.cpu_seconds for one in table.usage_since(connection, 0)] == [1.0]
