@@ -96,8 +96,10 @@ TOUCH, LEVEL = 1 << 52, 1 << 55
 #: The most active kind is tried so many of 2**20 parts of all places earlier than its order says.
 PROMOTED = 1 << 19
 
-#: Noise reaches so many of 2**20 parts of all places, up and down.
-NOISE = 50_000
+#: Noise reaches so many of 2**20 parts of all places, up and down; that around a layout less, and less again
+#: in each of four runs.
+NOISE = 150_000
+NOISE_GUIDED = 50_000
 
 
 @inlined
@@ -124,7 +126,7 @@ def prepare(s: SearchState, ranks: Integers, run: int) -> None:
         c[LEANING] = PLAIN
     reach = 0 if k < SHARED and c[SEED] == 0 else NOISE * n
     if c[GUIDED] and run % 2 == 1:
-        order, reach = ORDERS, NOISE * n >> 2 * (k % 4)
+        order, reach = ORDERS, NOISE_GUIDED * n >> 2 * (k % 4)
     most_active = 1.0
     for i in range(n):
         most_active = max(most_active, s.activity[i])
