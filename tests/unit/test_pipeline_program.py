@@ -46,7 +46,7 @@ def test_stages() -> None:
         (PlanOptions(capacity=-1), ("capacity",)),
         (PlanOptions(batch=4), ("batch",)),
         (PlanOptions(parallelism=0), ("parallelism",)),
-        (PlanOptions(in_place=True), ("in_place",)),
+        (PlanOptions(order=True), ("order",)),
         (PlanOptions(recompute=True, capacity=2**20), ("recompute",)),
         (PlanOptions(rewrite=True), ("rewrite",)),
         (PlanOptions(update="end"), ("update",)),

@@ -161,7 +161,7 @@ def _read(path: Path, kinds: str) -> MachineCode:
     """ValueError where the file is not what was written, or was made from other sources or arguments."""
     header, _, code = path.read_bytes().partition(b"\n")
     told = json.loads(header)
-    if (told["stamp"], told["kinds"]) != (stamp(), kinds):
+    if (told.get("stamp"), told.get("kinds")) != (stamp(), kinds):
         raise ValueError(f"{path} was made from other sources")
     if told["digest"] != hashlib.sha256(code).hexdigest():
         raise ValueError(f"{path} is damaged")

@@ -190,7 +190,12 @@ class TestCalls:
         assert fresh(1) == 1
         assert jit.runs_compiled(fresh)
 
-    def test_plain_functions_run_as_python_where_nothing_compiles(self) -> None:
+    def test_plain_functions_run_as_python_where_nothing_compiles(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said: list[object] = []
+        monkeypatch.setattr(jit, "warn_uncompiled", said.append)
+
         def added(row: Integers, x: int) -> int:
             return int(row[0]) + x
 
@@ -198,3 +203,4 @@ class TestCalls:
         with jit.only_kept():
             assert one(jit.addressed(np.ones(1, np.int64)), 2) == 3
         assert not jit.runs_compiled(one)
+        assert [str(reason).endswith("added was not compiled before") for reason in said] == [True]

@@ -23,6 +23,7 @@ from solver.layout import (
     max_load,
     solve,
 )  # fmt: skip
+from solver.layout.compiled.emit import dispatcher
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
 from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
@@ -63,7 +64,7 @@ def test_runs_differ_but_tell_the_same_buffers_apart() -> None:
     state = _state(instance)
     seen = set()
     for run in range(3 * ROUND):
-        prepare(state, ranks, run)
+        dispatcher(prepare)(state, ranks, run)
         keys = state.rank.tolist()
         assert len(set(keys)) == len(set(kind.tolist())) == len(set(zip(keys, kind.tolist(), strict=True)))
         seen.add(tuple(keys))

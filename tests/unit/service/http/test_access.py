@@ -35,7 +35,8 @@ from tests.support.server import PATIENCE
 
 #: Open to everybody, as they say nothing about anybody. Whoever opens another route has to say so here.
 PUBLIC = {
-    "/", "/docs", "/healthz", "/openapi.json", "/problems", "/problems/{code}", "/readyz", "/redoc",
+    "/", "/docs", "/healthz", "/openapi.json", "/page/{name}", "/problems", "/problems/{code}", "/readyz",
+    "/redoc",
     "/static-offline-docs/{file}", "/v1/schemas", "/v1/schemas/{name}",
 }  # fmt: skip
 #: In all that belongs to the first tenant, and in no answer to anybody else.
@@ -184,6 +185,7 @@ async def owned(http: httpx.AsyncClient, keys: Keys) -> Owned:
             "/v1/jobs": {"id": [job["id"]]},
             "/v1/schemas": {"name": ["graph"]},
             "/problems": {"code": ["quota"]},
+            "/page": {"name": ["page.js"]},
             "/static-offline-docs": {"file": ["favicon.png"]},
         }
     )
