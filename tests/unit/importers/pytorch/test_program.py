@@ -74,8 +74,10 @@ def test_permissions_take_less_and_change_nothing(name: str) -> None:
     )
     losses = [[run(runner, traced, made) for _ in range(3)] for runner in (plain, permitted)]
     assert losses[0] == losses[1]
-    small = arenaplan.plan(traced, in_place=True, order=True)
-    assert small.arena_bytes < arenaplan.plan(traced).arena_bytes
+    small, usual = arenaplan.plan(traced, in_place=True, order=True), arenaplan.plan(traced)
+    assert small.arena_bytes <= usual.arena_bytes
+    # The peak of this one has nothing that may be overwritten, and no order that was found lowers it.
+    assert (small.arena_bytes == usual.arena_bytes) is (name == "gpt")
 
 
 @pytest.mark.parametrize("name", NAMES)
