@@ -123,7 +123,7 @@ class Calls:
         """A plan that the service still keeps, as a file: c-header, report, perfetto, offsets-csv and others.
 
         A report shows what changed `against` the plan with that digest. Raises `ProblemError` where the plan
-        is not kept, or there is no such format.
+        is not kept, or the format is unknown.
         """
         request = Request("GET", export_path(digest, format_, against), timeout=timeout)
         return read_file((yield from self.exchange.ask(request)))

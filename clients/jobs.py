@@ -1,4 +1,4 @@
-"""Jobs: work that goes on at the service when nobody waits for it."""
+"""Jobs: work that goes on at the service after the caller has left."""
 
 from __future__ import annotations
 

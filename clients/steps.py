@@ -140,7 +140,7 @@ def listen(emitting: Emitting[T], listener: Callable[[T], None]) -> Steps[None]:
             continue
         try:
             outcome = yield action
-        except Exception as error:  # noqa: BLE001 - the call decides what it means
+        except Exception as error:  # noqa: BLE001 - raised again inside the call
             machine.failed(error)
         else:
             machine.done(outcome)

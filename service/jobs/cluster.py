@@ -69,7 +69,7 @@ async def _forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
     while True:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - who gives up would be of no use any more
+        except Exception as error:  # noqa: BLE001 - an ended loop would leave jobs until a restart
             detail = error.detail if isinstance(error, Problem) else repr(error)
             _log.warning(what, detail=detail)
         await asyncio.sleep(LOOK_SECONDS)
