@@ -63,6 +63,11 @@ class Settings(BaseSettings):
         description="Most connections; fewer where the process may open fewer files. Beyond it, the one that "
         "has been idle longest is closed, or the new one answered 503.",
     )
+    connection_limit_per_address: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most connections from one address (of IPv6: from one /64). Unset: nine tenths of all, "
+        "so that one caller alone cannot take them all.",
+    )
     header_seconds: Annotated[float, Field(gt=0)] = Field(
         default=10.0, description="Longest time from the first byte of a request to the end of its headers."
     )
