@@ -181,8 +181,8 @@ class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
     At most `connections` of them, and `each` of one caller, to `hosts`; `header_seconds` from the first byte
-    of a request to the end of its headers, `body_seconds` from there to the end of its body. `refused` is told the type of each problem
-    that is answered here, `open` counts connections.
+    of a request to the end of its headers, `body_seconds` from there to the end of its body. `refused` is
+    told the type of each problem that is answered here, `open` counts connections.
     """
 
     connections: int
