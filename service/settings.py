@@ -18,7 +18,7 @@ __all__ = ["Settings", "unknown_settings"]
 
 #: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests, of
 #: clients.
-_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV"})
+_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV", "WAIT_SECONDS"})
 #: What Kubernetes sets in every container for a Service of the name of this one.
 _OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 

@@ -743,6 +743,7 @@ def budget(
     file: Annotated[Path, typer.Argument(help="Budget file, TOML.")],
     form: Report = None,
     output: ReportFile = Path("-"),
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Plan many networks and see that each keeps its budget. Exit code 3: one does not."""
@@ -751,7 +752,7 @@ def budget(
     with reporting(as_json=as_json, document=str(file)):
         from service.cli import gates
 
-        code = gates.check_budgets(file, gates.format_of(form, as_json=as_json), output)
+        code = gates.check_budgets(file, gates.format_of(form, as_json=as_json), output, server)
     raise typer.Exit(code)
 
 
