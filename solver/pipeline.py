@@ -64,8 +64,9 @@ _DEFAULTS = PlanOptions()
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 _ROUNDS = 3
 
-#: Budgets of recomputation where paging does the rest: hundredths of what is beyond the first tier.
-_SHARES = (100, 50, 20, 10, 0)
+#: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. Then so
+#: often one is tried that is half-way from the best to the next.
+_SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
@@ -288,8 +289,16 @@ class _Applied:
     @property
     def nanoseconds(self) -> int:
         """How long an iteration is modelled to take, by the record of paging."""
+        return self._of_paging("nanoseconds")
+
+    @property
+    def compute(self) -> int:
+        """How long its steps take without transfers, those that run again included."""
+        return self._of_paging("compute_nanoseconds")
+
+    def _of_paging(self, figure: str) -> int:
         facts = next((record.facts for record in self.records if record.name == Paging.name), {})
-        return int(facts.get("nanoseconds", 0))
+        return int(facts.get(figure, 0))
 
 
 def _scheduled(
@@ -313,20 +322,37 @@ def _scheduled(
     if not options.recompute:
         return _applied(program, passes(options), deadline)
     peak = max(loads(program)[0], default=0)
-    best: _Applied | None = None
-    refused: CapacityError | None = None
-    for share in _SHARES:
-        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 100
+    found: dict[int, _Applied] = {}
+    without: dict[int, CapacityError] = {}
+
+    def attempt(share: int) -> None:
+        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
         try:
-            found = _applied(program, passes(replace(options, capacity=capacity)), deadline)
+            found[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline)
         except CapacityError as error:
-            refused = refused or error
-            continue
-        if best is None or found.nanoseconds < best.nanoseconds:
-            best = found
-    if best is None:
-        raise refused or InternalError("No budget was tried.")
-    return best
+            without[share] = error
+
+    def fastest() -> int:
+        return min(found, key=lambda share: found[share].nanoseconds)
+
+    for share in _SHARES:
+        attempt(share)
+        # Smaller budgets cost more steps that run again, and those of the last one took the best's time.
+        enough = share in found and found[share].compute >= found[fastest()].nanoseconds
+        if enough or (found and deadline.expired):
+            break
+    if not found:
+        raise next(iter(without.values()))
+    for _ in range(_HALVED):
+        best = fastest()
+        # The faster side; and where the next budget was too small, towards that.
+        beside = [max((s for s in (*found, *without) if s < best), default=best)]
+        beside += [min((s for s in (*found, *without) if s > best), default=best)]
+        beside = [s for s in beside if abs(s - best) > 1]
+        if not beside or deadline.expired or found[best].nanoseconds <= found[best].compute:
+            break
+        attempt((best + min(beside, key=lambda s: found[s].nanoseconds if s in found else 0)) // 2)
+    return found[fastest()]
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:

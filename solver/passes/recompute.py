@@ -10,8 +10,8 @@ same attributes on the same contents, so it writes the same bits; the proof hold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from solver.errors import CapacityError, OptionsError
@@ -120,9 +120,7 @@ class Recompute(Pass):
         from solver.schedules.dual import proved_cost  # OR-Tools, as the search
         from solver.schedules.moments import fullest
 
-        def at(moments: Sequence[int]) -> CostBound | None:
-            return proved_cost(program, problem, self.capacity, moments, deadline, in_place=self.in_place)
-
+        at = partial(proved_cost, program, problem, self.capacity, deadline=deadline, in_place=self.in_place)
         best = at(found.moments)
         if found.optimal and not self.in_place:
             return best

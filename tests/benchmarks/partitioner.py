@@ -27,7 +27,7 @@ __all__ = ["BUDGETS", "beside", "run"]
 
 #: Shares of the activations that PyTorch would save anyway, by network; with 1 nothing dear runs again.
 BUDGETS = {
-    "mobilenet_v2": (0.5, 0.4, 0.3, 0.2, 0.1),
+    "mobilenet_v2": (0.6, 0.5, 0.4, 0.3, 0.2, 0.1),
     "resnet50": (0.6, 0.4, 0.3, 0.2, 0.1),
     "gpt": (0.6, 0.5, 0.4, 0.3, 0.2, 0.1),
 }
