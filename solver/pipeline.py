@@ -29,11 +29,12 @@ from solver.layout import (
     max_load,
 )
 from solver.layout.api import SOLVERS, solve
-from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder
+from solver.passes import Aliases, Levels, Paging, Pass, Recompute, SearchOrder
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
 from solver.program import CostBound, Costs, Program, Record, Region, check_costs, loads, regions
-from solver.schedules import roofline
+from solver.schedules import roofline, step_costs
+from solver.schedules.paging import least_elapsed
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
@@ -286,19 +287,28 @@ class _Applied:
     complete: bool
     bound: CostBound | None
 
+    def fact(self, name: str, figure: str) -> int:
+        """A figure of a record; 0 without it."""
+        facts = next((record.facts for record in self.records if record.name == name), {})
+        return int(facts.get(figure, 0))
+
+    def stating(self, name: str, figure: str, value: int) -> _Applied:
+        """The same with a figure more in a record."""
+        records = tuple(
+            replace(each, facts={**each.facts, figure: value}) if each.name == name else each
+            for each in self.records
+        )
+        return replace(self, records=records)
+
     @property
     def nanoseconds(self) -> int:
-        """How long an iteration is modelled to take, by the record of paging."""
-        return self._of_paging("nanoseconds")
+        """How long an iteration is modelled to take."""
+        return self.fact(Paging.name, "nanoseconds")
 
     @property
     def compute(self) -> int:
         """How long its steps take without transfers, those that run again included."""
-        return self._of_paging("compute_nanoseconds")
-
-    def _of_paging(self, figure: str) -> int:
-        facts = next((record.facts for record in self.records if record.name == Paging.name), {})
-        return int(facts.get(figure, 0))
+        return self.fact(Paging.name, "compute_nanoseconds")
 
 
 def _scheduled(
@@ -352,7 +362,15 @@ def _scheduled(
         if not beside or deadline.expired or found[best].nanoseconds <= found[best].compute:
             break
         attempt((best + min(beside, key=lambda s: found[s].nanoseconds if s in found else 0)) // 2)
-    return found[fastest()]
+    best = fastest()
+    if options.parallelism > 1:
+        return found[best]  # steps beside others cost less than the sum
+    proved = [
+        (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
+        for each in found.values()
+    ]
+    alone = sum(step_costs(program, options.costs))
+    return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:
