@@ -32,7 +32,7 @@ from solver.layout.api import SOLVERS, solve
 from solver.passes import Aliases, Levels, Paging, Pass, Recompute, SearchOrder
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
-from solver.program import CostBound, Costs, Program, Record, Region, check_costs, loads, regions
+from solver.program import CONVERT, CostBound, Costs, Program, Record, Region, check_costs, loads, regions
 from solver.schedules import roofline, step_costs
 from solver.schedules.paging import least_elapsed
 from solver.targets import TARGETS, Lowered, Target, aligned
@@ -112,7 +112,7 @@ def plan(
     made = replace(
         made,
         replacements=prepared.replacements,
-        records=(*prepared.records, *made.records),
+        records=(*prepared.records, *_conversions(reference.program, options), *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
     return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
@@ -221,6 +221,17 @@ def _reference(prepared: Prepared, target: Target, options: PlanOptions) -> Lowe
     if options.costs is not None:
         check_costs(reference.program, options.costs)
     return reference
+
+
+def _conversions(program: Program, options: PlanOptions) -> tuple[Record, ...]:
+    """What storage in other types costs: its conversions, and their part of the modelled iteration."""
+    if options.storage is None:
+        return ()
+    cost = step_costs(program, options.costs)
+    which = [t for t, step in enumerate(program.steps) if program.kernel(step) == CONVERT]
+    spent = sum(cost[t] for t in which)
+    facts = {"conversions": len(which), "nanoseconds": spent, "step_nanoseconds": sum(cost)}
+    return (Record("storage", facts),)
 
 
 def _planned(
