@@ -172,9 +172,7 @@ def _steps(graph: Any, results: int) -> dict[str, Any]:
 
 def _is_view(node: Any) -> bool:
     """Whether a call shows another tensor's bytes."""
-    schema = node.target._schema
-    shows = any(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
-    return shows or schema.name == "aten::_unsafe_view"
+    return bool(node.target.is_view) or node.target.name() == "aten::_unsafe_view"
 
 
 def _products(node: Any) -> int:
