@@ -72,14 +72,15 @@ uvicorn.run(bare, port=int(sys.argv[1]), access_log=False, log_level="error", lo
 Graph = dict[str, Any]
 
 
-def run(console: Console, soak: float = 0.0, part: str | None = None) -> None:
-    """Print all tables, or one by its name; `soak` seconds of mixed requests at the end, none by default."""
+def run(console: Console, soak: float = 0.0, part: str | None = None, rate: float | None = None) -> None:
+    """Print all tables, or one by its name; or `soak` seconds of mixed requests, at most `rate` a second."""
+    if soak:
+        soaked(console, soak, rate)
+        return
     parts = {one.__name__: one for one in (rates, workers, jobs, crowd, hostile, restarts)}
     for name, one in parts.items():
         if part in (None, name):
             one(console)
-    if soak:
-        soaked(console, soak)
 
 
 # ------------------------------------------------------------------------------------------ requests
@@ -597,47 +598,41 @@ def restarts(console: Console, times: int = 3) -> None:
     console.print(table)
 
 
-def soaked(console: Console, seconds: float) -> None:
-    """Mixed requests for so long: memory and files of the API and of the workers must stay."""
-    table = Table(title=f"Mixed requests for {seconds / 60:g} minutes")
-    for column in (
-        "minute",
-        "requests",
-        "not expected",
-        "API, MiB",
-        "API files",
-        "workers, MiB",
-        "worker files",
-    ):
-        table.add_column(column, justify="right")
-    with (
-        running_server(workers=2, cache_bytes="1MiB") as server,
-        server.client() as http,
-    ):
+def soaked(console: Console, seconds: float, rate: float | None = None) -> None:
+    """Mixed requests for so long, at most `rate` a second: memory and files of API and workers must stay.
+
+    Memory is compared with that of a service that has seen everything once: from a fifth of the time on.
+    """
+    with running_server(workers=2, cache_bytes="1MiB") as server, server.client() as http:
         _warm(server)
         chance = random.Random(11)
         outcomes: Counter[int] = Counter()
-        samples: list[tuple[int, int]] = []
-        # Memory is compared with that of a service that has seen everything once: after a tenth of the time.
+        samples: list[tuple[int, int, int, int]] = []
         began, number, told = time.perf_counter(), 0, 0.0
         while (now := time.perf_counter() - began) < seconds:
             number += 1
             outcomes[_mixed(http, chance, number)] += 1
-            if now >= told:
-                told += seconds / 10
-                pids = server.worker_pids()
-                samples.append((_memory(server.process.pid), _files(server.process.pid)))
-                table.add_row(
-                    f"{now / 60:.1f}", f"{number:,}", str(outcomes[500] + outcomes[503]),
-                    f"{samples[-1][0] / 2**20:.1f}", str(samples[-1][1]),
-                    f"{sum(map(_memory, pids)) / 2**20:.0f}", str(sum(map(_files, pids))),
-                )  # fmt: skip
-        final = _memory(server.process.pid), _files(server.process.pid)
-    console.print(table)
-    base = samples[min(2, len(samples) - 1)]
+            if now >= told or now >= seconds:
+                told += seconds / 20
+                pid, pids = server.process.pid, server.worker_pids()
+                one = _memory(pid), _files(pid), sum(map(_memory, pids)), sum(map(_files, pids))
+                samples.append(one)
+                console.print(
+                    f"minute {now / 60:.1f}: {number:,} requests; API {one[0] / 2**20:.1f} MiB, {one[1]}"
+                    f" files; {len(pids)} workers {one[2] / 2**20:.1f} MiB, {one[3]} files"
+                )
+            if rate is not None:
+                time.sleep(max(0.0, number / rate - (time.perf_counter() - began)))
+        events = Counter(event["event"] for event in server.log if event.get("level") in ("warning", "error"))
+    settled = samples[len(samples) // 5 :]
+    base, last = settled[0], settled[-1]
     console.print(
-        f"Answers: {_counted(outcomes)}. From a fifth of the time on, memory of the API"
-        f" {final[0] / base[0] - 1:+.1%}, files {final[1] - base[1]:+d}."
+        f"{seconds / 60:g} minutes, answers: {_counted(outcomes)}; warnings in the log: {dict(events)}"
+    )
+    console.print(
+        f"From a fifth of the time on: memory of the API {last[0] / base[0] - 1:+.1%}, of the workers"
+        f" {last[2] / base[2] - 1:+.1%}; files of the API {last[1] - base[1]:+d}, of the workers"
+        f" {last[3] - base[3]:+d}"
     )
 
 
