@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from service.http.schemas import JobDocument
 from tests.support.onnx_models import model_of, node
 from tests.support.server import ROOT, running_server
 
@@ -184,6 +186,19 @@ def test_answers_in_time_or_a_job(http: httpx.Client, tiny: Graph, slow: Graph) 
         "/v1/plan", json={**body, "options": {"capacity": 1}}, headers={"Prefer": "respond-async, wait=60"}
     )
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/capacity-exceeded")
+
+
+def test_events_are_as_they_are_described(http: httpx.Client, tiny: Graph) -> None:
+    route = http.get("/openapi.json").json()["paths"]["/v1/jobs/{id}/events"]["get"]
+    described = route["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    fields = described["properties"]
+    seen = list(events(http, submit(http, "plan", request={"graph": {**tiny, "name": "described"}})))
+    assert described["required"] == list(fields) == ["event", "id", "data"]
+    assert {kind for kind, *_ in seen} <= set(fields["event"]["enum"])
+    assert all(re.fullmatch(fields["id"]["pattern"], str(number)) for _, number, _ in seen)
+    assert fields["data"]["contentSchema"]["$ref"].endswith("/JobDocument")
+    for _, _, data in seen:
+        JobDocument.model_validate_json(json.dumps(data), strict=True)
 
 
 def test_pages(http: httpx.Client, tiny: Graph) -> None:
