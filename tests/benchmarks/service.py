@@ -546,11 +546,17 @@ async def _bombs(server: Server) -> Counter[int]:
     return Counter(await asyncio.gather(*(_exchange(_port(server), one, 120) for one in requests * 2)))
 
 
-def restarts(console: Console, times: int = 3) -> None:
-    """The service is killed and started again under load; calls that do not come to an answer."""
+def restarts(console: Console, times: int = 3, calls: int = 1_200) -> None:
+    """The service is killed and started again under so many calls at least; those that get no answer."""
     port = _free_port()
     outcomes: Counter[str] = Counter()
     down: list[float] = []
+    reached = [asyncio.Event() for _ in range(times + 1)]  # shares of the calls, one before each restart
+
+    def note(outcome: str) -> None:
+        outcomes[outcome] += 1
+        for share in reached[: outcomes.total() * len(reached) // calls]:
+            share.set()
 
     async def load(until: Callable[[], bool]) -> None:
         async with AsyncClient(f"http://127.0.0.1:{port}") as client:
@@ -561,9 +567,9 @@ def restarts(console: Console, times: int = 3) -> None:
                     number += 1
                     try:
                         await client.plan(_tiny(f"caller {k} call {number}"))
-                        outcomes["answered"] += 1
+                        note("answered")
                     except ClientError as error:
-                        outcomes[f"lost: {error}"] += 1
+                        note(f"lost: {error}")
 
             await asyncio.gather(*(call(k) for k in range(16)))
 
@@ -577,7 +583,7 @@ def restarts(console: Console, times: int = 3) -> None:
                     down.append(time.perf_counter() - ended)
                 else:
                     task = asyncio.create_task(load(stopped.is_set))
-                await asyncio.sleep(4)
+                await reached[number].wait()
                 if number == times:
                     stopped.set()
                     await task
