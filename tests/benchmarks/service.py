@@ -31,7 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 from clients import AsyncClient, ClientError
+from examples.resnet50 import resnet50
+from solver.documents import dump_graph
 from tests.benchmarks.measure import ROOT
+from tests.support.deep_graphs import DEEP
 from tests.support.server import Server, running_server
 
 __all__ = ["run"]
@@ -40,6 +43,11 @@ __all__ = ["run"]
 SECONDS: Final = 3.0
 TURNS: Final = 3
 CONNECTIONS: Final = 8
+
+#: How busy processors are kept on average, so that callers need not wait long at peaks.
+BUSY: Final = 0.7
+#: AWS Fargate, Linux on x86, us-east-1, as of 2026: one vCPU for an hour.
+DOLLARS_AN_HOUR: Final = 0.04048
 
 #: What answers are compared with: uvicorn as the service runs it, with nothing behind it, and FastAPI.
 _RIVALS: Final = """
@@ -77,7 +85,7 @@ def run(console: Console, soak: float = 0.0, part: str | None = None, rate: floa
     if soak:
         soaked(console, soak, rate)
         return
-    parts = {one.__name__: one for one in (rates, workers, jobs, crowd, hostile, restarts)}
+    parts = {one.__name__: one for one in (rates, workers, costs, jobs, crowd, hostile, restarts)}
     for name, one in parts.items():
         if part in (None, name):
             one(console)
@@ -328,6 +336,52 @@ async def _plan_new(server: Server, callers: int) -> tuple[int, float, float, fl
         await asyncio.gather(*(ask() for _ in range(callers)))
         seconds = time.perf_counter() - began
         return done, _cpu(server.process.pid) - api, sum(map(_cpu, pids)) - before, seconds
+
+
+def costs(console: Console, plans: int = 24) -> None:
+    """What a million new plans a day take, model by model: processors, and what these cost."""
+    shapes = [
+        ("mnist", _mnist()),
+        ("MobileNet v2", json.loads((ROOT / "examples/mobilenet_v2.json").read_bytes())),
+        ("ResNet-50", json.loads(dump_graph(resnet50().graph))),
+        ("transformer, 931 operations", DEEP["transformer"](1_000)),
+    ]
+    table = Table(title="A million new plans a day")
+    for column in (
+        "model", "request, kB", "plan, kB", "CPU of API, ms", "of a worker, ms", "CPU-hours", "processors",
+        f"at {BUSY:.0%} busy", "US$ a day",
+    ):  # fmt: skip
+        table.add_column(column, justify="right" if column != "model" else "left")
+    for name, graph in shapes:
+        with running_server(workers=1, body_limit_bytes="64MiB") as server, server.client() as http:
+            _warm(server)
+
+            def ask(number: int, name: str = name, graph: Any = graph, http: Any = http) -> tuple[int, int]:
+                """Bytes of the request, and of a plan that nobody has asked for before."""
+                body = json.dumps({"graph": {**graph, "name": f"{name} {number}"}}).encode()
+                answer = http.post("/v1/plan", content=body, headers={"Content-Type": "application/json"})
+                assert answer.status_code == 200, answer.text
+                assert answer.headers["x-cache"] == "miss"
+                return len(body), len(answer.content)
+
+            for number in range(4):
+                ask(1_000 + number)
+            (worker,) = server.worker_pids()
+            before, api = _cpu(worker), _cpu(server.process.pid)
+            asked, answered = ask(1)
+            for number in range(2, plans + 1):
+                ask(number)
+            api, work = (_cpu(server.process.pid) - api) / plans, (_cpu(worker) - before) / plans
+        hours = (api + work) * 1e6 / 3600
+        table.add_row(
+            name, f"{asked / 1e3:,.0f}", f"{answered / 1e3:,.0f}", f"{api * 1e3:.1f}", f"{work * 1e3:.1f}",
+            f"{hours:,.1f}", f"{hours / 24:.2f}", f"{hours / 24 / BUSY:.2f}",
+            f"{hours / BUSY * DOLLARS_AN_HOUR:,.2f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        f"US$ {DOLLARS_AN_HOUR} for the hour of a processor; memory, traffic and the database not counted."
+    )
 
 
 def jobs(console: Console, count: int = 300) -> None:
