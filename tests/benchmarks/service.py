@@ -300,21 +300,19 @@ def workers(console: Console) -> None:
         "plans/s",
         "CPU of the API, ms a plan",
         "CPU of workers, ms a plan",
-        "days of CPU for a million",
+        "plans/s, a processor for each process",
     ):
         table.add_column(column, justify="right")
     for count in (1, 2, 4):
         with running_server(workers=count) as server:
             plans, api, work, seconds = asyncio.run(_plan_new(server, 4 * count))
-        each = (api + work) / plans
         table.add_row(
             str(count), f"{plans / seconds:.1f}", f"{api / plans * 1000:.2f}", f"{work / plans * 1000:.1f}",
-            f"{each * 1e6 / 86_400:.2f}",
+            f"{min(count * plans / work, plans / api):.0f}",
         )  # fmt: skip
     console.print(table)
     console.print(
-        "The API takes so little of each plan that workers are the first bottleneck: on a machine with more"
-        " processors, add workers until the CPU of the API fills one processor."
+        f"Workers are the first bottleneck up to {work / api:.1f} of them; then the one process of the API."
     )
 
 
@@ -349,7 +347,7 @@ def costs(console: Console, plans: int = 24) -> None:
     table = Table(title="A million new plans a day")
     for column in (
         "model", "request, kB", "plan, kB", "CPU of API, ms", "of a worker, ms", "CPU-hours", "processors",
-        f"at {BUSY:.0%} busy", "US$ a day",
+        f"at {BUSY:.0%} busy", "US$ a day", "workers that fill an API",
     ):  # fmt: skip
         table.add_column(column, justify="right" if column != "model" else "left")
     for name, graph in shapes:
@@ -376,7 +374,7 @@ def costs(console: Console, plans: int = 24) -> None:
         table.add_row(
             name, f"{asked / 1e3:,.0f}", f"{answered / 1e3:,.0f}", f"{api * 1e3:.1f}", f"{work * 1e3:.1f}",
             f"{hours:,.1f}", f"{hours / 24:.2f}", f"{hours / 24 / BUSY:.2f}",
-            f"{hours / BUSY * DOLLARS_AN_HOUR:,.2f}",
+            f"{hours / BUSY * DOLLARS_AN_HOUR:,.2f}", f"{work / api:.1f}",
         )  # fmt: skip
     console.print(table)
     console.print(

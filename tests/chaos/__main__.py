@@ -245,7 +245,7 @@ def partitioned(jobs: int, seconds: float) -> bool:
         row(title, f"not run: {reason}")
         return False
     with joined(3) as network, deployed("cluster", network=network) as deployment:
-        load, watch = Load(deployment, jobs, longer=8), Watch(deployment)
+        load, watch = Load(deployment, jobs, longer=15), Watch(deployment)
         taken = 0
         with ThreadPoolExecutor(5) as callers:
             sending = [callers.submit(load.send_all) for _ in range(4)]
