@@ -130,6 +130,15 @@ class Settings(BaseSettings):
         description="Where jobs, results and graphs are kept: `sqlite:///PATH`, `postgresql://...` for "
         "workers on many machines, or `off`; default: a file in `$XDG_STATE_HOME/arenaplan`.",
     )
+    result_url: str | None = Field(
+        default=None,
+        description="S3-compatible storage for large results, as `s3://BUCKET/PREFIX` (needs the extra "
+        "`s3`); endpoint and credentials are those of the usual `AWS_` variables. Unset: all are in the "
+        "database.",
+    )
+    result_bytes: Size = Field(
+        default=1024 * 1024, description="Results of at least so many bytes are kept at `result_url`."
+    )
     job_limit: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most jobs that are not finished; more are answered 429."
     )
@@ -262,6 +271,8 @@ class Settings(BaseSettings):
             getattr(self, name) is not None for name in type(self).model_fields if name.startswith("quota_")
         ):
             raise ValueError("quotas are those of tenants, and need ARENAPLAN_AUTH")
+        if self.result_url is not None and self.database_url == "off":
+            raise ValueError("ARENAPLAN_RESULT_URL needs a database, which knows what is kept there")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("ARENAPLAN_TLS_CERTIFICATE and ARENAPLAN_TLS_KEY need each other")
         return self

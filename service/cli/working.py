@@ -16,7 +16,7 @@ import uvloop
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
-from service.jobs.backend import open_database, open_worker
+from service.jobs.backend import check_storage, open_database, open_worker
 from service.jobs.pool import WorkerPool
 from service.jobs.watched import watch_pool
 from service.logs import LogWriter, configure_logging
@@ -54,6 +54,7 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    await asyncio.to_thread(check_storage, chosen)
     store = await _connected(chosen, stopped)
     if store is None:
         return

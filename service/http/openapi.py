@@ -377,9 +377,9 @@ RESULT_ROUTE: Final[dict[str, Any]] = {
         },
         304: _NOT_MODIFIED,
         **_problems(
-            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING,
-            "invalid-options", "invalid-problem", "capacity-exceeded", "invalid-plan", "validation-too-large",
-            "too-many-buffers", "internal-error", *_STORED,
+            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING, "invalid-options",
+            "storage-unavailable", "invalid-problem", "capacity-exceeded", "invalid-plan",
+            "validation-too-large", "too-many-buffers", "internal-error", *_STORED,
         ),
     },
 }  # fmt: skip
