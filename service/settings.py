@@ -246,6 +246,11 @@ class Settings(BaseSettings):
         description="Port where `arenaplan worker` answers `/metrics`, at the address of `ARENAPLAN_HOST`. "
         "Unset: nowhere.",
     )
+    worker_health_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None,
+        description="Port where `arenaplan worker` answers `/healthz` and `/readyz`, for probes, at the "
+        "address of `ARENAPLAN_HOST`. Unset: nowhere.",
+    )
     otlp_endpoint: str | None = Field(
         default=None,
         description="Where traces are sent, as `http://collector:4318` (OTLP over HTTP; needs the extra "

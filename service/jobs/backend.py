@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -129,14 +129,19 @@ class JobWorker(Protocol):
         """Give back what still runs."""
 
 
-def open_worker(store: Store, settings: Settings, pool: WorkerPool) -> tuple[JobWorker, Webhooks | None]:
-    """What runs the jobs of a PostgreSQL database in `pool`, and what sends their webhooks."""
+def open_worker(
+    store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]
+) -> tuple[JobWorker, Webhooks | None]:
+    """What runs the jobs of a PostgreSQL database in `pool`, and what sends their webhooks.
+
+    `heard` is called about once a second, as long as the database answers.
+    """
     from service.jobs.cluster import ClusterWorker
 
     blobs = _blobs(store, settings, pool.metrics)
     table = _table(blobs, settings)
     runner = Runner(table, Results(blobs), job_limits(settings), pool.metrics)
-    return ClusterWorker(store, pool, runner), _webhooks(store, table, settings)
+    return ClusterWorker(store, pool, runner, heard), _webhooks(store, table, settings)
 
 
 def open_database(url: str) -> Store:
