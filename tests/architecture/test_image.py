@@ -67,7 +67,8 @@ class Image:
         for copy in self._builder.all("COPY"):
             *sources, target = copy.arguments.split()
             for source in sources:
-                into = self.place / "src" / (source if target in (".", "./") else target)
+                name = source if target in (".", "./") else target
+                into = self.place / "src" / name / (Path(source).name if name.endswith("/") else "")
                 into.parent.mkdir(parents=True, exist_ok=True)
                 if (root / source).is_dir():
                     unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
