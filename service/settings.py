@@ -18,7 +18,7 @@ __all__ = ["Settings", "unknown_settings"]
 
 #: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests, of
 #: clients.
-_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV"})
+_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV", "WAIT_SECONDS"})
 #: What Kubernetes sets in every container for a Service of the name of this one.
 _OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 
@@ -62,6 +62,11 @@ class Settings(BaseSettings):
         default=1_000,
         description="Most connections; fewer where the process may open fewer files. Beyond it, the one that "
         "has been idle longest is closed, or the new one answered 503.",
+    )
+    connection_limit_per_address: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most connections from one address (of IPv6: from one /64). Unset: nine tenths of all, "
+        "so that one caller alone cannot take them all.",
     )
     header_seconds: Annotated[float, Field(gt=0)] = Field(
         default=10.0, description="Longest time from the first byte of a request to the end of its headers."

@@ -59,7 +59,10 @@ def run(chosen: Settings) -> None:
     most = min(chosen.connection_limit, _connections(chosen.workers))
     hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))
     metrics = app.state.arenaplan.metrics
-    admission = Admission(most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused)
+    each = chosen.connection_limit_per_address or most - most // 10
+    admission = Admission(
+        most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused, each=min(each, most)
+    )
     metrics.watch(
         Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
         Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),

@@ -9,8 +9,8 @@ import asyncio
 import ipaddress
 import json
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -32,6 +32,7 @@ __all__ = [
     "Pace",
     "PacedFlow",
     "guarded",
+    "holder_of",
 ]
 
 _log = structlog.get_logger("service.access")
@@ -87,6 +88,18 @@ class PacedFlow(FlowControl):
     def go_on(self) -> None:
         if not self._transport.is_closing():
             super().resume_reading()
+
+
+def holder_of(address: str) -> str:
+    """Who is behind an address: of IPv6, everybody has as many as a /64 has."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address  # a socket in the file system
+    if parsed.version == 4:
+        return address
+    mapped = parsed.ipv4_mapped
+    return str(mapped) if mapped else str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 class JoinedWrites(asyncio.Transport):
@@ -167,9 +180,9 @@ class Hosts:
 class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
-    At most `connections` of them, to `hosts`; `header_seconds` from the first byte of a request to the end of
-    its headers, `body_seconds` from there to the end of its body. `refused` is told the type of each problem
-    that is answered here, `open` counts connections.
+    At most `connections` of them, and `each` of one caller, to `hosts`; `header_seconds` from the first byte
+    of a request to the end of its headers, `body_seconds` from there to the end of its body. `refused` is
+    told the type of each problem that is answered here, `open` counts connections.
     """
 
     connections: int
@@ -178,7 +191,9 @@ class Admission:
     hosts: Hosts = field(default_factory=lambda: Hosts("*"))
     refused: Callable[[str], None] = lambda _problem: None
     pace: Pace = field(default_factory=Pace)
+    each: int | None = None
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
+    holders: Counter[str] = field(default_factory=Counter)
     open: int = 0
 
 
@@ -194,6 +209,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._begun = False
         self._body_bytes = 0
         self._refused = False
+        self._holder = ""
 
     # ---------------------------------------------------------------------------------- connections
 
@@ -203,17 +219,29 @@ class GuardedProtocol(HttpToolsProtocol):
         self._admission.open += 1
         self._wait()
         self._set_timer(self._admission.header_seconds, self._late_headers)
-        if len(self.connections) > self._admission.connections:
-            longest = next(iter(self._admission.waiting))
-            if longest is self:
-                busy = f"There are {self._admission.connections:,} connections already, all at work."
-                self._refuse("overloaded", busy, {"Retry-After": "2"})
-            else:
-                longest.give_up()
+        self._holder = holder_of((self.client or ("",))[0])
+        admission = self._admission
+        admission.holders[self._holder] += 1
+        if len(self.connections) > admission.connections:
+            self._take_place(iter(admission.waiting), f"There are {admission.connections:,} connections")
+        elif admission.each is not None and admission.holders[self._holder] > admission.each:
+            own = (one for one in admission.waiting if one._holder == self._holder)
+            self._take_place(own, f"There are {admission.each:,} connections from this address")
+
+    def _take_place(self, waiting: Iterator[GuardedProtocol], many: str) -> None:
+        """The place of the connection that waits longest; where that is this one, it is refused."""
+        longest = next(waiting)
+        if longest is self:
+            self._refuse("overloaded", f"{many} already, all at work.", {"Retry-After": "2"})
+        else:
+            longest.give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._admission.open -= 1
+        self._admission.holders[self._holder] -= 1
+        if not self._admission.holders[self._holder]:
+            del self._admission.holders[self._holder]
         self._admission.pace.remove(self._flow)
         super().connection_lost(exc)
 

@@ -1,4 +1,4 @@
-"""What probes ask a process that runs jobs and has no routes: `/healthz` and `/readyz` at a port of its own."""
+"""What probes ask a process that runs jobs and has no routes: `/healthz` and `/readyz` at its own port."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from service.http.connections import (
     Pace,
     PacedFlow,
     guarded,
+    holder_of,
 )
 from service.problems import MEDIA_TYPE
 
@@ -39,8 +40,9 @@ class Site:
     arrived: asyncio.Queue[str]
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    async def open(self, data: bytes = b"") -> asyncio.StreamReader:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def open(self, data: bytes = b"", address: str = "127.0.0.1") -> asyncio.StreamReader:
+        """From an address of this machine: all of 127.0.0.0/8 are."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0))
         self.writers.append(writer)
         writer.write(data)
         return reader
@@ -48,7 +50,10 @@ class Site:
 
 @asynccontextmanager
 async def serving(
-    connections: int = 100, header_seconds: float = PATIENCE, body_seconds: float = PATIENCE
+    connections: int = 100,
+    header_seconds: float = PATIENCE,
+    body_seconds: float = PATIENCE,
+    each: int | None = None,
 ) -> AsyncIterator[Site]:
     release, arrived = asyncio.Event(), asyncio.Queue[str]()
 
@@ -66,7 +71,7 @@ async def serving(
         await send({"type": "http.response.body", "body": body})
 
     config, state = uvicorn.Config(application, lifespan="off", log_config=None), ServerState()
-    make = guarded(Admission(connections, header_seconds, body_seconds))
+    make = guarded(Admission(connections, header_seconds, body_seconds, each=each))
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: make(config=config, server_state=state, app_state={}), "127.0.0.1", 0
@@ -167,6 +172,44 @@ async def test_too_many_connections_at_work() -> None:
         await problem(refused, 503, "overloaded")
         site.release.set()
         assert [(await answer(reader))[0] for reader in busy] == [200, 200]
+
+
+async def test_one_caller_does_not_take_all_connections() -> None:
+    wait = GET.replace(b"/ ", b"/wait ")
+    async with serving(connections=10, each=2) as site:
+        busy = [await site.open(wait) for _ in range(2)]
+        for _ in busy:
+            await site.arrived.get()
+        await problem(await site.open(), 503, "overloaded")
+        other = await site.open(wait, "127.0.0.2")
+        await site.arrived.get()
+        site.release.set()
+        assert [(await answer(reader))[0] for reader in (*busy, other)] == [200] * 3
+
+
+async def test_what_one_caller_leaves_unused_makes_room_for_its_own() -> None:
+    async with serving(connections=10, each=2) as site:
+        other = await site.open(address="127.0.0.2")
+        idle = [await site.open() for _ in range(2)]
+        last = await site.open(GET)
+        assert (await answer(last))[0] == 200
+        assert await idle[0].read() == b""
+        site.writers[0].write(GET)
+        assert (await answer(other))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "holder"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_who_is_behind_an_address(address: str, holder: str) -> None:
+    assert holder_of(address) == holder
 
 
 MALFORMED: dict[str, Callable[[], bytes]] = {
