@@ -52,17 +52,14 @@ COPY deploy/stand-in deploy/stand-in
 FROM builder AS builder-service
 COPY requirements-image.lock ./
 RUN deploy/fill-environment requirements-image.lock
-RUN python deploy/fill-root /opt/venv /opt/root
 
 FROM builder AS builder-plan
 COPY requirements-image-plan.lock ./
 RUN deploy/fill-environment requirements-image-plan.lock
-RUN python deploy/fill-root /opt/venv /opt/root
 
 FROM builder AS builder-client
 COPY requirements-image-client.lock ./
 RUN deploy/fill-environment requirements-image-client.lock
-RUN python deploy/fill-root /opt/venv /opt/root
 
 # --- base: no shell, no compiler, no installer, nothing writable, no other user to become -----------------
 FROM scratch AS base

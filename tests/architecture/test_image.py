@@ -77,7 +77,8 @@ class Image:
                     shutil.copy(root / source, into)
         script = self.place / "src/deploy/fill-environment"
         lines = script.read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if "--require-hashes" not in line]
+        # Not what needs the network, nor what copies the interpreter of the base.
+        kept = [line for line in lines if "--require-hashes" not in line and "fill-root" not in line]
         script.write_text(self.adapted("\n".join(kept)), encoding="utf-8")
         venv.create(self.place / "opt/build", with_pip=True)
         # The packages only: the path file of the development install lies deeper and is not followed.
@@ -99,8 +100,7 @@ class Image:
             "HOME": str(self.place / "tmp"),
         }
         for run in self._builder.all("RUN"):
-            # What needs the network, and what copies the interpreter of the base.
-            if any(word in run.arguments for word in ("--require-hashes", "apt-get", "fill-root")):
+            if "--require-hashes" in run.arguments or "apt-get" in run.arguments:
                 continue
             ran = subprocess.run(
                 ["/bin/sh", "-c", self.adapted(run.arguments)],
