@@ -22,7 +22,7 @@ _CASES = re.compile(r"^Test cases:\n +([\d,]+) generated", re.MULTILINE)
 
 def examine(program: str, server: Server, seed: int, examples: int) -> tuple[int, bool]:
     """Cases of one seed, and whether all of them passed; what has failed is printed."""
-    # All checks are on by themselves: named here, they would be on for operations that the file takes them from.
+    # All checks are on by themselves: named here, they would be on even where the file takes them out.
     command = [program, "--config-file", str(ROOT / "tests/schemathesis.toml"), "run"]
     command += [f"{server.url}/openapi.json", "--continue-on-failure"]
     command += ["--seed", str(seed), "--max-examples", str(examples), "--request-timeout", "120"]
