@@ -46,7 +46,10 @@ COPY arenaplan arenaplan
 RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
     && /opt/build/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
     && /opt/build/bin/python -P -m solver.compile --libraries
-COPY deploy/fill-environment deploy/fill-environment
+COPY deploy/fill-environment deploy/fill-root deploy/
+COPY deploy/stand-in deploy/stand-in
+
+FROM builder AS builder-service
 COPY requirements-image.lock ./
 RUN deploy/fill-environment requirements-image.lock
 
@@ -58,8 +61,8 @@ FROM builder AS builder-client
 COPY requirements-image-client.lock ./
 RUN deploy/fill-environment requirements-image-client.lock
 
-# --- base: no compiler, nothing writable, no other user to become ---------------------------------------
-FROM ${PYTHON_IMAGE}${PYTHON_DIGEST} AS base
+# --- base: no shell, no compiler, no installer, nothing writable, no other user to become -----------------
+FROM scratch AS base
 
 ARG REVISION=unknown
 ARG SOURCE=unknown
@@ -70,17 +73,8 @@ LABEL org.opencontainers.image.title="arenaplan" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.source="${SOURCE}"
 
-# Bytecode of the standard library, which nobody can write later: a process starts in half the time. No file
-# gives its user another's rights.
-RUN groupadd --system --gid 10001 arenaplan \
-    && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
-       --shell /usr/sbin/nologin arenaplan \
-    && install -d -o 10001 -g 10001 -m 0700 /var/lib/arenaplan \
-    && (python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x 'lib2to3|idlelib|tkinter|ensurepip|/test/|site-packages|dist-packages' \
-       "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" || true) \
-    && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
-
-ENV PATH=/opt/venv/bin:$PATH \
+ENV PATH=/opt/venv/bin \
+    LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     NUMBA_CPU_NAME=generic \
@@ -93,25 +87,28 @@ ENTRYPOINT ["arenaplan"]
 
 # --- client: asks a service -----------------------------------------------------------------------------
 FROM base AS client
+COPY --from=builder-client /opt/root /
 COPY --from=builder-client /opt/venv /opt/venv
 CMD ["--help"]
 
 # --- plan: the command line, for build machines -----------------------------------------------------------
 FROM base AS plan
+COPY --from=builder-plan /opt/root /
 COPY --from=builder-plan /opt/venv /opt/venv
-RUN python -P -m solver.compile --check
+RUN ["python", "-P", "-m", "solver.compile", "--check"]
 CMD ["--help"]
 
 # --- service, the image that is built by default ----------------------------------------------------------
 FROM base AS service
-COPY --from=builder /opt/venv /opt/venv
+COPY --from=builder-service /opt/root /
+COPY --from=builder-service /opt/venv /opt/venv
 
 ENV ARENAPLAN_HOST=0.0.0.0 \
     ARENAPLAN_PORT=8080 \
     ARENAPLAN_DATABASE_URL=sqlite:////var/lib/arenaplan/arenaplan.db
 
 # Without compiled code the service would plan as well, but slower and less tightly: rather no image than that.
-RUN python -P -m solver.compile --check
+RUN ["python", "-P", "-m", "solver.compile", "--check"]
 
 EXPOSE 8080
 STOPSIGNAL SIGTERM

@@ -40,6 +40,10 @@ CONNECTIONS: Final = 8
 #: How long a connection to PostgreSQL may take to be made.
 CONNECT_SECONDS: Final = 10
 
+#: After so long without a word, PostgreSQL ends the transaction of a machine that has gone, whose locks would
+#: keep its jobs from everybody, and we give up a connection. Else that takes hours.
+SILENT_SECONDS: Final = 20
+
 _READ_ONLY: Final = "arenaplan_reads"
 
 
@@ -148,7 +152,13 @@ def open_store(url: str) -> Store:
                 max_overflow=0,
                 pool_timeout=CONNECT_SECONDS,
                 pool_pre_ping=True,  # a database that was restarted has forgotten its connections
-                connect_args={"connect_timeout": CONNECT_SECONDS},
+                connect_args={
+                    "connect_timeout": CONNECT_SECONDS,
+                    "tcp_user_timeout": SILENT_SECONDS * 1000,
+                    "keepalives_idle": SILENT_SECONDS // 2,
+                    "options": f"{address.query.get('options', '')}"
+                    f" -c idle_in_transaction_session_timeout={SILENT_SECONDS}s",
+                },
             )
         except ImportError:
             raise ValueError("PostgreSQL needs an extra: pip install 'arenaplan[cluster]'.") from None

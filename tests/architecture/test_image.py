@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -68,7 +67,8 @@ class Image:
         for copy in self._builder.all("COPY"):
             *sources, target = copy.arguments.split()
             for source in sources:
-                into = self.place / "src" / (source if target in (".", "./") else target)
+                name = source if target in (".", "./") else target
+                into = self.place / "src" / name / (Path(source).name if name.endswith("/") else "")
                 into.parent.mkdir(parents=True, exist_ok=True)
                 if (root / source).is_dir():
                     unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -77,7 +77,8 @@ class Image:
                     shutil.copy(root / source, into)
         script = self.place / "src/deploy/fill-environment"
         lines = script.read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if "--require-hashes" not in line]
+        # Not what needs the network, nor what copies the interpreter of the base.
+        kept = [line for line in lines if "--require-hashes" not in line and "fill-root" not in line]
         script.write_text(self.adapted("\n".join(kept)), encoding="utf-8")
         venv.create(self.place / "opt/build", with_pip=True)
         # The packages only: the path file of the development install lies deeper and is not followed.
@@ -127,7 +128,7 @@ class Image:
 def image(root: Path, stages: list[Stage]) -> Iterator[Image]:
     place = Path(tempfile.mkdtemp(prefix="arenaplan-image-"))
     place.chmod(0o755)
-    made = Image(place, stages[1])
+    made = Image(place, stage_named(stages, "builder-service"))
     made.prepare(root)
     made.build()
     assert list((place / "src").rglob("*.machine")) == [], (
@@ -191,7 +192,7 @@ def test_the_final_stage_checks_compiled_code_as_its_user(
     """The last RUN stands behind USER, loads what was compiled, and fails where that does not load."""
     keywords = [instruction.keyword for instruction in final.instructions]
     (check,) = (i for i in final.instructions[keywords.index("USER") :] if i.keyword == "RUN")
-    command = shlex.split(image.adapted(check.arguments))
+    command = check.command()
     assert exits(command, environment, image) == 0
     # Shared libraries run on every processor of their kind, whatever the settings of a compiler say.
     elsewhere = {name: value for name, value in environment.items() if not name.startswith("NUMBA_")}

@@ -116,6 +116,16 @@ def test_probes_and_scraping_ask_for_routes_that_exist(pods: dict[str, Document]
     assert container["ports"][0]["containerPort"] == Settings().port
 
 
+def test_probes_of_workers_ask_at_their_port(pods: dict[str, Document]) -> None:
+    (container,) = pods["arenaplan-worker"]["containers"]
+    (port,) = container["ports"]
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert environment["ARENAPLAN_WORKER_HEALTH_PORT"] == str(port["containerPort"])
+    probes = [container[kind]["httpGet"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert [probe["path"] for probe in probes] == ["/healthz", "/healthz", "/readyz"]
+    assert {probe["port"] for probe in probes} == {port["name"]}
+
+
 def literals(place: Path) -> list[str]:
     kustomization = yaml.safe_load((place / "base/kustomization.yaml").read_text(encoding="utf-8"))
     (generator,) = kustomization["configMapGenerator"]

@@ -14,6 +14,7 @@ LOCKS = (
     "requirements.lock",
     "requirements-runtime.lock",
     "requirements-build.lock",
+    "requirements-contract.lock",
     "requirements-deploy.lock",
     "requirements-docs.lock",
     "requirements-image-client.lock",
@@ -24,6 +25,7 @@ LOCKS = (
 
 #: Locks of environments beside the project's own: they share some of its packages, not all.
 BESIDE = (
+    "requirements-contract.lock",
     "requirements-deploy.lock",
     "requirements-docs.lock",
     "requirements-image-plan.lock",

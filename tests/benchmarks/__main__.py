@@ -68,13 +68,18 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="interpreter of onert; default: this one")
     parser.add_argument("--torch", default=sys.executable, help="interpreter of PyTorch; default: this one")
     parser.add_argument("--jax", default=sys.executable, help="interpreter of JAX; default: this one")
-    parser.add_argument("--soak", default="0", help="service: mixed requests for so long, as 5m or 1h")
+    parser.add_argument("--soak", default="0", help="service: only mixed requests for so long, as 5m or 1h")
+    parser.add_argument(
+        "--rate", type=float, help="service: so many requests a second of --soak; default: all"
+    )
     parser.add_argument("--part", help="service: only this table")
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
-        "service": partial(service.run, soak=_seconds(arguments.soak), part=arguments.part),
+        "service": partial(
+            service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
+        ),
         "models": partial(models.run, python=arguments.torch),
         "partitioner": partial(partitioner.run, torch=arguments.torch),
         "doubles": partial(doubles.run, torch=arguments.torch),

@@ -31,7 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 from clients import AsyncClient, ClientError
+from examples.resnet50 import resnet50
+from solver.documents import dump_graph
 from tests.benchmarks.measure import ROOT
+from tests.support.deep_graphs import DEEP
 from tests.support.server import Server, running_server
 
 __all__ = ["run"]
@@ -40,6 +43,11 @@ __all__ = ["run"]
 SECONDS: Final = 3.0
 TURNS: Final = 3
 CONNECTIONS: Final = 8
+
+#: How busy processors are kept on average, so that callers need not wait long at peaks.
+BUSY: Final = 0.7
+#: AWS Fargate, Linux on x86, us-east-1, as of 2026: one vCPU for an hour.
+DOLLARS_AN_HOUR: Final = 0.04048
 
 #: What answers are compared with: uvicorn as the service runs it, with nothing behind it, and FastAPI.
 _RIVALS: Final = """
@@ -72,14 +80,15 @@ uvicorn.run(bare, port=int(sys.argv[1]), access_log=False, log_level="error", lo
 Graph = dict[str, Any]
 
 
-def run(console: Console, soak: float = 0.0, part: str | None = None) -> None:
-    """Print all tables, or one by its name; `soak` seconds of mixed requests at the end, none by default."""
-    parts = {one.__name__: one for one in (rates, workers, jobs, crowd, hostile, restarts)}
+def run(console: Console, soak: float = 0.0, part: str | None = None, rate: float | None = None) -> None:
+    """Print all tables, or one by its name; or `soak` seconds of mixed requests, at most `rate` a second."""
+    if soak:
+        soaked(console, soak, rate)
+        return
+    parts = {one.__name__: one for one in (rates, workers, costs, jobs, crowd, hostile, restarts)}
     for name, one in parts.items():
         if part in (None, name):
             one(console)
-    if soak:
-        soaked(console, soak)
 
 
 # ------------------------------------------------------------------------------------------ requests
@@ -291,21 +300,19 @@ def workers(console: Console) -> None:
         "plans/s",
         "CPU of the API, ms a plan",
         "CPU of workers, ms a plan",
-        "days of CPU for a million",
+        "plans/s, a processor for each process",
     ):
         table.add_column(column, justify="right")
     for count in (1, 2, 4):
         with running_server(workers=count) as server:
             plans, api, work, seconds = asyncio.run(_plan_new(server, 4 * count))
-        each = (api + work) / plans
         table.add_row(
             str(count), f"{plans / seconds:.1f}", f"{api / plans * 1000:.2f}", f"{work / plans * 1000:.1f}",
-            f"{each * 1e6 / 86_400:.2f}",
+            f"{min(count * plans / work, plans / api):.0f}",
         )  # fmt: skip
     console.print(table)
     console.print(
-        "The API takes so little of each plan that workers are the first bottleneck: on a machine with more"
-        " processors, add workers until the CPU of the API fills one processor."
+        f"Workers are the first bottleneck up to {work / api:.1f} of them; then the one process of the API."
     )
 
 
@@ -327,6 +334,52 @@ async def _plan_new(server: Server, callers: int) -> tuple[int, float, float, fl
         await asyncio.gather(*(ask() for _ in range(callers)))
         seconds = time.perf_counter() - began
         return done, _cpu(server.process.pid) - api, sum(map(_cpu, pids)) - before, seconds
+
+
+def costs(console: Console, plans: int = 24) -> None:
+    """What a million new plans a day take, model by model: processors, and what these cost."""
+    shapes = [
+        ("mnist", _mnist()),
+        ("MobileNet v2", json.loads((ROOT / "examples/mobilenet_v2.json").read_bytes())),
+        ("ResNet-50", json.loads(dump_graph(resnet50().graph))),
+        ("transformer, 931 operations", DEEP["transformer"](1_000)),
+    ]
+    table = Table(title="A million new plans a day")
+    for column in (
+        "model", "request, kB", "plan, kB", "CPU of API, ms", "of a worker, ms", "CPU-hours", "processors",
+        f"at {BUSY:.0%} busy", "US$ a day", "workers that fill an API",
+    ):  # fmt: skip
+        table.add_column(column, justify="right" if column != "model" else "left")
+    for name, graph in shapes:
+        with running_server(workers=1, body_limit_bytes="64MiB") as server, server.client() as http:
+            _warm(server)
+
+            def ask(number: int, name: str = name, graph: Any = graph, http: Any = http) -> tuple[int, int]:
+                """Bytes of the request, and of a plan that nobody has asked for before."""
+                body = json.dumps({"graph": {**graph, "name": f"{name} {number}"}}).encode()
+                answer = http.post("/v1/plan", content=body, headers={"Content-Type": "application/json"})
+                assert answer.status_code == 200, answer.text
+                assert answer.headers["x-cache"] == "miss"
+                return len(body), len(answer.content)
+
+            for number in range(4):
+                ask(1_000 + number)
+            (worker,) = server.worker_pids()
+            before, api = _cpu(worker), _cpu(server.process.pid)
+            asked, answered = ask(1)
+            for number in range(2, plans + 1):
+                ask(number)
+            api, work = (_cpu(server.process.pid) - api) / plans, (_cpu(worker) - before) / plans
+        hours = (api + work) * 1e6 / 3600
+        table.add_row(
+            name, f"{asked / 1e3:,.0f}", f"{answered / 1e3:,.0f}", f"{api * 1e3:.1f}", f"{work * 1e3:.1f}",
+            f"{hours:,.1f}", f"{hours / 24:.2f}", f"{hours / 24 / BUSY:.2f}",
+            f"{hours / BUSY * DOLLARS_AN_HOUR:,.2f}", f"{work / api:.1f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        f"US$ {DOLLARS_AN_HOUR} for the hour of a processor; memory, traffic and the database not counted."
+    )
 
 
 def jobs(console: Console, count: int = 300) -> None:
@@ -545,11 +598,17 @@ async def _bombs(server: Server) -> Counter[int]:
     return Counter(await asyncio.gather(*(_exchange(_port(server), one, 120) for one in requests * 2)))
 
 
-def restarts(console: Console, times: int = 3) -> None:
-    """The service is killed and started again under load; calls that do not come to an answer."""
+def restarts(console: Console, times: int = 3, calls: int = 1_200) -> None:
+    """The service is killed and started again under so many calls at least; those that get no answer."""
     port = _free_port()
     outcomes: Counter[str] = Counter()
     down: list[float] = []
+    reached = [asyncio.Event() for _ in range(times + 1)]  # shares of the calls, one before each restart
+
+    def note(outcome: str) -> None:
+        outcomes[outcome] += 1
+        for share in reached[: outcomes.total() * len(reached) // calls]:
+            share.set()
 
     async def load(until: Callable[[], bool]) -> None:
         async with AsyncClient(f"http://127.0.0.1:{port}") as client:
@@ -560,9 +619,9 @@ def restarts(console: Console, times: int = 3) -> None:
                     number += 1
                     try:
                         await client.plan(_tiny(f"caller {k} call {number}"))
-                        outcomes["answered"] += 1
+                        note("answered")
                     except ClientError as error:
-                        outcomes[f"lost: {error}"] += 1
+                        note(f"lost: {error}")
 
             await asyncio.gather(*(call(k) for k in range(16)))
 
@@ -576,7 +635,7 @@ def restarts(console: Console, times: int = 3) -> None:
                     down.append(time.perf_counter() - ended)
                 else:
                     task = asyncio.create_task(load(stopped.is_set))
-                await asyncio.sleep(4)
+                await reached[number].wait()
                 if number == times:
                     stopped.set()
                     await task
@@ -597,47 +656,41 @@ def restarts(console: Console, times: int = 3) -> None:
     console.print(table)
 
 
-def soaked(console: Console, seconds: float) -> None:
-    """Mixed requests for so long: memory and files of the API and of the workers must stay."""
-    table = Table(title=f"Mixed requests for {seconds / 60:g} minutes")
-    for column in (
-        "minute",
-        "requests",
-        "not expected",
-        "API, MiB",
-        "API files",
-        "workers, MiB",
-        "worker files",
-    ):
-        table.add_column(column, justify="right")
-    with (
-        running_server(workers=2, cache_bytes="1MiB") as server,
-        server.client() as http,
-    ):
+def soaked(console: Console, seconds: float, rate: float | None = None) -> None:
+    """Mixed requests for so long, at most `rate` a second: memory and files of API and workers must stay.
+
+    Memory is compared with that of a service that has seen everything once: from a fifth of the time on.
+    """
+    with running_server(workers=2, cache_bytes="1MiB") as server, server.client() as http:
         _warm(server)
         chance = random.Random(11)
         outcomes: Counter[int] = Counter()
-        samples: list[tuple[int, int]] = []
-        # Memory is compared with that of a service that has seen everything once: after a tenth of the time.
+        samples: list[tuple[int, int, int, int]] = []
         began, number, told = time.perf_counter(), 0, 0.0
         while (now := time.perf_counter() - began) < seconds:
             number += 1
             outcomes[_mixed(http, chance, number)] += 1
-            if now >= told:
-                told += seconds / 10
-                pids = server.worker_pids()
-                samples.append((_memory(server.process.pid), _files(server.process.pid)))
-                table.add_row(
-                    f"{now / 60:.1f}", f"{number:,}", str(outcomes[500] + outcomes[503]),
-                    f"{samples[-1][0] / 2**20:.1f}", str(samples[-1][1]),
-                    f"{sum(map(_memory, pids)) / 2**20:.0f}", str(sum(map(_files, pids))),
-                )  # fmt: skip
-        final = _memory(server.process.pid), _files(server.process.pid)
-    console.print(table)
-    base = samples[min(2, len(samples) - 1)]
+            if now >= told or now >= seconds:
+                told += seconds / 20
+                pid, pids = server.process.pid, server.worker_pids()
+                one = _memory(pid), _files(pid), sum(map(_memory, pids)), sum(map(_files, pids))
+                samples.append(one)
+                console.print(
+                    f"minute {now / 60:.1f}: {number:,} requests; API {one[0] / 2**20:.1f} MiB, {one[1]}"
+                    f" files; {len(pids)} workers {one[2] / 2**20:.1f} MiB, {one[3]} files"
+                )
+            if rate is not None:
+                time.sleep(max(0.0, number / rate - (time.perf_counter() - began)))
+        events = Counter(event["event"] for event in server.log if event.get("level") in ("warning", "error"))
+    settled = samples[len(samples) // 5 :]
+    base, last = settled[0], settled[-1]
     console.print(
-        f"Answers: {_counted(outcomes)}. From a fifth of the time on, memory of the API"
-        f" {final[0] / base[0] - 1:+.1%}, files {final[1] - base[1]:+d}."
+        f"{seconds / 60:g} minutes, answers: {_counted(outcomes)}; warnings in the log: {dict(events)}"
+    )
+    console.print(
+        f"From a fifth of the time on: memory of the API {last[0] / base[0] - 1:+.1%}, of the workers"
+        f" {last[2] / base[2] - 1:+.1%}; files of the API {last[1] - base[1]:+d}, of the workers"
+        f" {last[3] - base[3]:+d}"
     )
 
 

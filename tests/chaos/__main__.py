@@ -24,6 +24,7 @@ import httpx
 from solver import documents, pipeline
 from solver.compile import load as load_compiled
 from tests.chaos.deployments import Deployment, deployed, is_running
+from tests.chaos.network import joined, why_there_is_no_network
 from tests.support.server import PATIENCE, ROOT
 
 #: How long drained jobs may take after the last kill, and a cancelled one until nothing of it runs.
@@ -31,20 +32,27 @@ DRAINED_SECONDS = 15.0
 #: Unfinished jobs that are enough to go on killing.
 ENOUGH = 20
 CANCELLED_SECONDS = 1.0
+#: Steps of a validation that is running when the network is cut.
+LONG_STEPS = 10_000
 
 
 @dataclass
 class Load:
-    """Jobs that callers send, again and again until they are acknowledged, as long as `more` says so."""
+    """Jobs that callers send, again and again until they are acknowledged, as long as `more` says so.
+
+    They are plans; of as many as `longer` says, one is a validation that takes seconds.
+    """
 
     deployment: Deployment
     most: int
+    longer: int | None = None
     more: threading.Event = field(default_factory=threading.Event)
     acknowledged: dict[str, str] = field(default_factory=dict)
     _numbers: Any = None
 
     def __post_init__(self) -> None:
         self._graph = json.loads((ROOT / "service/http/web/examples/tiny.json").read_bytes())["graph"]
+        self._plan = json.loads(documents.dump_plan(pipeline.plan(documents.load_graph(self._graph))))
         self._lock = threading.Lock()
         self._sent = 0
         self.more.set()
@@ -67,14 +75,17 @@ class Load:
                 with self._lock:
                     self._sent += 1
                     name = f"job-{self._sent}"
-                self.acknowledged[self._send(http, name)] = name
+                    body = {"task": "plan", "request": {"graph": self.graph(name)}}
+                    if self.longer is not None and self._sent % self.longer == 0:
+                        request = {"graph": self._graph, "plan": self._plan, "steps": LONG_STEPS}
+                        body = {"task": "validate", "request": request}
+                self.acknowledged[self._send(http, body)] = name
 
-    def _send(self, http: httpx.Client, name: str) -> str:
+    def _send(self, http: httpx.Client, body: dict[str, Any]) -> str:
         """The path of a job, once the service has said that it has it."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         while True:
             with contextlib.suppress(httpx.TransportError):
-                body = {"task": "plan", "request": {"graph": self.graph(name)}}
                 response = http.post("/v1/jobs", json=body, headers=headers)
                 if response.is_success:
                     return str(response.headers["location"])
@@ -90,6 +101,10 @@ class Load:
                 for state in states
             )
         return None
+
+    def left(self) -> int:
+        """Jobs that are still to be sent or to end."""
+        return max(0, self.most - len(self.acknowledged)) + (self.unfinished() or 0)
 
     def drained(self) -> None:
         """Returns when no job waits or runs."""
@@ -107,6 +122,8 @@ class Load:
                 if job.get("state") != "succeeded":
                     lost += 1
                     print(f"    lost: {path} {job.get('state')} {job.get('error')}")
+                    continue
+                if job["task"] != "plan":
                     continue
                 result = http.get(f"{path}/result").content
                 made = pipeline.plan(documents.load_graph(self.graph(name)))
@@ -133,7 +150,7 @@ def killing(
                 time.sleep(chance.uniform(0.5, 1.5) * pause)
                 # Spread over all jobs, so that few are left to be done when the last kill is over.
                 until = time.monotonic() + 10 * pause
-                while time.monotonic() < until and (load.unfinished() or 0) > jobs * (1 - number / kills):
+                while time.monotonic() < until and load.left() > jobs * (1 - number / kills):
                     time.sleep(0.05)
                 kill(deployment, chance)
             last = time.monotonic()
@@ -184,23 +201,103 @@ def cancelling(engine: str, count: int) -> bool:
     return orphans == 0 and p99 <= CANCELLED_SECONDS
 
 
+@dataclass
+class Watch:
+    """What callers see of jobs that have ended: each end once, and never another one."""
+
+    deployment: Deployment
+    ends: dict[str, tuple[str, str]] = field(default_factory=dict)
+    during: threading.Event = field(default_factory=threading.Event)
+
+    def look(self) -> int:
+        """Remember new ends, with the bytes of their results; how many differ from what was seen before."""
+        changed = 0
+        with self.deployment.client() as http:
+            for job in http.get("/v1/jobs", params={"limit": 1000}).json()["jobs"]:
+                path, seen = job["links"]["self"], self.ends.get(job["links"]["self"])
+                told = json.dumps([job[name] for name in ("state", "finished", "attempts", "error")])
+                if seen is not None and seen[0] != told:
+                    print(f"    changed: {path} {seen[0]} {told}")
+                    changed += 1
+                elif seen is None and job["finished"] is not None:
+                    self.ends[path] = told, self._result(http, path)
+        return changed
+
+    def changed(self) -> int:
+        """How many results are not what they were."""
+        with self.deployment.client() as http:
+            return sum(self._result(http, path) != seen for path, (_, seen) in self.ends.items())
+
+    def _result(self, http: httpx.Client, path: str) -> str:
+        return hashlib.sha256(http.get(f"{path}/result").content).hexdigest()
+
+    def keep_looking(self) -> int:
+        changed = 0
+        while not self.during.wait(0.5):
+            changed += self.look()
+        return changed + self.look()
+
+
+def partitioned(jobs: int, seconds: float) -> bool:
+    """Cut one of three machines off, then the other two; whether nothing was lost and no end seen twice."""
+    title = f"three machines, cut off for {seconds:g} s"
+    if reason := why_there_is_no_network():
+        row(title, f"not run: {reason}")
+        return False
+    with joined(3) as network, deployed("cluster", network=network) as deployment:
+        load, watch = Load(deployment, jobs, longer=15), Watch(deployment)
+        taken = 0
+        with ThreadPoolExecutor(5) as callers:
+            sending = [callers.submit(load.send_all) for _ in range(4)]
+            watching = callers.submit(watch.keep_looking)
+            for cut in ({0}, {1, 2}):
+                held: set[str] = set()
+                for number in cut:
+                    while not (jobs_there := deployment.held(number)):
+                        time.sleep(0.02)
+                    network.unplug(number)
+                    held |= jobs_there
+                time.sleep(seconds)
+                taken += len(held - set().union(*map(deployment.held, cut)))
+                for number in cut:
+                    network.plug_in(number)
+                time.sleep(seconds / 2)
+            load.more.clear()
+            for sent in sending:
+                sent.result()
+            load.drained()
+            watch.during.set()
+            changed = watching.result()
+        changed += watch.changed()
+        lost, wrong, most = load.verdict()
+        if lost or wrong or changed:
+            print(deployment.log.read_text(encoding="utf-8", errors="replace")[-4000:])
+    row(
+        title,
+        f"{len(load.acknowledged):,} jobs, {lost} lost, {wrong} wrong, {taken} taken over, {changed} ends"
+        f" changed, at most {most} attempts",
+    )
+    return lost == wrong == changed == 0
+
+
 def row(test: str, found: str) -> None:
     print(f"{test:<42} {found}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./run chaos", description=__doc__)
-    parser.add_argument("rows", nargs="*", help="workers, api, postgres, cancel; all without one")
+    parser.add_argument("rows", nargs="*", help="workers, api, postgres, partition, cancel; all without one")
     parser.add_argument("--engine", choices=["embedded", "cluster"], action="append", help="default: both")
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default 20)")
     parser.add_argument("--jobs", type=int, default=300, help="under so many jobs at least (default 300)")
+    parser.add_argument("--cut", type=float, default=30, help="seconds without a network (default 30)")
     parser.add_argument("--cancels", type=int, default=40, help="jobs that are cancelled (default 40)")
     parser.add_argument("--full", action="store_true", help="100 kills, 1,000 jobs, 200 cancels")
     chosen = parser.parse_args()
     if chosen.full:
         chosen.kills, chosen.jobs, chosen.cancels = 100, 1000, 200
     load_compiled()  # else each worker that is started anew would compile first, for a minute
-    rows = chosen.rows or ["workers", "api", "postgres", "cancel"]
+    rows = chosen.rows or ["workers", "api", "postgres", "partition", "cancel"]
     passed = True
     for engine in chosen.engine or ["embedded", "cluster"]:
         for name in rows:
@@ -212,6 +309,8 @@ def main() -> None:
                 kept = killing(
                     "PostgreSQL", engine, chosen.jobs, chosen.kills, 1.0, lambda d, _: d.kill_postgres()
                 )
+            elif name == "partition" and engine == "cluster":
+                kept = partitioned(chosen.jobs, chosen.cut)
             elif name == "cancel":
                 kept = cancelling(engine, chosen.cancels)
             else:

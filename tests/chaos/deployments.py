@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
+from tests.chaos.network import Network
 from tests.support.postgres import Postgres, running_postgres
 from tests.support.server import PATIENCE, ROOT, die_with_parent
 
@@ -27,10 +28,10 @@ SETTINGS = {"drain_seconds": "0", "validate_max_steps": "100000", "log_level": "
 
 
 class Process:
-    """One command of the project, started again when it was killed."""
+    """One command of the project, started again when it was killed. `within` is a command that runs it."""
 
-    def __init__(self, log: Path, *command: str, **settings: str) -> None:
-        self._command = [sys.executable, "-m", "service.cli", *command]
+    def __init__(self, log: Path, *command: str, within: Sequence[str] = (), **settings: str) -> None:
+        self._command = [*within, sys.executable, "-m", "service.cli", *command]
         self._log = log
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ARENAPLAN_")}
         given = {f"ARENAPLAN_{name.upper()}": value for name, value in (SETTINGS | settings).items()}
@@ -71,9 +72,16 @@ class Deployment:
     """An API and what runs its jobs. `machines` are those that do; on one machine, the API itself."""
 
     def __init__(
-        self, url: str, api: Process, machines: list[Process], postgres: Postgres | None, log: Path
+        self,
+        url: str,
+        api: Process,
+        machines: list[Process],
+        postgres: Postgres | None,
+        database: str,
+        log: Path,
     ) -> None:
         self.url = url
+        self.database = database
         self.log = log
         self.api = api
         self.machines = machines
@@ -82,6 +90,16 @@ class Deployment:
     def workers(self) -> list[int]:
         """Processes that plan."""
         return [pid for machine in self.machines for pid in children(machine.pid)]
+
+    def held(self, machine: int) -> set[str]:
+        """Jobs that a machine of a cluster runs, as its database has it."""
+        import psycopg
+
+        assert self.postgres is not None
+        running = "select id from jobs where state = 'running' and owner like %s"
+        with psycopg.connect(self.database) as connection:
+            owner = f"%:{self.machines[machine].pid}:%"
+            return {identity for (identity,) in connection.execute(running, [owner])}
 
     def kill_worker(self, random: random.Random) -> None:
         """End a process that plans, or, of a cluster, now and then the whole machine, which comes again."""
@@ -117,13 +135,17 @@ class Deployment:
 
 
 @contextmanager
-def deployed(engine: str, *, workers: int = 3) -> Iterator[Deployment]:
-    """``embedded``: one process with so many workers; ``cluster``: an API, so many machines, PostgreSQL."""
+def deployed(engine: str, *, workers: int = 3, network: Network | None = None) -> Iterator[Deployment]:
+    """``embedded``: one process with so many workers; ``cluster``: an API, so many machines, PostgreSQL.
+
+    The machines are those of the network, if there is one; the rest is where we are.
+    """
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="arenaplan-chaos-")))
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
-        postgres = stack.enter_context(running_postgres()) if engine == "cluster" else None
+        listening = () if network is None else (f"listen_addresses={network.address}",)
+        postgres = stack.enter_context(running_postgres(*listening)) if engine == "cluster" else None
         url = f"sqlite:///{place}/jobs.db" if postgres is None else postgres.new_database()
         if postgres is not None:
             upgrade = [sys.executable, "-m", "service.cli", "database", "upgrade"]
@@ -142,9 +164,16 @@ def deployed(engine: str, *, workers: int = 3) -> Iterator[Deployment]:
         stack.callback(api.kill)
         machines = [api]
         if postgres is not None:
-            machines = [Process(log, "worker", "--workers", "1", database_url=url) for _ in range(workers)]
+            reached = url if network is None else url.replace("@", f"@{network.address}").partition("?")[0]
+            machines = [
+                Process(
+                    log, "worker", "--workers", "1", database_url=reached,
+                    within=() if network is None else network.within(number),
+                )
+                for number in range(workers)
+            ]  # fmt: skip
             for machine in machines:
                 stack.callback(machine.kill)
-        made = Deployment(f"http://127.0.0.1:{port}", api, machines, postgres, log)
+        made = Deployment(f"http://127.0.0.1:{port}", api, machines, postgres, url, log)
         made.wait_until_ready()
         yield made

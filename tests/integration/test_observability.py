@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
+import socket
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +19,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.telemetry.metrics import Metrics
-from tests.support.server import ROOT
+from tests.support.server import PATIENCE, ROOT, Server
 
 FOLDER = ROOT / "deploy/observability"
 RUNBOOK = ROOT / "docs/how-to/runbook.md"
@@ -162,3 +166,63 @@ def test_promtool_agrees(http: httpx.Client) -> None:
     promtool("check", "config", "prometheus.yml")
     promtool("test", "rules", "alerts.test.yml")
     promtool("check", "metrics", text=http.get("/metrics").text)
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
+def test_prometheus_answers_what_the_dashboard_asks(
+    server: Server, http: httpx.Client, tiny: dict[str, Any], dashboard: dict[str, Any], tmp_path: Path
+) -> None:
+    """A real one scrapes this server, and understands each expression with the variables filled in."""
+    configuration = yaml.safe_load((FOLDER / "prometheus.yml").read_text(encoding="utf-8"))
+    configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    configuration["rule_files"] = [str(FOLDER / "alerts.yml")]
+    configuration["scrape_configs"][0]["static_configs"] = [
+        {"targets": [httpx.URL(server.url).netloc.decode()]}
+    ]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(configuration), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address={address}"]
+    with (
+        subprocess.Popen(
+            [*command, "--storage.tsdb.path=data", "--log.level=error"], cwd=tmp_path
+        ) as process,
+        httpx.Client(base_url=f"http://{address}/api/v1", timeout=PATIENCE) as prometheus,
+    ):
+
+        def ask(expression: str) -> list[dict[str, Any]]:
+            answer = prometheus.get("/query", params={"query": expression}).json()
+            assert answer["status"] == "success", (expression, answer)
+            found: list[dict[str, Any]] = answer["data"]["result"]
+            return found
+
+        def until(wanted: Callable[[], bool]) -> None:
+            last = time.monotonic() + PATIENCE
+            while True:
+                with contextlib.suppress(httpx.TransportError, json.JSONDecodeError):
+                    if wanted():
+                        return
+                assert process.poll() is None
+                assert time.monotonic() < last
+                # Panels show something of each: an answer, a problem, a job.
+                assert http.post("/v1/plan", json={"graph": tiny}).status_code == 200
+                assert http.post("/v1/plan", json={}).status_code == 422
+                assert http.post("/v1/jobs", json={"task": "plan", "request": {"graph": tiny}}).is_success
+
+        try:
+            # Rates need two scrapes.
+            until(lambda: bool(ask("rate(arenaplan_jobs_ended_total[1m]) > 0")))
+            silent = []
+            for panel in dashboard["panels"]:
+                filled = [
+                    target["expr"].replace("$__rate_interval", "1m").replace("$__range", "1m")
+                    .replace("$job", "arenaplan").replace("$instance", ".*")
+                    for target in panel.get("targets", ())
+                ]  # fmt: skip
+                if filled and not sum(len(ask(expression)) for expression in filled):
+                    silent.append(panel["title"])
+            rules = prometheus.get("/rules").json()["data"]["groups"]
+            assert all(rule["health"] != "err" for group in rules for rule in group["rules"])
+        finally:
+            process.kill()
+    assert silent == []

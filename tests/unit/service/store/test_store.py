@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect, select, text
 
 from service.problems import Problem
 from service.store import Store, check_schema, downgrade, open_store, upgrade
 from service.store.schema import METADATA, graphs
+from tests.support.postgres import Postgres
 
 ROW = {"tenant": "t", "digest": "d", "media_type": "application/json", "created": 1.0}
 
@@ -84,6 +85,17 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
         check_schema(store)
     assert caught.value.kind.code == "database-unavailable"
     assert caught.value.headers["Retry-After"]
+
+
+async def test_a_machine_that_has_gone_keeps_no_lock(postgres: Postgres) -> None:
+    """PostgreSQL ends a transaction that hears nothing more; what the URL says of options still holds."""
+    store = open_store(f"{postgres.new_database()}&options=-c%20search_path%3Dpublic")
+    asked = "select current_setting('idle_in_transaction_session_timeout'), current_setting('search_path')"
+    try:
+        row = await store.read(lambda connection: connection.execute(text(asked)).one())
+    finally:
+        store.close()
+    assert tuple(row) == ("20s", "public")
 
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/db", "sqlite://", "sqlite:///:memory:", "no url"])

@@ -1,0 +1,29 @@
+"""Stands where pandas is left out of the images, 38 MB.
+
+OR-Tools' Python interface imports pandas for functions that make series of variables, none of which the
+project calls. What is named while the interface is imported is here; whoever uses more is told what is
+missing. Installing pandas puts the real one in its place.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Index", "Series"]
+
+_MISSING = "pandas is not in this image: install it beside arenaplan, or call OR-Tools without series"
+
+
+class Index:
+    """Not an index: nothing is one here."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise ImportError(_MISSING)
+
+
+class Series(Index):
+    """Not a series: nothing is one here."""
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise ImportError(_MISSING)
