@@ -82,7 +82,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, offsets: dict[str, dict[str, int]
         assert [b.id for b in load_minimalloc(Path(path).read_bytes()).problem.buffers] == ["0", "1"]
         if name not in offsets:
             raise subprocess.CalledProcessError(1, command)
-        return SimpleNamespace(stdout=json.dumps(offsets[name]))
+        return SimpleNamespace(stdout=json.dumps([0.5, offsets[name]]))
 
     monkeypatch.setattr(peers, "installed", lambda: True)
     monkeypatch.setattr(subprocess, "run", run)
@@ -98,7 +98,7 @@ def test_its_best_allocator_counts_and_only_right_layouts_do(monkeypatch: pytest
             "Telamalloc": {"0": 3, "1": 32},
         },
     )
-    assert best_rival(ODD, 1.0) == Rival("Supermalloc", 36)
+    assert best_rival(ODD, 1.0) == Rival("Supermalloc", 36, 0.5)
 
 
 def test_a_rival_that_only_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
