@@ -5,7 +5,7 @@ lifespans conflict is mostly not a matter of intervals: what intervals can say i
 or data, and are left out.
 
 Its allocators look at the clock of the wall, which says little on a busy machine. So each row gives ours as
-much of the processor as any of them has had; those that took more than `SLOW` times the seconds are left out.
+much of the processor as any of them has had, and the seconds of the row where none of them searches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from solver.layout import Deadline, LayoutProblem, SolveOptions, load_compiled, solve
-from tests.benchmarks.peers import Rival, generated, installed, rivals
+from tests.benchmarks.peers import SEARCHES, Rival, generated, installed, rivals
 
 __all__ = ["SOURCES", "run"]
 
@@ -30,7 +30,6 @@ SOURCES: Final = (
 )  # fmt: skip
 BUFFERS: Final = (200, 2_000, 20_000)
 SECONDS: Final = (1.0, 5.0)
-SLOW: Final = 1.5
 
 HEADINGS: Final = (
     "source", "buffers", "seed", "CPU s", "peak / bound", "found by", "OmniMalloc's best", "theirs / ours",
@@ -73,9 +72,10 @@ def run(console: Console) -> None:
 
 def _row(problem: LayoutProblem, seconds: float) -> tuple[tuple[str, ...], float]:
     """The cells from the processor time on, and the smallest peak of theirs over ours."""
-    theirs = [rival for rival in rivals(problem, seconds) if rival.cpu <= SLOW * seconds]
+    theirs = rivals(problem, seconds)
     best = min(theirs, key=lambda rival: rival.peak, default=Rival("", 0, seconds))
-    allowed = max((rival.cpu for rival in theirs), default=seconds)
+    searched = [rival.cpu for rival in theirs if rival.allocator in SEARCHES]
+    allowed = max(searched, default=seconds)
     gc.collect()
     began = time.process_time()
     outcome = solve(problem, deadline=_Allowance(until=began + allowed), options=SolveOptions(work=None))

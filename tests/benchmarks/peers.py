@@ -21,7 +21,7 @@ from solver.exporters import dump_minimalloc
 from solver.layout import Buffer, Layout, LayoutProblem, Lifespan, find_violations
 from tests.benchmarks.measure import ROOT
 
-__all__ = ["Rival", "best_rival", "generated", "installed", "rivals"]
+__all__ = ["SEARCHES", "Rival", "best_rival", "generated", "installed", "rivals"]
 
 #: Its allocators: those that search until a time limit, by class; those that place once, by name.
 SEARCHES = ("Supermalloc", "SimulatedAnnealing", "TabuSearch", "Telamalloc")
