@@ -2,7 +2,8 @@
 
 Each of its allocators gets a process, a problem in CSV and the same seconds; those that take no time limit
 are ended when they have had three times as many of the processor. Limits are by the clock of the wall, so on
-a busy machine they are longer by its load. It knows no alignment, so sizes are padded. What it hands out is swept like our own.
+a busy machine they are longer by its load. It knows no alignment, so sizes are padded. What it hands out is
+swept like our own.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def rivals(problem: LayoutProblem, seconds: float) -> list[Rival]:
 
 
 def generated(source: str, buffers: int, seed: int) -> LayoutProblem | None:
-    """What one of its sources makes, by class without ``Source``; None where no intervals have these conflicts.
+    """What one of its sources makes, named without ``Source``; None where no intervals have these conflicts.
 
     Some sources have a clock for each thread; two lifespans then conflict where neither is over before the
     other by all clocks. A source that makes some numbers of buffers only may make up to seven more.
@@ -138,9 +139,7 @@ def _rival(problem: LayoutProblem, name: str, seconds: float) -> Rival | None:
         most = START + math.ceil(LATE * seconds)
         command = [PYTHON, "-c", _CODE, str(path), name, str(busy * seconds), str(most)]
         try:
-            ran = subprocess.run(
-                command, capture_output=True, check=True, cwd=ROOT, timeout=2 * busy * most
-            )
+            ran = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, timeout=2 * busy * most)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return None
     cpu, offsets = json.loads(ran.stdout)
