@@ -54,7 +54,7 @@ def run(console: Console) -> None:
         return
     load_compiled()
     seed = int(os.environ.get("ARENAPLAN_SEED") or time.time())
-    table, worse = Table(*HEADINGS, title=f"layout: OmniMalloc's generators, seed {seed}"), 0
+    table, worse, compared = Table(*HEADINGS, title=f"layout: OmniMalloc's generators, seed {seed}"), 0, 0
     for seconds in SECONDS:
         for buffers in BUFFERS:
             for source in SOURCES:
@@ -63,11 +63,11 @@ def run(console: Console) -> None:
                     table.add_row(source, f"{buffers:,}", "", "", "", "", "no intervals", "")
                     continue
                 row, ratio = _row(problem, seconds)
-                worse += ratio < 1
+                worse, compared = worse + (ratio < 1), compared + 1
                 table.add_row(source, f"{len(problem.buffers):,}", str(seed), *row)
                 console.log(source, len(problem.buffers), *row)
     console.print(table)
-    console.print(f"worse than one of its allocators: {worse}")
+    console.print(f"worse than one of its allocators: {worse} of {compared}")
 
 
 def _row(problem: LayoutProblem, seconds: float) -> tuple[tuple[str, ...], float]:
