@@ -24,7 +24,7 @@ from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, find_violations
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
-from solver.layout.exact.feasibility import Watch
+from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
 from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.local_search import PATIENCE, improve
@@ -166,7 +166,7 @@ def _greedy(run: _Run) -> None:
     """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
 
     A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
-    only holes keep pins apart. From `CLASSES_FROM` buffers on it takes a few sorts.
+    only holes keep pins apart. From `CLASSES_FROM` buffers on it takes a few sorts, and windows lower it.
     """
     instance, deadline = run.instance, run.deadline
     if not instance.pinned:
@@ -178,6 +178,7 @@ def _greedy(run: _Run) -> None:
         if len(instance) >= CLASSES_FROM and most <= DEPTH:
             offsets = in_order_of_time(instance, most, deadline)
             run.take(None if offsets is None else layout_of(instance, offsets), "greedy")
+            _repaired_whole(run, FEW_WINDOWS_WORK)
         if run.late:
             run.cut = True
             return
@@ -192,6 +193,14 @@ def _greedy(run: _Run) -> None:
         if placed == len(instance):
             run.take(layout_of(instance, offsets), "greedy")
     run.cut = run.cut or deadline.expired
+
+
+def _repaired_whole(run: _Run, work: int) -> None:
+    """Windows of time as if there were no holes: no pieces have to be made ready first."""
+    if run.layout is not None and compiled_search() is not None:
+        low = max(run.enough, int(run.instance.load().max()))
+        watch = Watch(run.deadline, run.options)
+        repair(run.instance, run.layout, low, work, watch, lambda found: run.take(found, "windows"))
 
 
 def _whole(run: _Run) -> None:
