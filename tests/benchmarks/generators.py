@@ -6,6 +6,9 @@ or data, and are left out.
 
 Its allocators look at the clock of the wall, which says little on a busy machine. So each row gives ours as
 much of the processor as any of them has had, and the seconds of the row where none of them searches.
+
+In the environment, ``ARENAPLAN_OMNIMALLOC`` names an interpreter that has it, where that is another one, and
+``ARENAPLAN_SEED`` the seed, which is the time otherwise.
 """
 
 from __future__ import annotations
