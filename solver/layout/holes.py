@@ -1,7 +1,7 @@
 """Buffers with holes: every solver sees them whole; some then make use of the holes.
 
-    greedy in pieces -> the solver itself, as if there were no holes -> windows, hot spots, local search,
-    CP-SAT in pieces
+    greedy in pieces -> the solver itself, as if there were no holes -> windows and hot spots in turn, local
+    search, CP-SAT in pieces
 
 What is tried is a table, `STAGES`, as in the portfolio; which of it belongs to a solver, the solver says
 itself (`InPieces`). What a solver proves about whole buffers says nothing here: the bound is the load of the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -24,14 +24,14 @@ from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, find_violations
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
-from solver.layout.exact.feasibility import Watch
-from solver.layout.exact.windows import Ask, Window, repair
+from solver.layout.exact.feasibility import Watch, compiled_search
+from solver.layout.exact.windows import Window, repair
 from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.local_search import PATIENCE, improve
 from solver.layout.greedy.placement import orders, place_once
 from solver.layout.model.columns import Columns, columns_kept
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
-from solver.layout.model.options import USUAL, Configurable, InPieces, Piecewise, Progress, SolveOptions
+from solver.layout.model.options import Configurable, InPieces, Piecewise, Progress, SolveOptions
 from solver.layout.model.pieces import Piece, pieces, without_holes
 from solver.layout.model.problem import (
     MAX_BYTES,
@@ -63,16 +63,11 @@ WINDOWS_WORK: Final = 150_000_000
 FEW_WINDOWS_WORK: Final = 30_000_000
 PLACEMENT: Final = 100
 
-#: Buffers around the highest one that CP-SAT is asked about, and its deterministic time.
-HOT_BUFFERS: Final = 40
-HOT_MEMBERS: Final = 120
-HOT_WORK: Final = 0.05
-
-#: Rounds, usually and at most; windows that CP-SAT is asked about in each; what one of them counts as.
-HOT_ROUNDS: Final = 2
-MOST_HOT_ROUNDS: Final = 12
-HOT_WINDOWS: Final = 4
-HOT_EFFORT: Final = 5_000_000
+#: Buffers around the highest one that CP-SAT is asked about, and its deterministic time for a capacity. The
+#: bound is lifted no further where it is that close: one part in so many.
+HOT_BUFFERS: Final = 100
+HOT_WORK: Final = 0.02
+CLOSE: Final = 1000
 
 #: Seconds a buffer before the deadline at which no stage is begun: making its pieces ready takes that long.
 LOOK_SECONDS: Final = 3e-6
@@ -171,7 +166,7 @@ def _greedy(run: _Run) -> None:
     """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
 
     A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
-    only holes keep pins apart. From `CLASSES_FROM` buffers on it takes a few sorts.
+    only holes keep pins apart. From `CLASSES_FROM` buffers on it takes a few sorts, and windows lower it.
     """
     instance, deadline = run.instance, run.deadline
     if not instance.pinned:
@@ -183,6 +178,7 @@ def _greedy(run: _Run) -> None:
         if len(instance) >= CLASSES_FROM and most <= DEPTH:
             offsets = in_order_of_time(instance, most, deadline)
             run.take(None if offsets is None else layout_of(instance, offsets), "greedy")
+            _repaired_whole(run, FEW_WINDOWS_WORK)
         if run.late:
             run.cut = True
             return
@@ -197,6 +193,14 @@ def _greedy(run: _Run) -> None:
         if placed == len(instance):
             run.take(layout_of(instance, offsets), "greedy")
     run.cut = run.cut or deadline.expired
+
+
+def _repaired_whole(run: _Run, work: int) -> None:
+    """Windows of time as if there were no holes: no pieces have to be made ready first."""
+    if run.layout is not None and compiled_search() is not None:
+        low = max(run.enough, int(run.instance.load().max()))
+        watch = Watch(run.deadline, run.options)
+        repair(run.instance, run.layout, low, work, watch, lambda found: run.take(found, "windows"))
 
 
 def _whole(run: _Run) -> None:
@@ -230,7 +234,7 @@ def _windows(run: _Run) -> None:
 
 
 def _few_windows(run: _Run) -> None:
-    """The same, a short time: what is high because of a few buffers is for hot spots."""
+    """The same, a short time."""
     if run.layout is not None:
         _repaired(run, run.layout, min(FEW_WINDOWS_WORK, run.options.limit(FEW_WINDOWS_WORK)))
 
@@ -245,20 +249,16 @@ def _repaired(run: _Run, layout: Layout, work: int) -> None:
         order = np.argsort(known, kind="stable")
         return shelf.reorder(order, capacity, effort // PLACEMENT, run.deadline), effort
 
-    if compiled_placing():
-        _in_windows(run, layout, max(run.enough, run.proved), work, "windows", ask)
-
-
-def _in_windows(run: _Run, layout: Layout, low: int, work: int, stage: str, ask: Ask) -> None:
-    """From this layout down to `low`, over the steps of the pieces."""
+    if not compiled_placing():
+        return
     instance, held = run.instance, run.held
     first = np.searchsorted(held[:, 4], np.arange(len(instance) + 1))
     start, end = np.zeros(len(instance), np.int64), np.ones(len(instance), np.int64)
     holds = first[:-1] < first[1:]
     start[holds], end[holds] = held[first[:-1][holds], 0], held[first[1:][holds] - 1, 1]
     timed = replace(instance, start=start, end=end, sections=int(end.max()))
-    watch = Watch(run.deadline, run.options)
-    repair(timed, layout, low, work, watch, lambda found: run.take(found, stage), ask)
+    watch, low = Watch(run.deadline, run.options), max(run.enough, run.proved)
+    repair(timed, layout, low, work, watch, lambda found: run.take(found, "windows"), ask)
     run.cut = run.cut or watch.cut
 
 
@@ -276,51 +276,54 @@ def _within(run: _Run, members: Integers, window: Window) -> Integers:
 
 
 def _hot_spots(run: _Run) -> None:
-    """Where the layout is highest: some buffers around it, by CP-SAT.
+    """Where the layout is highest, the bound is lifted; then windows, which it tells what not to aim at.
 
-    What they need alone, all need: a lower bound. Where that is less than they have, they are placed anew
-    in a window of time.
+    In turn, windows with twice the work each time.
     """
-    before: tuple[Layout | None, int] = (None, -1)
-    for _ in range(HOT_ROUNDS if run.options.work is USUAL else MOST_HOT_ROUNDS):
-        low = max(run.enough, run.proved)
-        if run.layout is None or run.layout.peak <= low or before == (run.layout, run.proved):
+    work, left, lifted = FEW_WINDOWS_WORK, run.options.limit(WINDOWS_WORK), None
+    while run.layout is not None and run.layout.peak > max(run.enough, run.proved) and left > 0:
+        if run.layout is not lifted:
+            lifted = run.layout
+            _lift(run)
+        _repaired(run, run.layout, min(work, left))
+        if run.deadline.expired:
             return
+        left -= work
+        work *= 2
+
+
+def _lift(run: _Run) -> None:
+    """What the buffers around the highest one need alone, all need: by CP-SAT, as far as it sees at once.
+
+    One strategy of it refutes a capacity in milliseconds or hardly ever.
+    """
+    assert run.layout is not None
+    low, high = max(run.bound.bytes, run.enough, run.proved), run.layout.peak
+    members = _around_the_highest(run)
+    known = np.array(run.layout.offsets, dtype=np.int64)[members]
+    window = Window(run.instance.subset(members), 0, int(run.held[:, 1].max()))
+    middle, close = high - 1, 0
+    while high - low > close:
         if run.deadline.remaining < CP_SAT_START:
             run.cut = True
             return
-        before = (run.layout, run.proved)
-        half = low + (run.layout.peak - low) // 2
-        members = _around_the_highest(run)
-        known = np.array(run.layout.offsets, dtype=np.int64)[members]
-        everywhere = Window(run.instance.subset(members), 0, int(run.held[:, 1].max()))
-        alone = _by_cp_sat(run, members, everywhere, known, half)
-        run.take(None, "", proved=alone.proved, cut=alone.cut)
-        if alone.layout.peak <= half:
-            _in_windows(
-                run, run.layout, half, HOT_WINDOWS * HOT_EFFORT, "hot spots", partial(_by_cp_sat_within, run)
-            )
-
-
-def _by_cp_sat_within(
-    run: _Run, members: Integers, window: Window, known: Integers, capacity: int, _effort: int
-) -> tuple[Integers | None, int]:
-    """A window by CP-SAT, unless it holds too many."""
-    if len(members) > HOT_MEMBERS:
-        return None, HOT_EFFORT
-    found = _by_cp_sat(run, members, window, known, capacity)
-    run.cut = run.cut or found.cut
-    fits = found.layout.peak <= capacity
-    return np.array(found.layout.offsets, dtype=np.int64) if fits else None, HOT_EFFORT
+        found = _by_cp_sat(run, members, window, known, middle)
+        run.cut = run.cut or found.cut
+        if found.proved > middle:
+            low = found.proved
+            run.take(None, "", proved=low)
+        else:
+            high = middle
+        middle, close = low + (high - low) // 2, run.bound.bytes // CLOSE
 
 
 def _by_cp_sat(run: _Run, members: Integers, window: Window, known: Integers, capacity: int) -> Refinement:
-    """These buffers, down to the capacity or as far as a short search comes."""
+    """Whether these buffers fit under the capacity, as far as a short search says."""
     held = [
         Piece(i, Lifespan(*life), low, high) for *life, low, high, i in _within(run, members, window).tolist()
     ]
     start, seed = layout_of(window.instance, known), SEED + run.options.seed
-    return refine(window.instance, start, 0, run.deadline, HOT_WORK, seed, capacity, held)
+    return refine(window.instance, start, 0, run.deadline, HOT_WORK, seed, capacity, held, 1, capacity)
 
 
 def _around_the_highest(run: _Run) -> Integers:
@@ -379,8 +382,8 @@ STAGES: Final = (
     Stage("greedy", lambda run: run.use.greedy, _greedy),
     Stage("whole", lambda _: True, _whole),
     Stage("few windows", lambda run: run.use.search and run.many, _few_windows),
-    Stage("hot spots", lambda run: run.use.exact_work > 0 and run.many, _hot_spots),
-    Stage("windows", lambda run: run.use.search and run.many, _windows),
+    Stage("hot spots", lambda run: run.use.search and run.use.exact_work > 0 and run.many, _hot_spots),
+    Stage("windows", lambda run: run.use.search and run.many and run.use.exact_work <= 0, _windows),
     Stage("search", lambda run: run.use.search, _search),
     Stage("exact", lambda run: len(run.instance) <= run.use.exact_buffers, _exact),
 )

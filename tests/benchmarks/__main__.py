@@ -12,6 +12,7 @@ from rich.console import Console
 from tests.benchmarks import (
     doubles,
     gallery,
+    generators,
     interrupts,
     layout,
     levels,
@@ -38,6 +39,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "examples": gallery.run,
     "layout": layout.run,
     "shapes": shapes.run,
+    "generators": generators.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
     "schedules": schedules.run,

@@ -38,7 +38,7 @@ MAX_EXTENT: Final = 2**50
 SEED: Final = 1
 
 #: The search interleaves this many strategies in one thread, which keeps it deterministic.
-WORKERS: Final = 8
+STRATEGIES: Final = 8
 
 #: Seconds between looks at the deadline, and how many such pauses CP-SAT has to stop in.
 TICK: Final = 0.005
@@ -98,20 +98,25 @@ class Model:
         enough: int,
         deadline: Deadline,
         held: Sequence[Piece] | None = None,
+        capacity: int | None = None,
     ) -> None:
-        """`held` are the pieces of buffers with holes. Raises TimeoutError once the deadline has passed."""
+        """`held` are the pieces of buffers with holes; above the `capacity` nothing is looked for.
+
+        Raises TimeoutError once the deadline has passed.
+        """
         from ortools.sat.python import cp_model
 
         self._instance, self._incumbent, self._deadline = instance, incumbent, deadline
         self._grid = _grid(instance, held)
         self._unit = math.gcd(self._grid, *instance.exact.tolist())
+        self._most = incumbent.peak if capacity is None else min(capacity, incumbent.peak)
         self._model = cp_model.CpModel()
         self._variables = [self._variable(i) for i in range(len(instance))]
         self._offsets = [self._stride(i) * x for i, x in enumerate(self._variables)]
-        lowest, highest = -(-max(bound, enough) // self._unit), incumbent.peak // self._unit
+        lowest, self._highest = -(-max(bound, enough) // self._unit), self._most // self._unit
         # A peak that nothing below was asked for proves nothing.
         self._given = lowest * self._unit if enough > bound else 0
-        self._peak = self._model.new_int_var(lowest, highest, "peak")
+        self._peak = self._model.new_int_var(min(lowest, self._highest), self._highest, "peak")
         self._no_overlap(_whole(instance) if held is None else held)
         self._below_peak()
         self._model.minimize(self._peak)
@@ -123,7 +128,7 @@ class Model:
         pin, stride = int(self._instance.offset[i]), self._stride(i) * self._grid
         if pin != FREE:
             return self._model.new_constant(pin // stride)
-        room = self._incumbent.peak - int(self._instance.exact[i])
+        room = self._most - int(self._instance.exact[i])
         return self._model.new_int_var(0, room // stride, f"strides below {i}")
 
     def _stride(self, i: int) -> int:
@@ -151,20 +156,22 @@ class Model:
             self._model.add(offset * scale + exact // self._unit <= self._peak)
 
     def _hint(self) -> None:
-        """Start from the incumbent, rounded down where it is off the grid."""
-        self._model.add_hint(self._peak, self._incumbent.peak // self._unit)
+        """Start from the incumbent, rounded down where it is off the grid; it is none of a lower capacity."""
+        if self._incumbent.peak > self._most:
+            return
+        self._model.add_hint(self._peak, self._highest)
         for i, offset in enumerate(self._incumbent.offsets):
             if self._instance.offset[i] == FREE:
                 self._model.add_hint(self._variables[i], offset // (self._stride(i) * self._grid))
 
-    def solve(self, work: float, seed: int, line: _Line) -> Refinement:
+    def solve(self, work: float, seed: int, line: _Line, strategies: int = STRATEGIES) -> Refinement:
         """`work` is CP-SAT's deterministic time; rectangles cost it many times that in seconds."""
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
         solver.parameters.random_seed = seed % 2**31
-        solver.parameters.num_workers = WORKERS
-        solver.parameters.interleave_search = True
+        solver.parameters.num_workers = strategies
+        solver.parameters.interleave_search = strategies > 1
         solver.parameters.max_deterministic_time = work
         solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
         line.stop = solver.stop_search
@@ -175,6 +182,8 @@ class Model:
             line.best = min(self._layout(solver.value), line.best, key=lambda candidate: candidate.peak)
         layout = line.best
         proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
+        if status == cp_model.INFEASIBLE:
+            proved = (self._highest + 1) * self._unit
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
@@ -209,12 +218,15 @@ def refine(
     seed: int = SEED,
     enough: int = 0,
     held: Sequence[Piece] | None = None,
+    strategies: int = STRATEGIES,
+    capacity: int | None = None,
 ) -> Refinement:
     """Improve on the incumbent until optimal, below `enough` bytes, or until work or wall time is spent.
 
     CP-SAT runs in a thread of its own. When the deadline has passed it is told to stop, and left alone if it
     does not at once: loading it hears of nothing. Without OR-Tools the incumbent is the answer, and the log
-    says so. `held`: see `Model`.
+    says so. `held`, `capacity`: see `Model`. A single strategy often settles at once whether some dozens of
+    buffers fit under a capacity, for which all of them in turn take seconds and a hundred megabytes.
     """
     if deadline.expired or incumbent.peak <= enough or not representable(instance, incumbent.peak, held):
         return Refinement(incumbent, 0, cut=deadline.expired)
@@ -223,8 +235,8 @@ def refine(
 
     def run() -> None:
         try:
-            model = Model(instance, incumbent, bound, enough, deadline, held)
-            answer.set_result(model.solve(work, seed, line))
+            model = Model(instance, incumbent, bound, enough, deadline, held, capacity)
+            answer.set_result(model.solve(work, seed, line, strategies))
         except TimeoutError:
             answer.set_result(Refinement(incumbent, 0, cut=True))
         except ImportError as error:

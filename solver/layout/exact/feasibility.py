@@ -197,7 +197,8 @@ class FeasibilitySearch:
         if overfull or (lowest + self._instance.size // self._unit > limit).any():
             return Decision(Answer.NO, None, 0)
         self._signals[:] = (0, _NEVER)
-        self._forget(capacity if self._instance.pinned else capacity % self._unit)
+        period = max(self._unit, int(self._instance.alignment.max(initial=1)))
+        self._forget(capacity if self._instance.pinned else capacity % period)
         if guide is not None:
             self._ranks[ORDERS] = _upwards(guide, self._instance.size, self._shared)[self._order]
         runs = [self._runs.get((capacity, k), 0) for k in range(SEEDS)]
@@ -221,7 +222,8 @@ class FeasibilitySearch:
     def _forget(self, residue: int) -> None:
         """Where the remainder by the unit changes, buffers end at other heights: nothing learnt holds.
 
-        Nor where pins come to lie further from, or nearer to, the capacity.
+        Nor where the remainder by the largest alignment does: so far below the capacity, other buffers may
+        start. Nor where pins come to lie further from, or nearer to, the capacity.
         """
         if residue != self._residue:
             self._residue = residue

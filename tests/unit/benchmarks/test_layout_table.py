@@ -14,7 +14,7 @@ from rich.console import Console
 
 from solver.importers import load_minimalloc
 from solver.layout import Buffer, LayoutProblem, Lifespan
-from tests.benchmarks import layout, peers
+from tests.benchmarks import generators, layout, peers
 from tests.benchmarks.layout import CASES, Case, measure
 from tests.benchmarks.peers import Rival, best_rival, padded
 from tests.support.buffers import problem
@@ -82,7 +82,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, offsets: dict[str, dict[str, int]
         assert [b.id for b in load_minimalloc(Path(path).read_bytes()).problem.buffers] == ["0", "1"]
         if name not in offsets:
             raise subprocess.CalledProcessError(1, command)
-        return SimpleNamespace(stdout=json.dumps(offsets[name]))
+        return SimpleNamespace(stdout=json.dumps([0.5, offsets[name]]))
 
     monkeypatch.setattr(peers, "installed", lambda: True)
     monkeypatch.setattr(subprocess, "run", run)
@@ -98,12 +98,34 @@ def test_its_best_allocator_counts_and_only_right_layouts_do(monkeypatch: pytest
             "Telamalloc": {"0": 3, "1": 32},
         },
     )
-    assert best_rival(ODD, 1.0) == Rival("Supermalloc", 36)
+    assert best_rival(ODD, 1.0) == Rival("Supermalloc", 36, 0.5)
 
 
 def test_a_rival_that_only_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, {"omni": {"0": 0, "1": 0}})
     assert best_rival(ODD, 1.0) is None
+
+
+@pytest.mark.parametrize("rows", [[(5, 0, 2), (7, 1, 3)], None])
+def test_what_its_generators_make_is_a_problem_where_intervals_can_say_it(
+    monkeypatch: pytest.MonkeyPatch, rows: list[tuple[int, int, int]] | None
+) -> None:
+    def run(command: list[str], **_: Any) -> SimpleNamespace:
+        assert command[3:] == ["Tiling", "2", "7"]
+        return SimpleNamespace(stdout=json.dumps(rows))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert peers.generated("Tiling", 2, 7) == (problem(*rows) if rows else None)
+
+
+def test_the_same_seconds_of_the_processor_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generators, "installed", lambda: True)
+    monkeypatch.setattr(generators, "generated", lambda *_: ODD)
+    monkeypatch.setattr(generators, "rivals", lambda *_: [Rival("Supermalloc", 70, 0.5)])
+    console = Console(width=200, record=True)
+    generators.run(console)
+    assert "of 0.50" in console.export_text(clear=False)
+    assert f"worse than one of its allocators: 0 of {len(generators.SOURCES) * 6}" in console.export_text()
 
 
 @pytest.mark.skipif(

@@ -357,3 +357,15 @@ def test_a_hot_spot_proves_what_no_load_does() -> None:
     assert find_violations(p, outcome.layout) == ()
     assert (outcome.status, outcome.proof) == (Status.OPTIMAL, Proof.SOLVER)
     assert outcome.lower_bound > max_load(p).bytes
+
+
+def test_very_many_get_windows_before_any_piece_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLASSES_FROM", 1000)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 1e9)
+    p, heard = SHAPES["gaps"](3000, 2), list[Progress]()
+    outcome = solve(p, deadline=Deadline.after(60), options=SolveOptions(progress=heard.append))
+    assert outcome.layout is not None
+    assert find_violations(p, outcome.layout) == ()
+    assert [news.stage for news in heard][:2] == ["greedy", "greedy"]
+    assert outcome.solver == "portfolio/windows"
+    assert outcome.layout.peak <= 1.2 * outcome.lower_bound

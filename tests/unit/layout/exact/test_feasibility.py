@@ -240,3 +240,12 @@ def test_offsets_are_int64() -> None:
     decision = FeasibilitySearch(Instance.of(p), options).decide(10, ENOUGH, Watch(Deadline(), options))
     assert decision.offsets is not None
     assert decision.offsets.dtype == np.int64
+
+
+def test_what_is_learnt_at_one_capacity_proves_nothing_where_other_offsets_are_aligned() -> None:
+    """Refuted at 121, a part leaves as much below the capacity at 123, yet what is aligned there differs."""
+    rows = (
+        (28, 5, 53, 8), (7, 7, 12, 4), (38, 7, 60, 1), (21, 0, 11, 8), (9, 10, 70, 1), (18, 7, 58, 8),
+    )  # fmt: skip
+    p = LayoutProblem(tuple(Buffer(f"b{i}", z, Lifespan(s, e), a) for i, (z, s, e, a) in enumerate(rows)))
+    assert solve(p, options=PLAIN).lower_bound == best_peak(p) == 123
