@@ -27,6 +27,7 @@ from tests.benchmarks import (
     schedules,
     service,
     shapes,
+    tails,
 )
 from tests.benchmarks.measure import commit, machine
 
@@ -37,6 +38,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "examples": gallery.run,
     "layout": layout.run,
     "shapes": shapes.run,
+    "tails": tails.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
     "schedules": schedules.run,

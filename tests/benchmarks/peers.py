@@ -1,14 +1,18 @@
-"""OmniMalloc beside us, where it is installed: the extra `bench`.
+"""OmniMalloc beside us, where it is installed: the extra `bench`; and MiniMalloc, where it was built.
 
-Each of its allocators gets a process, a problem in CSV and the same seconds; those that take no time limit
-are ended a little later. It knows no alignment, so sizes are padded. What it hands out is swept like our own.
+Each of OmniMalloc's allocators gets a process, a problem in CSV and the same seconds; those that take no
+time limit are ended a little later. It knows no alignment, so sizes are padded. What a rival hands out is
+swept like our own.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +23,10 @@ from solver.exporters import dump_minimalloc
 from solver.layout import Layout, LayoutProblem, find_violations
 from tests.benchmarks.measure import ROOT
 
-__all__ = ["Rival", "best_rival", "installed"]
+__all__ = ["MINIMALLOC", "Rival", "best_rival", "installed", "minimalloc"]
+
+#: The program of github.com/google/minimalloc, where somebody has built it.
+MINIMALLOC = shutil.which(os.environ.get("ARENAPLAN_MINIMALLOC", "minimalloc"))
 
 #: Its allocators: those that search until a time limit, by class; those that place once, by name.
 SEARCHES = ("Supermalloc", "SimulatedAnnealing", "TabuSearch", "Telamalloc")
@@ -84,6 +91,25 @@ def padded(problem: LayoutProblem) -> LayoutProblem:
             for i, b in enumerate(problem.buffers)
         )
     )
+
+
+def minimalloc(problem: LayoutProblem, seconds: float) -> tuple[int | None, float]:
+    """The peak of the layout that it finds under the capacity, if it does, and its CPU seconds."""
+    if MINIMALLOC is None:
+        raise FileNotFoundError("MiniMalloc is not built: name its program in ARENAPLAN_MINIMALLOC")
+    with tempfile.TemporaryDirectory() as directory:
+        path, found = Path(directory, "problem.csv"), Path(directory, "solution.csv")
+        path.write_bytes(dump_minimalloc(padded(problem)))
+        asked = [f"--capacity={problem.capacity}", f"--timeout={seconds}s"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = subprocess.run(
+            [MINIMALLOC, f"--input={path}", f"--output={found}", *asked], capture_output=True, check=False
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rows = csv.DictReader(found.read_text(encoding="utf-8").splitlines()) if ran.returncode == 0 else ()
+        offsets = {row["id"]: int(row["offset"]) for row in rows}
+    taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return _swept(problem, offsets) if offsets else None, taken
 
 
 def _peak(problem: LayoutProblem, name: str, seconds: float) -> int | None:
