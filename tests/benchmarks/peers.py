@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import math
 import os
 import resource
 import shutil
@@ -94,17 +95,17 @@ def padded(problem: LayoutProblem) -> LayoutProblem:
 
 
 def minimalloc(problem: LayoutProblem, seconds: float) -> tuple[int | None, float]:
-    """The peak of the layout that it finds under the capacity, if it does, and its CPU seconds."""
+    """The peak of the layout that it finds under the capacity, if any, and CPU seconds: `seconds` at most."""
     if MINIMALLOC is None:
         raise FileNotFoundError("MiniMalloc is not built: name its program in ARENAPLAN_MINIMALLOC")
     with tempfile.TemporaryDirectory() as directory:
         path, found = Path(directory, "problem.csv"), Path(directory, "solution.csv")
         path.write_bytes(dump_minimalloc(padded(problem)))
-        asked = [f"--capacity={problem.capacity}", f"--timeout={seconds}s"]
+        asked = [f"--capacity={problem.capacity}", f"--input={path}", f"--output={found}"]
+        # Its own limit is by the clock, which goes on while other processes run.
+        limited = ["sh", "-c", 'ulimit -t "$0"; exec "$@"', f"{math.ceil(seconds)}", MINIMALLOC]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ran = subprocess.run(
-            [MINIMALLOC, f"--input={path}", f"--output={found}", *asked], capture_output=True, check=False
-        )
+        ran = subprocess.run([*limited, *asked], capture_output=True, check=False)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         rows = csv.DictReader(found.read_text(encoding="utf-8").splitlines()) if ran.returncode == 0 else ()
         offsets = {row["id"]: int(row["offset"]) for row in rows}

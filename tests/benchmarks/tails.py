@@ -8,7 +8,7 @@ the maximum. Work is limited, not time, so what is solved is the same on every m
 left open counts with the time until it was given up.
 
 Beside it, over every `EACH`-th problem: CP-SAT, and MiniMalloc's own program where somebody has built it
-(ARENAPLAN_MINIMALLOC names it), each with as many seconds as ours has taken for its longest at least. A last
+(ARENAPLAN_MINIMALLOC names it), each with twice the seconds that ours may take. A last
 table has whole processes, from start to exit: the command and MiniMalloc's, on the public instances where
 they stand beside the project, and on problems of each kind.
 """
@@ -47,7 +47,7 @@ EACH: Final = 10
 
 #: Work of each of two seeds, about two seconds and a half, and seconds for the others.
 WORK: Final = 200_000_000
-PEER_SECONDS: Final = 10.0
+PEER_SECONDS: Final = 5.0
 
 #: Runs of a whole process.
 RUNS: Final = 5
