@@ -29,6 +29,7 @@ from tests.benchmarks import (
     schedules,
     service,
     shapes,
+    tails,
 )
 from tests.benchmarks.measure import commit, machine
 
@@ -40,6 +41,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "layout": layout.run,
     "shapes": shapes.run,
     "generators": generators.run,
+    "tails": tails.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
     "schedules": schedules.run,

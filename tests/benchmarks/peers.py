@@ -1,17 +1,20 @@
-"""OmniMalloc beside us, where it is installed: the extra `bench`.
+"""OmniMalloc beside us, where it is installed: the extra `bench`; and MiniMalloc, where it was built.
 
-Each of its allocators gets a process, a problem in CSV and the same seconds; those that take no time limit
-are ended when they have had three times as many of the processor. Limits are by the clock of the wall, so on
-a busy machine they are longer by its load. It knows no alignment, so sizes are padded. What it hands out is
-swept like our own.
+Each of OmniMalloc's allocators gets a process, a problem in CSV and the same seconds; those that take no
+time limit are ended when they have had three times as many of the processor. Limits are by the clock of the
+wall, so on a busy machine they are longer by its load. It knows no alignment, so sizes are padded. What a
+rival hands out is swept like our own.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import math
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +25,19 @@ from solver.exporters import dump_minimalloc
 from solver.layout import Buffer, Layout, LayoutProblem, Lifespan, find_violations
 from tests.benchmarks.measure import ROOT
 
-__all__ = ["SEARCHES", "Rival", "best_rival", "generated", "installed", "rivals"]
+__all__ = [
+    "MINIMALLOC",
+    "SEARCHES",
+    "Rival",
+    "best_rival",
+    "generated",
+    "installed",
+    "minimalloc",
+    "rivals",
+]
+
+#: The program of github.com/google/minimalloc, where somebody has built it.
+MINIMALLOC = shutil.which(os.environ.get("ARENAPLAN_MINIMALLOC", "minimalloc"))
 
 #: Its allocators: those that search until a time limit, by class; those that place once, by name.
 SEARCHES = ("Supermalloc", "SimulatedAnnealing", "TabuSearch", "Telamalloc")
@@ -128,6 +143,25 @@ def padded(problem: LayoutProblem) -> LayoutProblem:
             for i, b in enumerate(problem.buffers)
         )
     )
+
+
+def minimalloc(problem: LayoutProblem, seconds: float) -> tuple[int | None, float]:
+    """The peak of the layout that it finds under the capacity, if any, and CPU seconds: `seconds` at most."""
+    if MINIMALLOC is None:
+        raise FileNotFoundError("MiniMalloc is not built: name its program in ARENAPLAN_MINIMALLOC")
+    with tempfile.TemporaryDirectory() as directory:
+        path, found = Path(directory, "problem.csv"), Path(directory, "solution.csv")
+        path.write_bytes(dump_minimalloc(padded(problem)))
+        asked = [f"--capacity={problem.capacity}", f"--input={path}", f"--output={found}"]
+        # Its own limit is by the clock, which goes on while other processes run.
+        limited = ["sh", "-c", 'ulimit -t "$0"; exec "$@"', f"{math.ceil(seconds)}", MINIMALLOC]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = subprocess.run([*limited, *asked], capture_output=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rows = csv.DictReader(found.read_text(encoding="utf-8").splitlines()) if ran.returncode == 0 else ()
+        offsets = {row["id"]: int(row["offset"]) for row in rows}
+    taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return _swept(problem, offsets) if offsets else None, taken
 
 
 def _rival(problem: LayoutProblem, name: str, seconds: float) -> Rival | None:

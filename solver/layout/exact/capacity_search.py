@@ -6,10 +6,15 @@
             proved     ----------------  a NO at C lifts it to the next multiple of the unit
             max-load   ----------------  asked first
 
-A round spends the same work on every question, and the next one has half as much again for each. Far
-questions come first because they are hardly less often answered than near ones, and an answer saves all that
-lie between. On the way down the incumbent shows which buffers may lie low (solution-guided search, Beck,
+A round spends the same work on every question on the way down, and the next one has half as much again for
+each. Far questions come first because they are hardly less often answered than near ones, and an answer saves
+all that lie between. There the incumbent shows which buffers may lie low (solution-guided search, Beck,
 2007).
+
+Most of the work goes to the lowest question, at the goal or the bound: that is where the optimum most often
+is, and its answer ends everything. How long it takes is drawn anew with each seed, about exponentially, so
+what goes to other questions is added to the longest of all waits several times over. It goes without a guide,
+which is of no use so far below an incumbent.
 """
 
 from __future__ import annotations
@@ -37,6 +42,14 @@ WORK_GROWTH: Final = 1.5
 #: Work of the second question about a capacity that is enough, a fifth of a second. It comes before greedy
 #: orders, which take a quarter of that and rarely meet a capacity that the first question has not met.
 GOAL_WORK: Final = 16_000_000
+
+#: Work for the lowest capacity asked about, for each unit spent above it. At a goal, its answer is all that
+#: counts. At the bound, better layouts are worth something too: half of the work, or a third where the
+#: incumbent is so near (one part in so many) that few are left.
+FOCUS_ON_GOAL: Final = 15
+FOCUS_ON_BOUND: Final = 1
+FOCUS_NEAR_BOUND: Final = 2
+NEAR: Final = 50
 
 #: Sets of buffers whose searches are kept for the next question, which bounds memory.
 KEPT: Final = 64
@@ -94,10 +107,13 @@ class CapacitySearch:
         self._left = self._options.limit(self._affordable(USUAL_WORK))
         self._peels = self._options.rules.peel and not (instance.misaligning or instance.pinned)
         self._searches: dict[bytes, FeasibilitySearch] = {}
+        # Of all work, that at the lowest capacity asked about, and the rest.
+        self._lowest, self._at_lowest, self._above = 0, 0, 0
 
     def probe(self, goal: int = 0) -> Tightened:
         """A short question at the goal or the bound, which often settles it, and a longer one at a goal."""
-        capacity, work = max(self._low, goal // self._step * self._step), self._first_work
+        capacity, work = self._floor(goal), self._first_work
+        self._lowest = capacity
         if not self._finished(goal):
             self._question(capacity, work)
         # Half of a caller's budget is left for what makes the layout better where this does not meet it.
@@ -141,21 +157,35 @@ class CapacitySearch:
         return self._layout.peak <= enough or hopeless or self._left <= 0 or self._watch()
 
     def _round(self, work: int, goal: int) -> None:
-        """Asks at the goal or the bound, then strides down from the incumbent; see the picture above."""
-        low = max(self._low, goal // self._step * self._step)
-        # The bound is where the optimum most often is. In the first round the incumbent is too far from it to
-        # be a guide.
-        self._question(low, work, guided=work > self._first_work)
-        stride = self._gap(low) // 2
+        """Strides down from the incumbent, with questions at the goal or the bound between them."""
+        self._focus(work, goal)
+        stride = self._gap(self._floor(goal)) // 2
         while not self._finished(goal):
-            stride = max(1, min(stride, self._gap(low) // 2))
+            stride = max(1, min(stride, self._gap(self._floor(goal)) // 2))
             ask = (self._layout.peak - 1) // self._step * self._step - (stride - 1) * self._step
-            if self._question(ask, work, guided=True) is Answer.YES:
+            answer = self._question(ask, work, guided=ask > self._floor(goal))
+            self._focus(work, goal)
+            if answer is Answer.YES:
                 stride *= 2
             elif stride == 1:
                 break
             else:
                 stride //= 2
+
+    def _focus(self, least: int, goal: int) -> None:
+        """Asks at the lowest capacity, with the work that is due there, if it is no less than `least`."""
+        lowest = self._floor(goal)
+        if lowest > self._lowest:
+            self._lowest, self._at_lowest = lowest, 0
+        near = (self._layout.peak - lowest) * NEAR <= lowest
+        share = FOCUS_ON_GOAL if goal else FOCUS_NEAR_BOUND if near else FOCUS_ON_BOUND
+        due = share * self._above - self._at_lowest if self._at_lowest else least
+        if due >= least and not self._finished(goal):
+            self._question(lowest, due)
+
+    def _floor(self, goal: int) -> int:
+        """The lowest capacity that is worth a question."""
+        return max(self._low, goal // self._step * self._step)
 
     def _gap(self, low: int) -> int:
         """Steps from the incumbent down to what would be enough."""
@@ -163,7 +193,12 @@ class CapacitySearch:
 
     def _question(self, capacity: int, work: int, *, guided: bool = False) -> Answer:
         """Asks, and draws the conclusion: a new incumbent, a new bound, or nothing."""
-        answer, offsets = self._ask(capacity, min(work, self._left), guided=guided)
+        left = self._left
+        answer, offsets = self._ask(capacity, min(work, left), guided=guided)
+        if capacity == self._lowest:
+            self._at_lowest += left - self._left
+        else:
+            self._above += left - self._left
         if offsets is not None:
             self._layout = layout_of(self._instance, offsets)
             self._weigh()

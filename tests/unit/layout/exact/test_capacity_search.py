@@ -95,3 +95,31 @@ def test_more_than_a_millionth_gets_all_of_its_work(monkeypatch: pytest.MonkeyPa
 def test_work_that_is_asked_for_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert above(10**9, 900, MAX_BYTES, monkeypatch, work=10**10) == 10**10
     assert above(10**9, 900, MAX_BYTES, monkeypatch, work=USUAL_WORK) == USUAL_WORK
+
+
+@pytest.mark.parametrize(("goal", "share"), [(False, 1 / 2), (True, 15 / 16)])
+def test_the_lowest_capacity_gets_most_of_the_work_and_no_guide(
+    goal: bool, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[tuple[int, bool], int] = {}
+
+    def decide(
+        _self: FeasibilitySearch, capacity: int, work: int, _watch: Watch, guide: object = None
+    ) -> Decision:
+        key = (capacity, guide is not None)
+        asked[key] = asked.get(key, 0) + work
+        return Decision(Answer.UNKNOWN, None, work)
+
+    monkeypatch.setattr(FeasibilitySearch, "decide", decide)
+    tiled = tiling(random.Random(1), 1000, 30, 60)
+    instance, bound = Instance.of(tiled), max_load(tiled).bytes
+    stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
+    watch = Watch(Deadline(), SolveOptions(work=100 * WORK))
+    search = CapacitySearch(instance, stacked, bound, watch, lambda _layout, _proved: None)
+    search.probe(bound * goal)
+    search.tighten(bound * goal)
+    assert min(asked) == (bound, False)
+    assert (bound, True) not in asked
+    # All but what the budget has cut off at the end.
+    assert asked[bound, False] >= 0.95 * share * sum(asked.values())
+    assert len(asked) > 5
