@@ -2,7 +2,8 @@
 
 The fate of a part depends on the headroom (capacity - skyline) of its sections and on the multiset of
 its unplaced buffers, and on nothing else; so what is learnt holds for every later run, and at every
-capacity of the same remainder by the unit and by the largest alignment. A hash is a sum modulo the prime 2**61 - 1::
+capacity of the same remainder by the unit and by the largest alignment. A hash is a sum modulo the prime
+``2**61 - 1``::
 
     headroom of each section x a random number of the section  +  a random number of each buffer's kind
 
