@@ -12,8 +12,8 @@
       * each moment keeps the budget: fixed + touched + scratch + what cannot be made again + all that is held
 
 Every schedule that keeps the order of first runs satisfies all rows, however often it recomputes, so the
-optimum is a lower bound on the cost of all of them. And its solution is nearly a schedule: what is not held
-at a moment is made again behind it. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
+optimum is a lower bound on the cost of all of them. And its solution is a schedule of that cost, which may be
+over the budget between two moments. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
 each step; here are moments only where the memory is full, and all rows but one a moment are clauses.
 
 The only module of this package that imports OR-Tools; it does so when a model is made.

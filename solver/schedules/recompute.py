@@ -2,7 +2,7 @@
 
     fits as it is? ──► moments ──► ... with those that were missed ──► greedy repair ──► segments, walks
                           │
-      stop as soon as the best plan costs what the bound says
+      a solution is a schedule of its own cost: stop as soon as one that costs what the bound says fits
 
 Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
 that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
