@@ -50,6 +50,9 @@ _NEAR, _NEAR_STEPS = (300, 5), 1_000_000
 _HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 
+#: The part of the step's cost that is too little for cold walks to look for.
+_CLOSE = 10_000
+
 #: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
 _MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
 
@@ -253,6 +256,8 @@ class _Search:
         turns += [(None, walk) for walk in _HOT_AGAIN]
         for seed, (start, walk) in enumerate(turns):
             self._walk_from(start or self._sequence(), most, seed, walk)
+        if self.peak <= self.budget and self.extra - self.bound <= self.total // _CLOSE:
+            return
         for start in (first, None):
             best = start or self._sequence()
             for seed in range(_COLD_TIMES):
