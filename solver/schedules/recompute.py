@@ -33,8 +33,9 @@ _TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 50
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
 #: A small problem gets less, by its steps. Writing a model down takes some, too, for each step and value at
-#: each moment.
-_ROUNDS, _CP_SAT, _CP_SAT_ROUND, _CP_SAT_A_STEP, _CP_SAT_WRITTEN = 32, 12.0, 4.0, 0.01, 4e-6
+#: each moment. Programs so large that there are few moments get few rounds: each takes seconds.
+_ROUNDS, _ROUNDS_FEW = 32, 5
+_CP_SAT, _CP_SAT_ROUND, _CP_SAT_A_STEP, _CP_SAT_WRITTEN = 12.0, 4.0, 0.01, 4e-6
 
 #: Steps and values, times moments, of the largest model: writing one of a hundred thousand takes seconds.
 _PAIRS = 200_000
@@ -185,7 +186,8 @@ class _Search:
         less: dict[int, int] = {}
         left = self.share * min(_CP_SAT, _CP_SAT_A_STEP * len(self.problem.steps))
         written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
-        for number in range(_ROUNDS):
+        few = self.most_moments < _TIGHTEST
+        for number in range(_ROUNDS_FEW if few else _ROUNDS):
             if self.deadline.expired:
                 return
             # Whatever bounds the cost with some moments does so with more of them, and with less room.
