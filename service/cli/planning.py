@@ -204,7 +204,8 @@ def print_paging(console: Console, plan: PlanView) -> None:
     )
     written = ", ".join(f"{tier.written:,} bytes to {tier.name}" for tier in others if tier.written)
     console.print(
-        f"modelled time: {_seconds(found.time)} with transfers, {_seconds(found.compute)} without;"
+        f"modelled time: {_seconds(found.time)} with transfers, {_seconds(found.compute)} without"
+        f"{f', {_seconds(found.least_time)} at least are proved' if found.least_time else ''};"
         f" written in an iteration: {written or 'nothing'}",
         highlight=False,
     )
