@@ -12,8 +12,8 @@
       * each moment keeps the budget: fixed + touched + scratch + what cannot be made again + all that is held
 
 Every schedule that keeps the order of first runs satisfies all rows, however often it recomputes, so the
-optimum is a lower bound on the cost of all of them. And its solution is nearly a schedule: what is not held
-at a moment is made again behind it. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
+optimum is a lower bound on the cost of all of them. And its solution is a schedule of that cost, which may be
+over the budget between two moments. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
 each step; here are moments only where the memory is full, and all rows but one a moment are clauses.
 
 The only module of this package that imports OR-Tools; it does so when a model is made.
@@ -41,13 +41,14 @@ __all__ = ["Moments", "Relaxed", "fullest", "tightest"]
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """What CP-SAT found: a lower bound in nanoseconds, the values that are not held at each moment, and
-    whether wall time cut the search. `infeasible`: no schedule keeps the budget. `work` is the deterministic
-    time that it took.
+    """What CP-SAT found: a lower bound in nanoseconds, the values that are not held at each moment, the steps
+    that run again behind each, and whether wall time cut the search. `infeasible`: no schedule keeps the
+    budget. `work` is the deterministic time that it took.
     """
 
     bound: int
     dropped: tuple[tuple[int, int], ...] | None
+    repeated: tuple[tuple[int, int], ...] = ()
     work: float = 0.0
     infeasible: bool = False
     cut: bool = False
@@ -206,13 +207,15 @@ class Moments:
         status = solver.solve(self._model)
         work = round(solver.response_proto.deterministic_time, 6)  # the last digits are noise
         if status == cp_model.INFEASIBLE:
-            return Relaxed(0, None, work, infeasible=True)
+            return Relaxed(0, None, work=work, infeasible=True)
         cut = status != cp_model.OPTIMAL and deadline.expired
         bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Relaxed(bound, None, work, cut=cut)
-        found = (place for place, held in self._held.items() if not solver.boolean_value(held))
-        return Relaxed(bound, tuple((v, self.moments[i]) for v, i in found), work, cut=cut)
+            return Relaxed(bound, None, work=work, cut=cut)
+        free = (place for place, held in self._held.items() if not solver.boolean_value(held))
+        dropped = tuple((v, self.moments[i]) for v, i in free)
+        again = (place for place, made in self._made.items() if solver.boolean_value(made))
+        return Relaxed(bound, dropped, tuple((p, self.moments[i]) for p, i in again), work, cut=cut)
 
     def genes(self, relaxed: Relaxed, start: Integers) -> Integers:
         """The numbers of gaps that a solution says: what is not held at a moment is made again behind it."""
@@ -227,6 +230,43 @@ class Moments:
             if self.problem.maker[v] >= 0 and 0 < before < len(row):
                 genes[begin[v] + before - 1] = AGAIN
         return genes
+
+    def sequence(self, relaxed: Relaxed) -> tuple[int, ...]:
+        """The schedule that a solution says, which costs what the solution does: what is held, and the steps
+        that run again behind each moment, as late as their readers there allow. Only its bytes may be too
+        many. Linear in the values times moments.
+        """
+        problem = self.problem
+        held, dropped, again = ({t: set[int]() for t in self.moments} for _ in range(3))
+        for v, i in self._held:
+            held[self.moments[i]].add(v)
+        for found, places in ((dropped, relaxed.dropped or ()), (again, relaxed.repeated)):
+            for number, t in places:
+                found[t].add(number)
+        there, repeat, order = set[int](), set[int](), list[int]()
+
+        def supply(wanted: Iterable[int]) -> None:
+            """Run what makes the values that are not there, behind what that reads."""
+            chain, missing = set[int](), [v for v in wanted if v not in there]
+            while missing:
+                step = problem.maker[missing.pop()]
+                if step in repeat and step not in chain:
+                    chain.add(step)
+                    missing += [v for v in problem.reads[step] if v not in there]
+            repeat.difference_update(chain)
+            order.extend(sorted(chain))
+            there.update(v for step in chain for v in problem.writes[step])
+
+        for t in range(len(problem.steps)):
+            supply(problem.reads[t])
+            if t in again:
+                supply(held[t] - dropped[t])
+            order.append(t)
+            there.update(problem.writes[t])
+            if t in again:
+                there -= dropped[t]
+                repeat = again[t]
+        return tuple(order)
 
 
 def _spans(problem: ScheduleProblem) -> tuple[list[int], list[int]]:

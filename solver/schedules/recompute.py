@@ -2,7 +2,7 @@
 
     fits as it is? ──► moments ──► ... with those that were missed ──► greedy repair ──► segments, walks
                           │
-      stop as soon as the best plan costs what the bound says
+      a solution is a schedule of its own cost: stop as soon as one that costs what the bound says fits
 
 Each answer is simulated exactly; no estimate of bytes saved is ever trusted. Budgets are counted in work, so
 that the same problem has the same answer everywhere; a deadline cuts in with the best so far.
@@ -32,8 +32,10 @@ _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 _TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 500
 
 #: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
-#: Writing a model down takes some, too, for each step and value at each moment.
-_ROUNDS, _CP_SAT, _CP_SAT_ROUND, _CP_SAT_WRITTEN = 32, 12.0, 4.0, 4e-6
+#: A small problem gets less, by its steps. Writing a model down takes some, too, for each step and value at
+#: each moment. Programs so large that there are few moments get few rounds: each takes seconds.
+_ROUNDS, _ROUNDS_FEW = 32, 5
+_CP_SAT, _CP_SAT_ROUND, _CP_SAT_A_STEP, _CP_SAT_WRITTEN = 12.0, 4.0, 0.01, 4e-6
 
 #: Steps and values, times moments, of the largest model: writing one of a hundred thousand takes seconds.
 _PAIRS = 200_000
@@ -41,10 +43,16 @@ _PAIRS = 200_000
 #: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
 _TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
 
-#: Walks, one after the other: the share of the step's cost at which one begins, and the share of it that a
-#: budget's worth of bytes too many costs. Cheap bytes lead through what does not fit, dear ones stay near.
-#: The first ones are hot, so that they leave the plan that they begin with; the last ones refine the best.
-_WALKS, _LAST_WALKS = ((30, 1), (60, 20)), ((300, 1), (60, 20))
+#: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
+#: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
+#: relaxation, with so many steps measured; hot ones, that leave the plan that they begin with; and cold
+#: ones, so many in a chain and of such a part of the turns, each from the best of those before.
+_NEAR, _NEAR_STEPS = (300, 5), 1_000_000
+_HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
+_COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
+
+#: The part of the step's cost that is too little for cold walks to look for.
+_CLOSE = 10_000
 
 #: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
 _MOST_SEGMENTS, _SEGMENTS_REPAIRED, _SEGMENTS_WALKED = 30, 8, 2
@@ -176,38 +184,47 @@ class _Search:
         load = self.simulator.loads(self.start)
         moments = self.moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
-        left = self.share * _CP_SAT
+        left = self.share * min(_CP_SAT, _CP_SAT_A_STEP * len(self.problem.steps))
         written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
-        for _ in range(_ROUNDS):
+        few = self.most_moments < _TIGHTEST
+        for number in range(_ROUNDS_FEW if few else _ROUNDS):
             if self.deadline.expired:
                 return
-            model = Moments(self.problem, self.budget, moments)
+            # Whatever bounds the cost with some moments does so with more of them, and with less room.
+            model = Moments(self.problem, self.budget, moments, less)
             left -= written * len(moments)
             relaxed = model.solve(max(0.1, min(left, _CP_SAT_ROUND)), self.deadline)
             left -= relaxed.work
             self.cut |= relaxed.cut
-            if relaxed.infeasible:
-                self.impossible = True
-                return
-            self.bound = max(self.bound, relaxed.bound)
-            if less and left > 0 and not self.done():
-                model = Moments(self.problem, self.budget, moments, less)
-                relaxed = model.solve(min(left, _CP_SAT_ROUND), self.deadline)
-                left -= relaxed.work
-                self.cut |= relaxed.cut
+            if not less:
+                self.impossible = relaxed.infeasible
+                self.bound = max(self.bound, relaxed.bound)
             if relaxed.dropped is None:
                 return
-            genes = model.genes(relaxed, self.start)
-            self._offer(genes)
+            # What the solution itself says costs no more than the bound, so either it is the answer, or it is
+            # over the budget somewhere.
+            sequence = model.sequence(relaxed)
+            self._offer_sequence(sequence)
+            missed = self.sequences.overloads(sequence, self.budget)
+            if missed:
+                self._walk_from(sequence, self._turns(_NEAR_STEPS), number, _NEAR)
             if not self.done():
+                genes = model.genes(relaxed, self.start)
+                self._offer(genes)
                 self._offer(self._repair(genes, _REPAIR_AGAIN))
-            missed = self.simulator.overloads(genes, self.budget)
-            if self.done() or not missed or left <= 0 or len(moments) == self.most_moments:
+            if self.done() or left <= 0 or len(moments) == self.most_moments:
                 return
-            t = max(missed, key=lambda t: (missed[t], -t))
-            if t in moments:
+            new = [t for t in missed if t not in moments]
+            # Next to a moment mostly repetitions in front of a step are over, of which another says little.
+            apart = [t for t in new if t - 1 not in moments]
+            t = max(apart or new or missed, key=lambda t: (missed[t], -t), default=-1)
+            if new:
+                moments.add(t)
+                less.clear()
+            elif missed:
                 less[t] = less.get(t, 0) + missed[t]
-            moments.add(t)
+            else:
+                return
 
     def _segments(self) -> list[Integers]:
         """The most promising plans in segments, repaired: those that fit first, then by cost."""
@@ -230,26 +247,52 @@ class _Search:
         return [genes for *_, genes in repaired]
 
     def _walk(self) -> None:
-        """From the best plan, from plans in segments, and from the best again."""
-        steps = len(self.problem.steps)
-        most = int(self.share * min(_TURNS, _TURNS_A_STEP * steps, _WALK_STEPS // max(1, steps)))
+        """Hot ones from the best plan and from segments; cold ones from that best plan, and from the last."""
+        most = self._turns(_WALK_STEPS)
         if most < _FEWEST_TURNS:
             return
-        starts = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
-        turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _WALKS]
-        turns += [(start, _WALKS[0]) for start in starts]
-        turns += [(None, walk) for walk in _LAST_WALKS]
-        for seed, (start, (hot, weight)) in enumerate(turns):
-            if self.done() or self.deadline.expired:
-                return
-            found = self.sequences.walk(
-                self._sequence() if start is None else start,
-                self.budget,
-                most,
-                seed=seed,
-                hot=self.total // hot,
-                weight=self.total // weight,
-                deadline=self.deadline,
-            )
-            if found is not None:
-                self._offer_sequence(found)
+        first = self._sequence()
+        segments = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
+        turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _HOT]
+        turns += [(start, _HOT[0]) for start in segments]
+        turns += [(None, walk) for walk in _HOT_AGAIN]
+        for seed, (start, walk) in enumerate(turns):
+            self._walk_from(start or self._sequence(), most, seed, walk)
+        if self.peak <= self.budget and self.extra - self.bound <= self.total // _CLOSE:
+            return
+        for start in (first, None):
+            best = start or self._sequence()
+            for seed in range(_COLD_TIMES):
+                found = self._walk_from(best, most // _COLD_PART, seed, _COLD)
+                if found is not None:
+                    best = min(best, found, key=self._cost)
+
+    def _turns(self, work: int) -> int:
+        """The turns of a walk that measures about as many steps."""
+        steps = max(1, len(self.problem.steps))
+        return int(self.share * min(_TURNS, _TURNS_A_STEP * steps, work // steps))
+
+    def _cost(self, sequence: tuple[int, ...]) -> tuple[int, int]:
+        """How many bytes a sequence is over the budget, and what its repetitions cost."""
+        peak, extra = self.sequences.measure(sequence)
+        return max(peak - self.budget, 0), extra
+
+    def _walk_from(
+        self, start: tuple[int, ...], most: int, seed: int, walk: tuple[int, int]
+    ) -> tuple[int, ...] | None:
+        """What a walk finds from there, which is offered; None as well where nothing cheaper can be found."""
+        if self.done() or self.deadline.expired:
+            return None
+        hot, weight = walk
+        found = self.sequences.walk(
+            start,
+            self.budget,
+            most,
+            seed=seed,
+            hot=self.total // hot,
+            weight=self.total // weight,
+            deadline=self.deadline,
+        )
+        if found is not None:
+            self._offer_sequence(found)
+        return found

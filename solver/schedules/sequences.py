@@ -71,6 +71,17 @@ class Sequences:
         peak = int(kernel.measure(row, len(row), 2**62, *self._given))
         return peak, int(self._places.result[kernel.EXTRA])
 
+    def overloads(self, sequence: Sequence[int], budget: int) -> dict[int, int]:
+        """The steps of the given order that run, or are prepared, over the budget; with the most bytes."""
+        self.measure(sequence)
+        found: dict[int, int] = {}
+        position = 0
+        for step, load in zip(sequence, self._places.load[: len(sequence)].tolist(), strict=True):
+            if load > budget:
+                found[position] = max(found.get(position, 0), load - budget)
+            position += step == position
+        return found
+
     def walk(
         self,
         start: Sequence[int],

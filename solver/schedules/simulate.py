@@ -63,20 +63,6 @@ class Simulator:
         found = self.run(genes)
         return tuple(self._work.load[: found.events].tolist())
 
-    def overloads(self, genes: Integers, budget: int) -> dict[int, int]:
-        """The steps of the given order that run, or are prepared, over the budget; with the most bytes."""
-        events = self.run(genes, budget).events
-        steps, load = self._work.steps[:events].tolist(), self._work.load[:events].tolist()
-        firsts = np.full(len(self.problem.steps), events, np.int64)
-        for e in range(events - 1, -1, -1):
-            firsts[steps[e]] = e
-        prepared = np.searchsorted(firsts, np.arange(events), side="left").tolist()
-        found: dict[int, int] = {}
-        for position, bytes_ in zip(prepared, load, strict=True):
-            if bytes_ > budget:
-                found[position] = max(found.get(position, 0), bytes_ - budget)
-        return found
-
     def repair(self, genes: Integers, budget: int, most: int, deadline: Deadline) -> Integers:
         """The numbers with the least peak that a greedy descent of at most `most` simulations comes by."""
         genes, best, found = genes.copy(), genes.copy(), genes.copy()

@@ -32,6 +32,27 @@ def test_a_chain_is_solved_by_one_moment() -> None:
     simulator = Simulator(found)
     genes = model.genes(relaxed, simulator.start())
     assert simulator.sequence(genes) == (0, 1, 2, 3, 0, 4)
+    assert relaxed.repeated == ((0, 2),)
+    assert model.sequence(relaxed) == (0, 1, 2, 3, 0, 4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_solution_is_a_schedule_of_its_own_cost(seed: int) -> None:
+    """Whatever it holds and makes again, every reader finds what it reads; bytes alone may be too many."""
+    found = layered(40, seed, width=4.0)
+    load = replay(found, tuple(range(40)))
+    budget = max(load) * 85 // 100
+    model = Moments(found, budget, fullest(load, budget, 5))
+    relaxed = model.solve(1.0, LONG)
+    if relaxed.dropped is None:
+        assert relaxed.infeasible
+        return
+    sequence = model.sequence(relaxed)
+    replayed, at = replay(found, sequence), {t: e for e, t in reversed(tuple(enumerate(sequence)))}
+    assert [t for e, t in enumerate(sequence) if at[t] == e] == list(range(40))
+    cost = sum(found.cost[p] for p, _ in relaxed.repeated)
+    assert relaxed.bound <= sum(found.cost[t] for t in sequence) - sum(found.cost) <= cost
+    assert all(replayed[at[t]] <= budget for t in model.moments)
 
 
 def test_a_budget_below_what_a_moment_touches_is_infeasible() -> None:

@@ -78,13 +78,6 @@ def test_again_stays_for_the_next_reader_and_brief_does_not() -> None:
     assert simulator.sequence(genes) == (0, 1, 2, 3, 0, 1, 2, 4, 1, 3, 5, 1, 6)
 
 
-def test_steps_over_the_budget_are_told_with_the_most_bytes() -> None:
-    simulator = Simulator(WAITS)
-    assert simulator.overloads(simulator.start(), 40) == {2: 1, 3: 1}
-    assert simulator.overloads(simulator.start(), 41) == {}
-    assert simulator.overloads(numbers(simulator, g1=AGAIN), 12) == {2: 19, 3: 19}
-
-
 def test_numbers_that_ask_for_a_weight_that_has_changed_have_no_sequence() -> None:
     late = problem([[], [0], [1], [0, 2]], size=[1] * 4, cost=[1] * 4)
     late = type(late)(**{name: getattr(late, name) for name in late.__slots__} | {"until": (2, 4, 4, 4)})
