@@ -563,7 +563,8 @@ def validate(
             loss=loss, output=output_name, class_axis=class_axis, optimizer=optimizer, dim=dim,
             learning_rate=learning_rate, trainable=trainable, batch_norm=batch_norm, weights=weights,
         )  # fmt: skip
-        network = training.read_graph(graph, made, chosen)
+        read = training.read_graph if server is None else training.read_to_send
+        network = read(graph, made, chosen)
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
             network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server

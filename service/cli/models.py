@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from solver.importers.options import Imported
     from solver.pipeline import BlockProgram
 
-__all__ = ["is_document", "print_operators", "read_graph", "read_model", "run_import"]
+__all__ = ["is_document", "is_readable", "print_operators", "read_graph", "read_model", "run_import"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -57,6 +57,16 @@ def read_graph(
     return _graph_of_document(_parsed(document, path), path, batch, choices)
 
 
+def is_readable(document: bytes, path: Path) -> bool:
+    """Whether what this holds can be read here: a document, or a model whose packages are installed."""
+    if is_document(document, path):
+        return True
+    from solver.importers.registry import find_importer
+
+    importer = find_importer(document, path)
+    return importer is None or importer.installed
+
+
 def run_import(
     path: Path,
     output: Path,
@@ -79,8 +89,7 @@ def run_import(
     else:
         from service.cli.remote import Service
 
-        name = "model" if str(path) == "-" else path.stem
-        graph = Service(server, as_json=as_json).import_model(name, data, batch, choices)
+        graph = Service(server, as_json=as_json).import_model(path, data, batch, choices)
     folder = Path.cwd() if str(output) == "-" else output.resolve().parent
     write_document(output, documents.dump_graph(_from(folder, graph), indent=2) + b"\n")
     if str(output) == "-":

@@ -58,9 +58,10 @@ def run(
     else:
         from service.cli.remote import Service
 
-        found = read_model(document, model, options.batch, choices)
+        service = Service(server, as_json=as_json)
+        found = service.read_model(document, model, options.batch, choices)
         text = document if is_document(document, model) else None
-        made = Service(server, as_json=as_json).plan(found, text, options)
+        made = service.plan(found, text, options)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")
 

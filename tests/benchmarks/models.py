@@ -128,6 +128,7 @@ def run(console: Console, python: str = sys.executable) -> None:
         row = measured(path)
         rows.append(row)
         table.add_row(*_cells(row))
+        print(*_cells(row), sep="  ", file=sys.stderr, flush=True)  # half an hour is long without a word
     console.print(table)
     for line in summary(rows):
         console.print(line, highlight=False)
