@@ -37,9 +37,11 @@ def recognise(network: Network, loss: str) -> None:
     found = _Finder(network, loss)
     for i, operation in enumerate(network.operations):
         if operation.type in ("Mul", "Div"):
-            made = found.product(operation) or found.rms_normalization(operation)
+            made = found.product(operation)
+            if made is None and operation.type == "Mul":
+                made = found.normalization(operation)
         elif operation.type == "Add":
-            made = found.layer_normalization(operation)
+            made = found.shifted_normalization(operation)
         else:
             continue
         if made is not None:
@@ -189,46 +191,43 @@ class _Finder:
             return _Made("HardSwish", (x,), {})
         return None
 
-    def layer_normalization(self, operation: Operation) -> _Made | None:
-        """From the addition of the shift back to the input."""
-        for inner, shift in _pairs(operation.inputs):
-            scaled = self.maker(inner, "Mul")
-            for normal, scale in _pairs(() if scaled is None else scaled.inputs):
-                found = self._normalised(normal)
-                if found is None:
-                    continue
-                x, axis, epsilon = found
-                wanted = self.network.types[x].type.shape[axis:]
-                if all(self.network.types[name].type.shape == wanted for name in (scale, shift)):
-                    return _Made("LayerNormalization", (x, scale, shift), {"axis": axis, "epsilon": epsilon})
-        return None
-
-    def rms_normalization(self, operation: Operation) -> _Made | None:
-        """From the product with the scale back to the input."""
-        if operation.type != "Mul" or "activation" in operation.attributes:
+    def normalization(self, operation: Operation) -> _Made | None:
+        """From the product with the scale back to the input, which may be what has lost its mean."""
+        if "activation" in operation.attributes:
             return None
         for normal, scale in _pairs(operation.inputs):
             found = self._over_root(normal)
-            if found is not None and self.network.types[scale].type == self._row_type(*found[:2]):
-                x, axis, epsilon = found
-                return _Made("RMSNormalization", (x, scale), {"axis": axis, "epsilon": epsilon})
+            if found is None:
+                continue
+            x, axis, epsilon = found
+            whole = self.network.types[x].type
+            if self.network.types[scale].type != TensorType(whole.shape[axis:], whole.dtype):
+                continue
+            attributes = {"axis": axis, "epsilon": epsilon}
+            uncentred = self._uncentred(x, axis)
+            if uncentred is None:
+                return _Made("RMSNormalization", (x, scale), attributes)
+            return _Made("LayerNormalization", (uncentred, scale), attributes)
         return None
 
-    def _row_type(self, x: str, axis: int) -> TensorType:
-        whole = self.network.types[x].type
-        return TensorType(whole.shape[axis:], whole.dtype)
+    def shifted_normalization(self, operation: Operation) -> _Made | None:
+        """What is added to a normalised operand becomes its shift."""
+        for inner, shift in _pairs(operation.inputs):
+            made = self.maker(inner, "LayerNormalization")
+            if made is None or len(made.inputs) != 2 or "activation" in operation.attributes:
+                continue
+            if self._same_type(made.inputs[1], shift):
+                return _Made(made.type, (*made.inputs, shift), made.attributes)
+        return None
 
-    def _normalised(self, name: str) -> tuple[str, int, float] | None:
-        """(x, first of the axes, epsilon) of what is x less its mean over its deviation."""
-        over = self._over_root(name)
-        centred = None if over is None else self.by_output.get(over[0])
-        if over is None or centred is None or centred.type != "Sub":
+    def _uncentred(self, name: str, axis: int) -> str | None:
+        """What has lost its mean over the axes from `axis` on to become this."""
+        made = self.by_output.get(name)
+        mean = self.maker(made.inputs[1], "ReduceMean") if made is not None and made.type == "Sub" else None
+        if made is None or mean is None or mean.inputs[0] != made.inputs[0]:
             return None
-        mean = self.maker(centred.inputs[1], "ReduceMean")
-        if mean is None or mean.inputs[0] != centred.inputs[0]:
-            return None
-        x, (_, axis, epsilon) = mean.inputs[0], over
-        return (x, axis, epsilon) if self._axes(mean, len(self.network.types[x].type.shape)) == axis else None
+        rank = len(self.network.types[name].type.shape)
+        return made.inputs[0] if self._axes(mean, rank) == axis else None
 
     def _over_root(self, name: str) -> tuple[str, int, float] | None:
         """(x, first of the axes, epsilon) of what is x over the root of the mean of its squares, or times its

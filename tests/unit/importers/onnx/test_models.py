@@ -436,6 +436,20 @@ LAYERS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], dict[str, Any]]] =
         {"two": 2, "e": 0.5, "last": np.array([-1]), "ln__weight": floats(8), "ln__bias": floats(8)},
         {"axis": 1, "epsilon": 0.5},
     ),
+    "LayerNormalization, no shift": (
+        [
+            node("ReduceMean", ["x", "last"], ["m"]),
+            node("Sub", ["x", "m"], ["d"]),
+            node("Mul", ["d", "d"], ["q"]),
+            node("ReduceMean", ["q", "last"], ["v"]),
+            node("Add", ["v", "e"], ["w"]),
+            node("Sqrt", ["w"], ["r"]),
+            node("Div", ["d", "r"], ["o"]),
+            node("Mul", ["o", "ln.weight"], ["y"]),
+        ],
+        {"e": 0.5, "last": np.array([-1]), "ln__weight": floats(8)},
+        {"axis": 1, "epsilon": 0.5},
+    ),
     "RMSNormalization": (
         [
             node("Pow", ["x", "two"], ["q"]),
