@@ -176,10 +176,11 @@ def _print_notes(found: Imported) -> None:
 
 def _check_no_choices(path: Path, choices: Mapping[str, Any]) -> None:
     for name in choices:
+        option = "output_name" if name == "output" else name
         raise OptionsError(
             f"{str(path)!r:.200} says itself how it is trained.",
-            remedy=f"Leave out --{name.replace('_', '-')}, which is for models of other tools, as ONNX's.",
-            path=(name,),
+            remedy=f"Leave out --{option.replace('_', '-')}, which is for models of other tools, as ONNX's.",
+            path=(option,),
         )
 
 

@@ -1,0 +1,50 @@
+"""The command line. Heavy imports wait inside the commands, so that help and errors are quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.cli.commands import buffers, graphs, operation, plans
+from service.cli.commands.options import examples
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="arenaplan",
+    help="Plan the memory of neural-network training, prove the plan, train inside it.",
+    epilog=examples(
+        "arenaplan plan graph.json -o plan.json    plan the memory of a training graph",
+        "arenaplan plan model.onnx --loss cross-entropy -o plan.json    the same of an ONNX model",
+        "arenaplan show plan.json                  what is live at the peak, and where",
+        "arenaplan tradeoff graph.json             what less memory costs in time",
+        "arenaplan explain graph.json --capacity 16MB   whether that fits, and what would make it fit",
+        "arenaplan validate graph.json plan.json   train in the planned arena, and compare",
+        "arenaplan solve problem.csv -o out.csv    place buffers with known lifespans",
+        "arenaplan --install-completion            complete commands and options in this shell",
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for topic in (graphs, plans, buffers, operation):
+    app.add_typer(topic.app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from solver.version import version
+
+        typer.echo(f"arenaplan {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,312 @@
+"""Commands that take a graph or a model: plan it, say what less memory costs, train in a plan of it."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.commands.options import (
+    AsJson,
+    ModelChoices,
+    ModelFile,
+    PlanFile,
+    SearchOptions,
+    Server,
+    StepOptions,
+    document_of,
+    examples,
+    grouped,
+    on_one_thread,
+    read_bytes,
+)
+from service.cli.console import Exit, reporting, write_document
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan plan graph.json -o plan.json",
+        "arenaplan plan graph.json --batch 32 --capacity 24MiB -o plan.json",
+        "arenaplan plan graph.json --rewrite --json -o plan.json",
+        "arenaplan plan graph.json --batch 32 --capacity 18MiB --recompute -o plan.json",
+        "arenaplan plan graph.json --batch 32 --tier ram=12MiB --tier flash=1GiB,bandwidth=45MB/s -o p.json",
+        "arenaplan plan mnist.ini --batch 32 --target nntrainer -o plan.json",
+        "arenaplan plan model.onnx --loss cross-entropy --optimizer adam --dim batch=32 -o plan.json",
+    )
+)
+@grouped
+def plan(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Graph document, program document (explicit operations), or a model: ONNX (.onnx), Circle or"
+            " TensorFlow Lite (.circle, .tflite), nntrainer's (.ini); - for standard input.",
+        ),
+    ],
+    *,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
+    ] = Path("-"),
+    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=read_bytes, metavar="SIZE", help="Fail beyond this, as 24MiB."),
+    ] = None,
+    order: Annotated[
+        bool, typer.Option("--order", help="Another order of the steps, where it lowers the peak.")
+    ] = False,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
+    ] = False,
+    tiers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tier",
+            metavar="TIER",
+            help="A memory, as sram=512KiB or flash=1GiB,read=45MB/s,write=20MB/s,latency=100us; repeatable."
+            " Kernels run in the first; what does not fit is paged out to the others.",
+        ),
+    ] = None,
+    fit_scratch: Annotated[
+        bool, typer.Option("--fit-scratch", help="Less scratch, where scratch would make the peak.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(hidden=True, help="The former name of --parallelism.")
+    ] = None,
+    search: SearchOptions,
+    steps: StepOptions,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan the arena of a training graph, or of a program of explicit operations."""
+    on_one_thread(search.costs)
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import planning
+
+        given = document_of(
+            steps, search, solver=solver, capacity=capacity, order=order, recompute=recompute, tiers=tiers,
+            fit_scratch=fit_scratch, workers=workers,
+        )  # fmt: skip
+        planning.run(model, given, output, choices.given(), as_json=as_json, server=server)
+
+
+@app.command(
+    "import",
+    epilog=examples(
+        "arenaplan import model.onnx --loss cross-entropy -o graph.json",
+        "arenaplan import model.onnx --loss mse --optimizer adam --dim batch=32 -o graph.json",
+        "arenaplan import model.onnx --loss cross-entropy --trainable last:2 --weights none -o graph.json",
+        "arenaplan import model.onnx --loss cross-entropy --weights trained.safetensors -o graph.json",
+    ),
+)
+@grouped
+def import_(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Of another tool: .onnx, .circle, .tflite, or nntrainer's .ini; - for standard input.",
+        ),
+    ],
+    *,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the graph document goes; - is standard output.")
+    ] = Path("-"),
+    batch: Annotated[int | None, typer.Option(help="Value of the first dimension, where it is open.")] = None,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the graph document of a model of another tool, with how it is trained."""
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import models
+
+        models.run_import(model, output, batch, choices.given(), as_json=as_json, server=server)
+
+
+@app.command(
+    epilog=examples("arenaplan operators", "arenaplan operators --onnx", "arenaplan operators --json")
+)
+def operators(
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Those of ONNX that are imported, and as what.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the operators of graphs by family, or those of ONNX that can be imported."""
+    with reporting(as_json=as_json):
+        from service.cli import models
+
+        models.print_operators(onnx=onnx, as_json=as_json)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan tradeoff graph.json",
+        "arenaplan tradeoff graph.json --batch 32 -o curve.svg",
+        "arenaplan tradeoff graph.json --points 20 --json",
+    )
+)
+@grouped
+def tradeoff(
+    model: ModelFile,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where the curve goes, as .svg, .png or .json.")
+    ] = None,
+    points: Annotated[int, typer.Option(metavar="COUNT", help="Budgets to search within, 2 to 100.")] = 10,
+    search: SearchOptions,
+    steps: StepOptions,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what smaller peaks cost in extra time, with what is proved about that, down to the floor."""
+    on_one_thread(search.costs)
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import verdicts
+
+        given = document_of(steps, search)
+        verdicts.tradeoff(model, given, output, points, choices.given(), as_json=as_json, server=server)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan explain graph.json --capacity 16MB",
+        "arenaplan explain graph.json --capacity 8MB --training",
+        "arenaplan explain graph.json --batch 32 --capacity 16MB --json",
+    )
+)
+@grouped
+def explain(
+    model: ModelFile,
+    *,
+    capacity: Annotated[
+        int, typer.Option(parser=read_bytes, metavar="SIZE", help="What the arena is to fit, as 16MB.")
+    ],
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="Try also what changes what is learned, as micro-batches."),
+    ] = False,
+    search: SearchOptions,
+    steps: StepOptions,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a capacity is enough, why not, the smallest that is, and what would make it fit."""
+    on_one_thread(search.costs)
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import verdicts
+
+        given = document_of(steps, search, capacity=capacity)
+        verdicts.explain(model, given, choices.given(), training=training, as_json=as_json, server=server)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan costs graph.json -o costs.json",
+        "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
+        "arenaplan plan graph.json --capacity 18MiB --recompute --costs costs.json -o plan.json",
+    )
+)
+@grouped
+def costs(
+    model: ModelFile,
+    *,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the costs go; - is standard output.")
+    ] = Path("-"),
+    repeats: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Iterations to take the median of.")
+    ] = 5,
+    roofline: Annotated[
+        bool, typer.Option("--roofline", help="What plans without costs use, in the place of measuring.")
+    ] = False,
+    steps: StepOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Write what each training step takes on this machine, for plans to decide by and people to edit."""
+    if not roofline:
+        on_one_thread()
+    with reporting(as_json=as_json, document=str(model)):
+        from service.cli import costs as writer
+
+        writer.write(model, document_of(steps), output, repeats, modelled=roofline, as_json=as_json)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan validate graph.json plan.json",
+        "arenaplan validate graph.json plan.json --steps 20 --seed 7 --json",
+        "arenaplan validate graph.json plan.json --paging-file /tmp/paged",
+    )
+)
+@grouped
+def validate(
+    graph: ModelFile,
+    plan: PlanFile,
+    *,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    paging_file: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A new file in the place of all memories but the first."),
+    ] = None,
+    choices: ModelChoices,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
+    gc.enable()
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import training
+
+        made = training.read_plan(plan)
+    with reporting(as_json=as_json, document=str(graph)):
+        read = training.read_graph if server is None else training.read_to_send
+        network = read(graph, made, choices.given())
+    with reporting(as_json=as_json, document=str(plan)):
+        right = training.run(
+            network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server
+        )
+    if not right:
+        raise typer.Exit(Exit.WRONG)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan plan graph.json --rewrite -o plan.json",
+        "arenaplan rewritten graph.json plan.json -o rewritten.json",
+    )
+)
+@grouped
+def rewritten(
+    graph: ModelFile,
+    plan: PlanFile,
+    *,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the graph goes; - is standard output.")
+    ] = Path("-"),
+    choices: ModelChoices,
+    as_json: AsJson = False,
+) -> None:
+    """Write the graph that a plan made with --rewrite is for, as a runtime elsewhere needs it."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import training
+        from solver import documents, executor
+
+        made = training.read_plan(plan)
+    with reporting(as_json=as_json, document=str(graph)):
+        network = training.read_graph(graph, made, choices.given())
+    with reporting(as_json=as_json, document=str(plan)):
+        found = executor.rewritten(network, made)
+        write_document(output, documents.dump_graph(found, indent=2) + b"\n")

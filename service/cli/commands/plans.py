@@ -1,0 +1,263 @@
+"""Commands that take plans: show them, export them, compare them, hold a runtime's accesses against them."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.commands.options import AsJson, PlanFile, PlanServer, examples, read_bytes
+from service.cli.console import Exit, reporting, write_document
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+def _allowance(text: str) -> Any:
+    """``1%`` or ``64KiB``."""
+    from solver.documents import read_allowance
+
+    try:
+        return read_allowance(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+Report = Annotated[
+    str | None, typer.Option("--format", help="text, json, markdown (for a pull request) or junit.")
+]
+ReportFile = Annotated[
+    Path, typer.Option("-o", "--output", help="Where the report goes; - is standard output.")
+]
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan show plan.json",
+        "arenaplan show plan.json --width 132",
+        "arenaplan show plan.json --json | jq .arena_bytes",
+    )
+)
+def show(
+    plan: PlanFile,
+    server: PlanServer = None,
+    as_json: AsJson = False,
+    width: Annotated[
+        int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
+    ] = None,
+) -> None:
+    """Show a plan: bytes by kind, certificate, what lives at the peak, a map of the arena."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import show as tables
+
+        tables.run(plan, width, as_json=as_json, server=server)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan offsets plan.json -o offsets.csv",
+        "arenaplan offsets plan.json -o offsets.json",
+    )
+)
+def offsets(
+    plan: PlanFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the rows go, .csv or .json; - is standard output.")
+    ] = Path("-"),
+    server: PlanServer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write where each value of a plan lies, and when it lives, for runtimes that want addresses alone."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import exporting
+        from solver import exporters
+
+        made = exporting.read_tables(plan, server)
+        as_csv = output.suffix.lower() == ".csv" or (str(output) == "-" and not as_json)
+        write_document(output, exporters.dump_offsets(made, as_csv=as_csv))
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan export plan.json -o plan.h",
+        "arenaplan export plan.json --to c-header --prefix net --split -o net.h",
+        "arenaplan export plan.json -o plan.trace.json",
+        "arenaplan export plan.json --to memory-viz -o plan.pickle",
+        "arenaplan export plan.json --model model.circle --weights trained.npz -o trained.circle",
+        "arenaplan export model.tflite --to tflm --capacity 64KiB -o planned.tflite",
+    )
+)
+def export(
+    plan: Annotated[
+        Path, typer.Argument(help="Plan document; for tflm the .tflite model itself; - for standard input.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where it goes; its suffix says what is written.")
+    ] = Path("-"),
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is written: c-header, report, perfetto, memory-viz, offsets-csv, offsets-json, circle"
+            " or tflm.",
+        ),
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="What names in a C header begin with; else the name of the graph.")
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="A C header for each space, in files beside the first.")
+    ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For circle: the model that the plan was made from."),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="For circle: trained weights by name, as .safetensors or .npz, to put in."
+        ),
+    ] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=read_bytes, metavar="SIZE", help="For tflm: fail beyond this, as 64KiB."),
+    ] = None,
+    server: PlanServer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a plan for a device's runtime, a viewer or a table: as a C header, a trace, a snapshot, rows."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import exporting
+
+        into = exporting.ModelFile(model, weights, capacity)
+        exporting.export(plan, output, to, prefix, split=split, into=into, server=server, as_json=as_json)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan report plan.json -o plan.html",
+        "arenaplan report old.json new.json -o change.html",
+    )
+)
+def report(
+    plan: PlanFile,
+    new: Annotated[
+        Path | None, typer.Argument(help="A second plan: the page shows what changed between them.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where the page goes; - is standard output.")
+    ] = Path("-"),
+    server: PlanServer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page that shows a plan: the arena over time, what lives when, why the peak is what it is."""
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import exporting
+
+        first = exporting.read_tables(plan, server)
+    with reporting(as_json=as_json, document=str(new or plan)):
+        if new is None:
+            exporting.report(first, None, output)
+        else:
+            exporting.report(exporting.read_tables(new, server), first, output)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan diff old.json new.json",
+        "arenaplan diff old.json new.json --max-growth 1%",
+        "arenaplan diff old.json new.json --max-growth 64KiB --format markdown -o comment.md",
+    )
+)
+def diff(
+    old: Annotated[Path, typer.Argument(help="Plan document from before.")],
+    new: Annotated[Path, typer.Argument(help="Plan document of now, - for standard input.")],
+    max_growth: Annotated[
+        Any,
+        typer.Option(
+            parser=_allowance, metavar="GROWTH", help="Exit with 3 if arenas grow beyond this: 1% or 64KiB."
+        ),
+    ] = None,
+    form: Report = None,
+    output: ReportFile = Path("-"),
+    server: PlanServer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two plans: what costs what, by operand, kind and layer, at the peak of each."""
+    with reporting(as_json=as_json):
+        from service.cli import exporting, gates
+
+        chosen = gates.format_of(form, as_json=as_json)
+    with reporting(as_json=as_json, document=str(old)):
+        before = exporting.read_tables(old, server)
+    with reporting(as_json=as_json, document=str(new)):
+        code = gates.diff(before, exporting.read_tables(new, server), max_growth, chosen, output)
+    raise typer.Exit(code)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan budget check budgets.toml",
+        "arenaplan budget check budgets.toml --format junit -o budgets.xml",
+    )
+)
+def budget(
+    action: Annotated[str, typer.Argument(metavar="check", help="What to do with the budgets: check.")],
+    file: Annotated[Path, typer.Argument(help="Budget file, TOML.")],
+    form: Report = None,
+    output: ReportFile = Path("-"),
+    as_json: AsJson = False,
+) -> None:
+    """Plan many networks and see that each keeps its budget. Exit code 3: one does not."""
+    if action != "check":
+        raise typer.BadParameter(f"There is no action {action!r}. Choose check.", param_hint="ACTION")
+    with reporting(as_json=as_json, document=str(file)):
+        from service.cli import gates
+
+        code = gates.check_budgets(file, gates.format_of(form, as_json=as_json), output)
+    raise typer.Exit(code)
+
+
+@app.command(
+    epilog=examples(
+        "arenaplan accesses plan.json log.jsonl",
+        "arenaplan accesses plan.json log.jsonl --json",
+        "arenaplan accesses plan.json --record graph.json -o log.jsonl",
+    )
+)
+def accesses(
+    plan: PlanFile,
+    log: Annotated[
+        Path | None, typer.Argument(help="What a runtime touched, JSON lines; - for standard input.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="GRAPH", help="Train this graph in the plan, and write what the steps touch."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where a recorded log goes; - is standard output.")
+    ] = Path("-"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps to record.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Name the steps that read what no step wrote, or what was overwritten, in the log of a runtime."""
+    if (log is None) == (record is None):
+        raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
+    gc.enable()
+    with reporting(as_json=as_json, document=str(plan)):
+        from service.cli import accesses as logs
+        from service.cli import training
+
+        made = training.read_plan(plan)
+    right = True
+    with reporting(as_json=as_json, document=str(log or record)):
+        if record is not None:
+            logs.record(record, made, output, steps=steps, seed=seed)
+        elif log is not None:
+            right = logs.check(made, logs.read_log(log, made), as_json=as_json)
+    if not right:
+        raise typer.Exit(Exit.WRONG)

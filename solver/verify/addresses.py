@@ -1,0 +1,32 @@
+"""What the parts of the proof share: addresses of all spaces on one line, and how steps are named."""
+
+from __future__ import annotations
+
+from solver.plan import Plan
+from solver.program import ACCUMULATE, CLIP, CONVERT, COPY, SEED, UPDATE
+
+__all__ = ["OWN", "RESIDUE", "Line", "step_name"]
+
+#: Kernels of the program's own steps: all that they read decides all that they write.
+OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
+
+#: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
+RESIDUE = 64
+
+
+class Line:
+    """All spaces one behind the other on one line of addresses: places are then plain ranges."""
+
+    def __init__(self, plan: Plan) -> None:
+        program = plan.program
+        base = [0]
+        for size in plan.sizes:
+            base.append(base[-1] + max(size, 0) + RESIDUE)
+        self.low = [
+            base[value.space] + offset for value, offset in zip(program.values, plan.offsets, strict=True)
+        ]
+        self.high = [low + value.type.nbytes for low, value in zip(self.low, program.values, strict=True)]
+
+
+def step_name(plan: Plan, t: int) -> str:
+    return f"Step {plan.program.step_labels[t]!r}"
