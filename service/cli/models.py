@@ -14,10 +14,11 @@ from solver.errors import DocumentError, OptionsError
 from solver.pipeline import TrainableGraph
 
 if TYPE_CHECKING:
+    from service.cli.remote import Service
     from solver.importers.options import Imported
     from solver.pipeline import BlockProgram
 
-__all__ = ["is_document", "is_readable", "print_operators", "read_graph", "read_model", "run_import"]
+__all__ = ["is_document", "print_operators", "read_graph", "read_model", "read_model_for", "run_import"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -57,14 +58,17 @@ def read_graph(
     return _graph_of_document(_parsed(document, path), path, batch, choices)
 
 
-def is_readable(document: bytes, path: Path) -> bool:
-    """Whether what this holds can be read here: a document, or a model whose packages are installed."""
-    if is_document(document, path):
-        return True
-    from solver.importers.registry import find_importer
+def read_model_for(
+    service: Service, document: bytes, path: Path, batch: int | None, choices: Mapping[str, Any] = _NOTHING
+) -> TrainableGraph | BlockProgram:
+    """As `read_model`; a model whose package is not installed here is imported by the service."""
+    if not is_document(document, path):
+        from solver.importers.registry import find_importer
 
-    importer = find_importer(document, path)
-    return importer is None or importer.installed
+        importer = find_importer(document, path)
+        if importer is not None and not importer.installed:
+            return service.import_model(path, document, batch, choices)
+    return read_model(document, path, batch, choices)
 
 
 def run_import(

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from service.cli.console import print_json, read_document, write_document
-from service.cli.models import is_document, read_model
+from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, pipeline
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
@@ -59,7 +59,7 @@ def run(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        found = service.read_model(document, model, options.batch, choices)
+        found = read_model_for(service, document, model, options.batch, choices)
         text = document if is_document(document, model) else None
         made = service.plan(found, text, options)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")

@@ -17,7 +17,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from clients import CapacityExceeded, Client, ClientError, Job, JobStatus, ProblemError, Retry
 from service.cli.console import Exit, fail, read_document
-from service.cli.models import is_readable, read_model
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
@@ -148,14 +147,6 @@ class Service:
             lambda c: c.validate(network, planned, steps=steps, seed=seed, **choices),
         )
         return documents.load_report(answer.document)
-
-    def read_model(
-        self, document: bytes, path: Path, batch: int | None, choices: Mapping[str, Any]
-    ) -> TrainableGraph | BlockProgram:
-        """As `service.cli.models.read_model`; the service imports models whose packages are not here."""
-        if is_readable(document, path):
-            return read_model(document, path, batch, choices)
-        return self.import_model(path, document, batch, choices)
 
     def import_model(
         self, path: Path, model: bytes, batch: int | None, choices: Mapping[str, Any]

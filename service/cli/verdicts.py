@@ -14,7 +14,7 @@ from rich.table import Table
 
 from service.cli.console import read_document, write_document
 from service.cli.costs import chosen
-from service.cli.models import is_document, read_model
+from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
@@ -57,7 +57,7 @@ def tradeoff(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(service.read_model(document, model, options.batch, choices))
+        graph = _graph(read_model_for(service, document, model, options.batch, choices))
         text = document if is_document(document, model) else None
         made = service.tradeoff(graph, text, options, points)
     else:
@@ -93,7 +93,7 @@ def explain(
         from service.cli.remote import Service
 
         service = Service(server, as_json=as_json)
-        graph = _graph(service.read_model(document, model, options.batch, choices))
+        graph = _graph(read_model_for(service, document, model, options.batch, choices))
         made = service.explain(graph, text, options, training=training)
     else:
         graph = _graph(read_model(document, model, options.batch, choices))
