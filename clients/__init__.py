@@ -14,6 +14,7 @@ from clients.errors import (
     ClientError,
     ConnectionFailed,
     JobCancelled,
+    JobNotFinished,
     ProblemError,
     UnexpectedAnswer,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobEvent",
+    "JobNotFinished",
     "JobProgress",
     "JobStatus",
     "Jobs",

@@ -2,6 +2,7 @@
 
 ClientError
 ├── ConnectionFailed     no answer: refused, broken off, out of time
+├── JobNotFinished       the time to wait for a job is over; the job goes on
 ├── UnexpectedAnswer     an answer that is none of this service's
 └── ProblemError         the service says what is wrong (RFC 9457)
     ├── CapacityExceeded the arena does not fit
@@ -18,6 +19,7 @@ __all__ = [
     "ClientError",
     "ConnectionFailed",
     "JobCancelled",
+    "JobNotFinished",
     "ProblemError",
     "UnexpectedAnswer",
 ]
@@ -29,6 +31,18 @@ class ClientError(Exception):
 
 class ConnectionFailed(ClientError):
     """No complete answer, after all retries. The cause is the httpx exception."""
+
+
+class JobNotFinished(ClientError, TimeoutError):
+    """The job called `id` had not ended after `seconds`. It goes on, and can be waited for again."""
+
+    def __init__(self, id: str, seconds: float) -> None:
+        self.id = id
+        self.seconds = seconds
+        super().__init__(
+            f"Job {id} has not ended within {seconds:g} s, and goes on at the service. wait() for it again, "
+            f"now or later, as client.jobs.get({id!r}), or cancel() it."
+        )
 
 
 class UnexpectedAnswer(ClientError):

@@ -17,7 +17,8 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from clients.errors import ConnectionFailed, JobCancelled, ProblemError, UnexpectedAnswer
+from clients.deadlines import within
+from clients.errors import ConnectionFailed, JobCancelled, JobNotFinished, ProblemError, UnexpectedAnswer
 from clients.exchange import Exchange
 from clients.requests import (
     GraphLike,
@@ -154,19 +155,25 @@ class JobCalls(Generic[T]):
 
     @call
     def wait(
-        self, progress: Callable[[JobStatus], None] | None = None, *, timeout: Timeout = None
+        self, progress: Callable[[JobStatus], None] | None = None, *, timeout: float | None = None
     ) -> Steps[T]:
         """The result, once it is there; `progress` is called with each news of the job until then.
 
-        Connections that break are made again. Raises what `result` raises.
+        Connections that break are made again. After `timeout` seconds in all `JobNotFinished` is raised, and
+        the job goes on; without it, this waits for as long as the job takes. Raises what `result` raises.
         """
 
         def heard(event: JobEvent) -> None:
             if progress is not None:
                 progress(event.status)
 
-        yield from listen(self._news(timeout), heard)
-        return (yield from self._result(timeout))
+        def waited() -> Steps[T]:
+            yield from listen(self._news(None), heard)
+            return (yield from self._result(None))
+
+        if timeout is None:
+            return (yield from waited())
+        return (yield from within(timeout, waited(), lambda: JobNotFinished(self.id, timeout)))
 
     @call
     def result(self, *, timeout: Timeout = None) -> Steps[T]:

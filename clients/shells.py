@@ -136,9 +136,15 @@ class AsyncShell:
 def _built(http: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
     timeout = httpx.USE_CLIENT_DEFAULT if request.timeout is None else request.timeout
     headers = {**trace_context(), **request.headers}
-    return http.build_request(
+    built = http.build_request(
         request.method, request.path, content=request.body, headers=headers, timeout=timeout
     )
+    if (most := request.at_most) is not None:
+        waits: dict[str, float | None] = built.extensions["timeout"]
+        built.extensions["timeout"] = {
+            what: most if long is None else min(long, most) for what, long in waits.items()
+        }
+    return built
 
 
 class Blocking:

@@ -49,13 +49,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent to the service; `path` follows the address of the client. `timeout` None: the client's."""
+    """What is sent to the service; `path` follows the address of the client. `timeout` None: the client's.
+
+    Whichever it is, no wait takes longer than `at_most` seconds.
+    """
 
     method: str
     path: str
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: httpx.Timeout | float | None = None
+    at_most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ __all__ = ["Settings", "unknown_settings"]
 
 #: Variables of this project that are no settings of the service: of `run`, of the compose file, of tests, of
 #: clients.
-_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV"})
+_OTHERS: Final = frozenset({"API_KEY", "FUZZ", "OMNIMALLOC", "PUBLISH", "SERVER", "VENV", "WAIT_SECONDS"})
 #: What Kubernetes sets in every container for a Service of the name of this one.
 _OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?")
 
@@ -62,6 +62,11 @@ class Settings(BaseSettings):
         default=1_000,
         description="Most connections; fewer where the process may open fewer files. Beyond it, the one that "
         "has been idle longest is closed, or the new one answered 503.",
+    )
+    connection_limit_per_address: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Most connections from one address (of IPv6: from one /64). Unset: nine tenths of all, "
+        "so that one caller alone cannot take them all.",
     )
     header_seconds: Annotated[float, Field(gt=0)] = Field(
         default=10.0, description="Longest time from the first byte of a request to the end of its headers."
@@ -129,6 +134,15 @@ class Settings(BaseSettings):
         default_factory=_state_database,
         description="Where jobs, results and graphs are kept: `sqlite:///PATH`, `postgresql://...` for "
         "workers on many machines, or `off`; default: a file in `$XDG_STATE_HOME/arenaplan`.",
+    )
+    result_url: str | None = Field(
+        default=None,
+        description="S3-compatible storage for large results, as `s3://BUCKET/PREFIX` (needs the extra "
+        "`s3`); endpoint and credentials are those of the usual `AWS_` variables. Unset: all are in the "
+        "database.",
+    )
+    result_bytes: Size = Field(
+        default=1024 * 1024, description="Results of at least so many bytes are kept at `result_url`."
     )
     job_limit: Annotated[int, Field(ge=1)] = Field(
         default=10_000, description="Most jobs that are not finished; more are answered 429."
@@ -237,6 +251,11 @@ class Settings(BaseSettings):
         description="Port where `arenaplan worker` answers `/metrics`, at the address of `ARENAPLAN_HOST`. "
         "Unset: nowhere.",
     )
+    worker_health_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None,
+        description="Port where `arenaplan worker` answers `/healthz` and `/readyz`, for probes, at the "
+        "address of `ARENAPLAN_HOST`. Unset: nowhere.",
+    )
     otlp_endpoint: str | None = Field(
         default=None,
         description="Where traces are sent, as `http://collector:4318` (OTLP over HTTP; needs the extra "
@@ -262,6 +281,8 @@ class Settings(BaseSettings):
             getattr(self, name) is not None for name in type(self).model_fields if name.startswith("quota_")
         ):
             raise ValueError("quotas are those of tenants, and need ARENAPLAN_AUTH")
+        if self.result_url is not None and self.database_url == "off":
+            raise ValueError("ARENAPLAN_RESULT_URL needs a database, which knows what is kept there")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("ARENAPLAN_TLS_CERTIFICATE and ARENAPLAN_TLS_KEY need each other")
         return self

@@ -29,11 +29,12 @@ from solver.layout import (
     max_load,
 )
 from solver.layout.api import SOLVERS, solve
-from solver.passes import Aliases, Levels, Paging, Pass, SearchOrder
+from solver.passes import Aliases, Levels, Paging, Pass, Recompute, SearchOrder
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
-from solver.program import CostBound, Costs, Program, Record, Region, check_costs, loads, regions
-from solver.schedules import roofline
+from solver.program import CONVERT, CostBound, Costs, Program, Record, Region, check_costs, loads, regions
+from solver.schedules import roofline, step_costs
+from solver.schedules.paging import least_elapsed
 from solver.targets import TARGETS, Lowered, Target, aligned
 from solver.targets.reference import ALIGNMENT
 from solver.verify import prove
@@ -64,8 +65,9 @@ _DEFAULTS = PlanOptions()
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 _ROUNDS = 3
 
-#: Budgets of recomputation where paging does the rest: hundredths of what is beyond the first tier.
-_SHARES = (100, 50, 20, 10, 0)
+#: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. Then so
+#: often one is tried that is half-way from the best to the next.
+_SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
 
 #: Told the name of each stage and the seconds it took.
 Observer = Callable[[str, float], None]
@@ -110,7 +112,7 @@ def plan(
     made = replace(
         made,
         replacements=prepared.replacements,
-        records=(*prepared.records, *made.records),
+        records=(*prepared.records, *_conversions(reference.program, options), *made.records),
         deterministic=made.deterministic and prepared.complete,
     )
     return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
@@ -221,6 +223,17 @@ def _reference(prepared: Prepared, target: Target, options: PlanOptions) -> Lowe
     return reference
 
 
+def _conversions(program: Program, options: PlanOptions) -> tuple[Record, ...]:
+    """What storage in other types costs: its conversions, and their part of the modelled iteration."""
+    if options.storage is None:
+        return ()
+    cost = step_costs(program, options.costs)
+    which = [t for t, step in enumerate(program.steps) if program.kernel(step) == CONVERT]
+    spent = sum(cost[t] for t in which)
+    facts = {"conversions": len(which), "nanoseconds": spent, "step_nanoseconds": sum(cost)}
+    return (Record("storage", facts),)
+
+
 def _planned(
     name: str,
     reference: Lowered,
@@ -285,11 +298,28 @@ class _Applied:
     complete: bool
     bound: CostBound | None
 
+    def fact(self, name: str, figure: str) -> int:
+        """A figure of a record; 0 without it."""
+        facts = next((record.facts for record in self.records if record.name == name), {})
+        return int(facts.get(figure, 0))
+
+    def stating(self, name: str, figure: str, value: int) -> _Applied:
+        """The same with a figure more in a record."""
+        records = tuple(
+            replace(each, facts={**each.facts, figure: value}) if each.name == name else each
+            for each in self.records
+        )
+        return replace(self, records=records)
+
     @property
     def nanoseconds(self) -> int:
-        """How long an iteration is modelled to take, by the record of paging."""
-        facts = next((record.facts for record in self.records if record.name == Paging.name), {})
-        return int(facts.get("nanoseconds", 0))
+        """How long an iteration is modelled to take."""
+        return self.fact(Paging.name, "nanoseconds")
+
+    @property
+    def compute(self) -> int:
+        """How long its steps take without transfers, those that run again included."""
+        return self.fact(Paging.name, "compute_nanoseconds")
 
 
 def _scheduled(
@@ -313,20 +343,45 @@ def _scheduled(
     if not options.recompute:
         return _applied(program, passes(options), deadline)
     peak = max(loads(program)[0], default=0)
-    best: _Applied | None = None
-    refused: CapacityError | None = None
-    for share in _SHARES:
-        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 100
+    found: dict[int, _Applied] = {}
+    without: dict[int, CapacityError] = {}
+
+    def attempt(share: int) -> None:
+        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
         try:
-            found = _applied(program, passes(replace(options, capacity=capacity)), deadline)
+            found[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline)
         except CapacityError as error:
-            refused = refused or error
-            continue
-        if best is None or found.nanoseconds < best.nanoseconds:
-            best = found
-    if best is None:
-        raise refused or InternalError("No budget was tried.")
-    return best
+            without[share] = error
+
+    def fastest() -> int:
+        return min(found, key=lambda share: found[share].nanoseconds)
+
+    for share in _SHARES:
+        attempt(share)
+        # Smaller budgets cost more steps that run again, and those of the last one took the best's time.
+        enough = share in found and found[share].compute >= found[fastest()].nanoseconds
+        if enough or (found and deadline.expired):
+            break
+    if not found:
+        raise next(iter(without.values()))
+    for _ in range(_HALVED):
+        best = fastest()
+        # The faster side; and where the next budget was too small, towards that.
+        beside = [max((s for s in (*found, *without) if s < best), default=best)]
+        beside += [min((s for s in (*found, *without) if s > best), default=best)]
+        beside = [s for s in beside if abs(s - best) > 1]
+        if not beside or deadline.expired or found[best].nanoseconds <= found[best].compute:
+            break
+        attempt((best + min(beside, key=lambda s: found[s].nanoseconds if s in found else 0)) // 2)
+    best = fastest()
+    if options.parallelism > 1:
+        return found[best]  # steps beside others cost less than the sum
+    proved = [
+        (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
+        for each in found.values()
+    ]
+    alone = sum(step_costs(program, options.costs))
+    return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
 
 
 def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> _Applied:

@@ -48,6 +48,8 @@ class _Copy:
     at: float
     keys: Mapping[str, Key]
     tenants: Mapping[str, Tenant]
+    # Of the keys in the database, when they were read.
+    state: tuple[int, int, float] | None = None
 
 
 @dataclass(slots=True)
@@ -143,17 +145,19 @@ class Registry:
         forget = now - self._forgot > FORGET_SECONDS
         hour = hour_of(now)
 
-        def exchange(connection: Connection) -> tuple[list[Key], list[Tenant], dict[str, float]]:
+        before = self._copy
+
+        def exchange(connection: Connection) -> tuple[_Copy, dict[str, float]]:
             table.note_use(connection, used)
             table.add_usage(connection, hour, taken)
             table.add_entries(connection, entries.values())
             if forget:
                 table.forget_before(connection, now - self.audit_days * 86400)
-            return (
-                table.list_keys(connection),
-                table.list_tenants(connection),
-                table.cpu_seconds_in(connection, hour),
-            )
+            state, keys = table.state_of_keys(connection), before.keys
+            if state != before.state:
+                keys = {one.id: one for one in table.list_keys(connection)}
+            tenants = {one.name: one for one in table.list_tenants(connection)}
+            return _Copy(now, keys, tenants, state), table.cpu_seconds_in(connection, hour)
 
         writes = bool(used or taken or entries or forget)
         work = asyncio.ensure_future((self.store.write if writes else self.store.read)(exchange))
@@ -167,14 +171,14 @@ class Registry:
             self.meter.give_back(taken)
             self._used = used | self._used
             self._entries = entries | self._entries
-        keys, tenants, cpu = work.result()
+        copy, cpu = work.result()
         if forget:
             self._forgot = now
         if self._lost:
             _log.error("audit entries were lost while the database did not answer", entries=self._lost)
             self._lost = 0
         self.meter.learn(hour, cpu)
-        self._copy = _Copy(now, {one.id: one for one in keys}, {one.name: one for one in tenants})
+        self._copy = copy
         if cancelled is not None:
             raise cancelled
 

@@ -31,6 +31,7 @@ __all__ = [
     "note_use",
     "revoke_key",
     "set_tenant",
+    "state_of_keys",
     "stored_bytes",
     "usage_since",
 ]
@@ -93,6 +94,15 @@ def list_keys(connection: Connection, tenant: str | None = None) -> list[Key]:
         Key(**{**row, "scopes": frozenset(row["scopes"].split()), "digest": bytes(row["digest"])})
         for row in connection.execute(query).mappings()
     ]
+
+
+def state_of_keys(connection: Connection) -> tuple[int, int, float]:
+    """Another one after each change: keys are added and revoked, and nothing else ever happens to them."""
+    keys = schema.api_keys.c
+    row = connection.execute(
+        select(func.count(), func.count(keys.revoked), func.coalesce(func.max(keys.created), 0.0))
+    ).one()
+    return row[0], row[1], row[2]
 
 
 def revoke_key(connection: Connection, key_id: str, now: float) -> Key | None:

@@ -183,9 +183,10 @@ def write_document(path: Path, data: bytes) -> None:
             os.fsync(stream.fileno())
         temporary.chmod(_mode(target))
         temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)  # gone already where all went well
 
 
 def _mode(target: Path) -> int:

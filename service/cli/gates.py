@@ -179,13 +179,13 @@ class Judged:
         return self.error or "; ".join(map(str, self.checks))
 
 
-def check_budgets(path: Path, form: str, output: Path) -> Exit:
-    """Plan and judge every network of a budget file, and write a report.
+def check_budgets(path: Path, form: str, output: Path, server: str | None = None) -> Exit:
+    """Plan and judge every network of a budget file, here or at a service, and write a report.
 
     OK where all keep their budgets, TOO_LARGE where one does not, USAGE where one could not be planned.
     """
     budgets = documents.load_budgets(read_document(path))
-    judged = [_judged(budget, path.parent) for budget in budgets]
+    judged = [_judged(budget, path.parent, server) for budget in budgets]
     cases = [_Case(one.name, one.text, not one.kept, bool(one.error) and not one.too_large) for one in judged]
     writers: dict[str, Callable[[], str]] = {
         "text": lambda: _budgets_text(judged),
@@ -199,16 +199,18 @@ def check_budgets(path: Path, form: str, output: Path) -> Exit:
     return Exit.OK if all(one.kept for one in judged) else Exit.TOO_LARGE
 
 
-def _judged(budget: Budget, folder: Path) -> Judged:
-    from service.cli.planning import make_plan
+def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
+    from service.cli.planning import make_plan, plan_at
 
     where = budget.model or budget.plan or ""
     try:
         data = (folder / where).read_bytes()
         if budget.model is None:
             plan = documents.load_plan_tables(data)
-        else:
+        elif server is None:
             plan = make_plan(data, budget.options, folder / where).tables
+        else:
+            plan = plan_at(server, data, budget.options, folder / where, as_json=False).tables
         old = None
         if budget.baseline is not None:
             old = documents.load_plan_tables((folder / budget.baseline).read_bytes())

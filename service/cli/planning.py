@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "certificate_table",
     "make_plan",
+    "plan_at",
     "print_levels",
     "print_paging",
     "print_recomputation",
@@ -56,12 +57,7 @@ def run(
     if server is None:
         made = make_plan(document, options, model, choices)
     else:
-        from service.cli.remote import Service
-
-        service = Service(server, as_json=as_json)
-        found = read_model_for(service, document, model, options.batch, choices)
-        text = document if is_document(document, model) else None
-        made = service.plan(found, text, options)
+        made = plan_at(server, document, options, model, choices, as_json=as_json)
     write_document(output, documents.dump_plan(made, indent=2) + b"\n")
     print_summary(made, as_json=as_json, beside=str(output) == "-")
 
@@ -95,6 +91,24 @@ def make_plan(
 
         status.update(f"planning {name}")
         return planner(observe=observe)
+
+
+def plan_at(
+    server: str,
+    document: bytes,
+    options: PlanOptions,
+    path: Path,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    as_json: bool,
+) -> Plan:
+    """As `make_plan`, by the service at `server`."""
+    from service.cli.remote import Service
+
+    service = Service(server, as_json=as_json)
+    found = read_model_for(service, document, path, options.batch, choices)
+    text = document if is_document(document, path) else None
+    return service.plan(found, text, options)
 
 
 def _planner(
@@ -205,7 +219,8 @@ def print_paging(console: Console, plan: PlanView) -> None:
     )
     written = ", ".join(f"{tier.written:,} bytes to {tier.name}" for tier in others if tier.written)
     console.print(
-        f"modelled time: {_seconds(found.time)} with transfers, {_seconds(found.compute)} without;"
+        f"modelled time: {_seconds(found.time)} with transfers, {_seconds(found.compute)} without"
+        f"{f', {_seconds(found.least_time)} at least are proved' if found.least_time else ''};"
         f" written in an iteration: {written or 'nothing'}",
         highlight=False,
     )

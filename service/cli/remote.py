@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from clients import CapacityExceeded, Client, ClientError, Job, JobStatus, ProblemError, Retry
+from clients import (
+    CapacityExceeded,
+    Client,
+    ClientError,
+    Job,
+    JobNotFinished,
+    JobStatus,
+    ProblemError,
+    Retry,
+)
 from service.cli.console import Exit, fail, read_document
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
@@ -71,7 +81,7 @@ class SentModel:
 
 
 class Service:
-    """The service at `url`. The key is `ARENAPLAN_API_KEY`.
+    """The service at `url`. The key is `ARENAPLAN_API_KEY`; jobs are waited for `ARENAPLAN_WAIT_SECONDS`.
 
     Errors that the core would raise here are raised as the core raises them. All others end the command.
     """
@@ -79,6 +89,16 @@ class Service:
     def __init__(self, url: str, *, as_json: bool) -> None:
         self._url = url
         self._as_json = as_json
+        self._seconds: float | None = None
+        if text := os.environ.get("ARENAPLAN_WAIT_SECONDS"):
+            try:
+                self._seconds = float(text)
+            except ValueError:
+                fail(
+                    f"ARENAPLAN_WAIT_SECONDS is {text!r:.80}, not a number of seconds.",
+                    Exit.USAGE,
+                    as_json=as_json,
+                )
 
     def plan(
         self, model: TrainableGraph | BlockProgram, document: bytes | None, options: PlanOptions
@@ -179,7 +199,7 @@ class Service:
 
     def _waited(self, job: Job[T], show: Callable[[str], None]) -> T:
         try:
-            return job.wait(lambda status: show(_told(status)))
+            return job.wait(lambda status: show(_told(status)), timeout=self._seconds)
         except KeyboardInterrupt:
             job.cancel()
             raise
@@ -206,6 +226,14 @@ class Service:
             said = {"type": problem.type, "detail": problem.detail, "remedy": problem.remedy}
             facts = {name: value for name, value in said.items() if value is not None}
             fail(f"{self._url}: {problem}", code, as_json=self._as_json, **facts)
+        except JobNotFinished as late:
+            fail(
+                f"{self._url}: the job has not ended within {late.seconds:g} s (ARENAPLAN_WAIT_SECONDS). It"
+                f" goes on: GET /v1/jobs/{late.id} says how far it is, DELETE ends it.",
+                Exit.USAGE,
+                as_json=self._as_json,
+                job=late.id,
+            )
         except (ClientError, httpx.InvalidURL) as error:
             fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
 

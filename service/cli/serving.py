@@ -21,6 +21,7 @@ from service.cli.console import Exit, fail
 from service.http.app import create_app
 from service.http.connections import Admission, Hosts, guarded
 from service.http.state import Phase
+from service.jobs.backend import check_storage
 from service.logs import configure_logging
 from service.problems import Problem
 from service.settings import Settings
@@ -50,11 +51,18 @@ def run(chosen: Settings) -> None:
         )
     signal.signal(signal.SIGTERM, _leave)
     _check_database(chosen.database_url)
+    try:
+        check_storage(chosen)
+    except ValueError as error:
+        fail(f"ARENAPLAN_RESULT_URL: {error}", Exit.USAGE)
     app = _application(chosen)
     most = min(chosen.connection_limit, _connections(chosen.workers))
     hosts = Hosts(chosen.allowed_hosts or ("local" if loopback else "*"))
     metrics = app.state.arenaplan.metrics
-    admission = Admission(most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused)
+    each = chosen.connection_limit_per_address or most - most // 10
+    admission = Admission(
+        most, chosen.header_seconds, chosen.body_seconds, hosts, metrics.refused, each=min(each, most)
+    )
     metrics.watch(
         Reading("arenaplan_connections", "Open connections.", lambda: admission.open),
         Reading("arenaplan_connections_limit", "How many there may be.", lambda: admission.connections),

@@ -16,7 +16,8 @@ import uvloop
 from service.auth.quotas import Quotas
 from service.auth.registry import Registry
 from service.cli.console import Exit, fail, print_line
-from service.jobs.backend import open_database, open_worker
+from service.jobs.backend import check_storage, open_database, open_worker
+from service.jobs.health import Health
 from service.jobs.pool import WorkerPool
 from service.jobs.watched import watch_pool
 from service.logs import LogWriter, configure_logging
@@ -54,6 +55,18 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    health = Health()
+    if chosen.worker_health_port is not None:
+        await health.serve(chosen.host, chosen.worker_health_port)
+    try:
+        await _run(chosen, log, stopped, health)
+    finally:
+        await health.close()
+
+
+async def _run(chosen: Settings, log: LogWriter, stopped: asyncio.Event, health: Health) -> None:
+    """As soon as the database answers, until `stopped`."""
+    await asyncio.to_thread(check_storage, chosen)
     store = await _connected(chosen, stopped)
     if store is None:
         return
@@ -64,8 +77,9 @@ async def _work(chosen: Settings, log: LogWriter) -> None:
     watch_log(pool.metrics, log)
     if chosen.worker_metrics_port is not None:
         pool.metrics.serve(chosen.host, chosen.worker_metrics_port)
-    worker, webhooks = open_worker(store, chosen, pool)
+    worker, webhooks = open_worker(store, chosen, pool, health.heard)
     pool.start()
+    health.pool = pool
     exchange = asyncio.create_task(usage.run())
     try:
         await worker.start()

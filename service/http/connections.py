@@ -9,8 +9,8 @@ import asyncio
 import ipaddress
 import json
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -23,7 +23,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from service.problems import MEDIA_TYPE, Problem
 
-__all__ = ["PARTS_AT_A_TIME", "Admission", "GuardedProtocol", "Hosts", "Pace", "PacedFlow", "guarded"]
+__all__ = [
+    "PARTS_AT_A_TIME",
+    "Admission",
+    "GuardedProtocol",
+    "Hosts",
+    "JoinedWrites",
+    "Pace",
+    "PacedFlow",
+    "guarded",
+    "holder_of",
+]
 
 _log = structlog.get_logger("service.access")
 
@@ -80,6 +90,64 @@ class PacedFlow(FlowControl):
             super().resume_reading()
 
 
+def holder_of(address: str) -> str:
+    """Who is behind an address: of IPv6, everybody has as many as a /64 has."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address  # a socket in the file system
+    if parsed.version == 4:
+        return address
+    mapped = parsed.ipv4_mapped
+    return str(mapped) if mapped else str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+class JoinedWrites(asyncio.Transport):
+    """Sends the head of an answer together with what follows at once: in one system call, and one packet.
+
+    Sending takes most of the time of a short answer. What nothing follows is sent in the next turn of the
+    event loop.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._held = b""
+        self._soon: asyncio.Handle | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._soon is None:
+            self._held = bytes(data)
+            self._soon = self._loop.call_soon(self._send_held)
+        else:
+            self._soon.cancel()
+            self._soon = None
+            self._transport.writelines((self._held, data))
+
+    def _send_held(self) -> None:
+        self._soon = None
+        self._transport.write(self._held)
+
+    def close(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._send_held()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
+
 class Hosts:
     """Names that a Host header may have, separated by commas; ``local`` for those of this machine.
 
@@ -112,9 +180,9 @@ class Hosts:
 class Admission:
     """What connections may do, and those that wait for a request, the longest waiting first.
 
-    At most `connections` of them, to `hosts`; `header_seconds` from the first byte of a request to the end of
-    its headers, `body_seconds` from there to the end of its body. `refused` is told the type of each problem
-    that is answered here, `open` counts connections.
+    At most `connections` of them, and `each` of one caller, to `hosts`; `header_seconds` from the first byte
+    of a request to the end of its headers, `body_seconds` from there to the end of its body. `refused` is
+    told the type of each problem that is answered here, `open` counts connections.
     """
 
     connections: int
@@ -123,7 +191,9 @@ class Admission:
     hosts: Hosts = field(default_factory=lambda: Hosts("*"))
     refused: Callable[[str], None] = lambda _problem: None
     pace: Pace = field(default_factory=Pace)
+    each: int | None = None
     waiting: dict[GuardedProtocol, None] = field(default_factory=dict)
+    holders: Counter[str] = field(default_factory=Counter)
     open: int = 0
 
 
@@ -139,26 +209,39 @@ class GuardedProtocol(HttpToolsProtocol):
         self._begun = False
         self._body_bytes = 0
         self._refused = False
+        self._holder = ""
 
     # ---------------------------------------------------------------------------------- connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport))
         self.flow = self._flow = PacedFlow(transport, self._admission.pace)
         self._admission.open += 1
         self._wait()
         self._set_timer(self._admission.header_seconds, self._late_headers)
-        if len(self.connections) > self._admission.connections:
-            longest = next(iter(self._admission.waiting))
-            if longest is self:
-                busy = f"There are {self._admission.connections:,} connections already, all at work."
-                self._refuse("overloaded", busy, {"Retry-After": "2"})
-            else:
-                longest.give_up()
+        self._holder = holder_of((self.client or ("",))[0])
+        admission = self._admission
+        admission.holders[self._holder] += 1
+        if len(self.connections) > admission.connections:
+            self._take_place(iter(admission.waiting), f"There are {admission.connections:,} connections")
+        elif admission.each is not None and admission.holders[self._holder] > admission.each:
+            own = (one for one in admission.waiting if one._holder == self._holder)
+            self._take_place(own, f"There are {admission.each:,} connections from this address")
+
+    def _take_place(self, waiting: Iterator[GuardedProtocol], many: str) -> None:
+        """The place of the connection that waits longest; where that is this one, it is refused."""
+        longest = next(waiting)
+        if longest is self:
+            self._refuse("overloaded", f"{many} already, all at work.", {"Retry-After": "2"})
+        else:
+            longest.give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._admission.open -= 1
+        self._admission.holders[self._holder] -= 1
+        if not self._admission.holders[self._holder]:
+            del self._admission.holders[self._holder]
         self._admission.pace.remove(self._flow)
         super().connection_lost(exc)
 

@@ -377,9 +377,9 @@ RESULT_ROUTE: Final[dict[str, Any]] = {
         },
         304: _NOT_MODIFIED,
         **_problems(
-            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING,
-            "invalid-options", "invalid-problem", "capacity-exceeded", "invalid-plan", "validation-too-large",
-            "too-many-buffers", "internal-error", *_STORED,
+            "job-not-found", "job-not-finished", "job-cancelled", "job-expired", *_READING, "invalid-options",
+            "storage-unavailable", "invalid-problem", "capacity-exceeded", "invalid-plan",
+            "validation-too-large", "too-many-buffers", "internal-error", *_STORED,
         ),
     },
 }  # fmt: skip
@@ -393,13 +393,30 @@ CANCEL_ROUTE: Final[dict[str, Any]] = {
     },
 }
 
+#: One event of the stream. OpenAPI 3.1 has no word for the items of a stream: the schema is that of each.
+_EVENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "An event as its fields; the stream has one after the other.",
+    "required": ["event", "id", "data"],
+    "properties": {
+        "event": {"enum": ["state", "progress", "end"], "description": "What is new; `end` is the last."},
+        "id": {"type": "string", "pattern": "^[0-9]+$", "description": "For Last-Event-ID."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": _reference("JobDocument"),
+            "description": "The document of the job.",
+        },
+    },
+}
+
 EVENTS_ROUTE: Final[dict[str, Any]] = {
     "summary": "News of a job",
     "response_class": Response,
     "responses": {
         200: {
             "description": "Server-sent events, each with the document of the job as its data.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"schema": _EVENT}},
         },
         **_problems("job-not-found", "invalid-request", *_STORED),
     },

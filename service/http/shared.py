@@ -59,6 +59,7 @@ class SharedPlans:
             return None
         try:
             return await question(stored.results)
-        except Problem:
-            self._away_until = time.monotonic() + PAUSE_SECONDS
+        except Problem as problem:
+            if problem.kind.code == "database-unavailable":
+                self._away_until = time.monotonic() + PAUSE_SECONDS
             return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from service.jobs.blobs import Graphs, Results
+from service.jobs.blobs import Blobs, Graphs, Results
 from service.jobs.documents import job_document
 from service.jobs.embedded import EmbeddedEngine
 from service.jobs.engine import JobEngine
@@ -24,8 +24,12 @@ from service.jobs.webhooks import Webhooks
 from service.problems import Problem
 from service.settings import Settings
 from service.store import Store, check_schema, open_store, upgrade
+from service.telemetry.metrics import Metrics
 
-__all__ = ["Backend", "JobWorker", "Stored", "open_database", "open_worker"]
+if TYPE_CHECKING:
+    from service.store.objects import Objects
+
+__all__ = ["Backend", "JobWorker", "Stored", "check_storage", "open_database", "open_worker"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -79,8 +83,8 @@ class Backend:
             detail = error.detail if isinstance(error, Problem) else str(error)
             _log.warning("jobs are off", database=settings.database_url, detail=detail)
             return
-        table = _table(store, settings)
-        results = Results(store)
+        blobs = _blobs(store, settings, self._pool.metrics)
+        table, results = _table(blobs, settings), Results(blobs)
         engine: JobEngine
         if store.is_sqlite:
             runner = Runner(table, results, job_limits(settings), self._pool.metrics)
@@ -125,13 +129,19 @@ class JobWorker(Protocol):
         """Give back what still runs."""
 
 
-def open_worker(store: Store, settings: Settings, pool: WorkerPool) -> tuple[JobWorker, Webhooks | None]:
-    """What runs the jobs of a PostgreSQL database in `pool`, and what sends their webhooks."""
+def open_worker(
+    store: Store, settings: Settings, pool: WorkerPool, heard: Callable[[], None]
+) -> tuple[JobWorker, Webhooks | None]:
+    """What runs the jobs of a PostgreSQL database in `pool`, and what sends their webhooks.
+
+    `heard` is called about once a second, as long as the database answers.
+    """
     from service.jobs.cluster import ClusterWorker
 
-    table = _table(store, settings)
-    runner = Runner(table, Results(store), job_limits(settings), pool.metrics)
-    return ClusterWorker(store, pool, runner), _webhooks(store, table, settings)
+    blobs = _blobs(store, settings, pool.metrics)
+    table = _table(blobs, settings)
+    runner = Runner(table, Results(blobs), job_limits(settings), pool.metrics)
+    return ClusterWorker(store, pool, runner, heard), _webhooks(store, table, settings)
 
 
 def open_database(url: str) -> Store:
@@ -152,9 +162,39 @@ def open_database(url: str) -> Store:
     return store
 
 
-def _table(store: Store, settings: Settings) -> JobTable:
+def check_storage(settings: Settings) -> None:
+    """Write to the storage of large results, where there is to be one. Raises ValueError where that fails.
+
+    One that does not answer is said in the log: it may do so later, and until then the database takes all.
+    """
+    if (objects := _objects(settings)) is None:
+        return
+    try:
+        objects.check()
+    except Problem as problem:
+        _log.warning("the result storage does not answer", storage=objects.url, detail=problem.detail)
+
+
+def _objects(settings: Settings) -> Objects | None:
+    if settings.result_url is None:
+        return None
+    try:
+        from service.store.objects import open_objects
+    except ModuleNotFoundError:
+        raise ValueError("ARENAPLAN_RESULT_URL needs an extra: pip install 'arenaplan[s3]'.") from None
+    return open_objects(settings.result_url)
+
+
+def _blobs(store: Store, settings: Settings, metrics: Metrics) -> Blobs:
+    objects = _objects(settings)
+    if objects is not None:
+        metrics.result_storage(lambda: objects.available, lambda: objects.failures)
+    return Blobs(store, objects, settings.result_bytes)
+
+
+def _table(blobs: Blobs, settings: Settings) -> JobTable:
     return JobTable(
-        store,
+        blobs,
         limit=settings.job_limit,
         ttl_seconds=settings.job_ttl_seconds,
         max_attempts=settings.job_max_attempts,

@@ -176,9 +176,15 @@ class ClusterEngine(StoredJobs):
 
 
 class ClusterWorker:
-    """Runs jobs in the workers of `pool`, whoever has accepted them."""
+    """Runs jobs in the workers of `pool`, whoever has accepted them.
 
-    def __init__(self, store: Store, pool: WorkerPool, runner: Runner) -> None:
+    `heard` is called about once a second, as long as the database answers.
+    """
+
+    def __init__(
+        self, store: Store, pool: WorkerPool, runner: Runner, heard: Callable[[], None] = lambda: None
+    ) -> None:
+        self._heard = heard
         self._pool = pool
         self._runner = runner
         self._table = runner.table
@@ -237,6 +243,7 @@ class ClusterWorker:
         """Take up jobs that were left by whoever ran them, and jobs that nobody has heard of."""
         for job in await self._table.rescue():
             await self._tickets.write(job)
+        self._heard()
         counts = {job: self._untaken.get(job, 0) + 1 for job in await self._tickets.missing()}
         self._untaken = {job: count for job, count in counts.items() if count < PATIENCE}
         for job in counts.keys() - self._untaken.keys():

@@ -14,8 +14,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, select, update
 
 from service.jobs.blobs import (
+    SPARE_SECONDS,
+    Blob,
+    Blobs,
     get_blob,
     graph_not_found,
+    keep_blob,
     keep_result,
     put_blob,
     remove_blobs,
@@ -24,7 +28,6 @@ from service.jobs.blobs import (
 )
 from service.jobs.model import Answer, Job, NewJob, State, new_id
 from service.problems import Problem
-from service.store import Store
 from service.store.schema import deliveries, graphs, jobs, results
 
 __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
@@ -33,8 +36,6 @@ __all__ = ["CHANNEL", "LEASE_SECONDS", "Claim", "JobTable"]
 LEASE_SECONDS: Final = 8.0
 #: Where PostgreSQL says which job has been cancelled, or has ended.
 CHANNEL: Final = "arenaplan_jobs"
-#: Bytes that nothing refers to are kept this long: somebody may be about to refer to them.
-SPARE_SECONDS: Final = 3600.0
 
 _VISIBLE: Final = tuple(
     jobs.c[name]
@@ -66,8 +67,9 @@ def _job(row: Row[*tuple[Any, ...]]) -> Job:
 class JobTable:
     """Jobs in the database. Each method is one transaction, and raises `Problem` ``database-unavailable``."""
 
-    def __init__(self, store: Store, *, limit: int, ttl_seconds: float, max_attempts: int) -> None:
-        self._store = store
+    def __init__(self, blobs: Blobs, *, limit: int, ttl_seconds: float, max_attempts: int) -> None:
+        self._blobs = blobs
+        self._store = blobs.store
         self._limit = limit
         self._ttl_seconds = ttl_seconds
         self._max_attempts = max_attempts
@@ -130,20 +132,20 @@ class JobTable:
     async def answer(self, tenant: str, job: str) -> Answer:
         """As `JobEngine.answer`."""
 
-        def answer(connection: Connection) -> tuple[Job | None, Answer | None]:
+        def answer(connection: Connection) -> tuple[Job | None, Blob | None, Mapping[str, Any] | None]:
             found = _find(connection, tenant, job)
             if found is None or found.result is None:
-                return found, None
-            body = get_blob(connection, tenant, found.result)
+                return found, None, None
             facts = connection.execute(select(jobs.c.facts).where(jobs.c.id == job)).scalar_one()
-            return found, None if body is None else Answer(body, facts or {})
+            return found, get_blob(connection, tenant, found.result), facts
 
-        found, made = await self._store.read(answer)
+        found, blob, facts = await self._store.read(answer)
         if found is None:
             raise _job_not_found(job)
-        if made is not None:
-            return made
-        raise _no_answer(found)
+        body = await self._blobs.load(blob)
+        if body is None:
+            raise _no_answer(found)
+        return Answer(body, facts or {})
 
     async def cancel(self, tenant: str, job: str) -> Job:
         """As `JobEngine.cancel`; who runs the job is told when the lease is renewed."""
@@ -205,10 +207,10 @@ class JobTable:
             row = connection.execute(taken).one_or_none()
             if row is None:
                 return None
-            body = get_blob(connection, row.tenant, row.request)
-            assert body is not None, "a job that is not finished keeps its request"
+            request = get_blob(connection, row.tenant, row.request)
+            assert request is not None, "a job that is not finished keeps its request"
             graph = None if row.graph is None else get_blob(connection, row.tenant, row.graph)
-            return Claim(_job(row), owner, row.work, body, graph)
+            return Claim(_job(row), owner, row.work, request.body, None if graph is None else graph.body)
 
         return await self._store.write(claim)
 
@@ -249,13 +251,14 @@ class JobTable:
         keys: Sequence[str] = (),
     ) -> bool:
         """End a job with its result, which `keys` find as `name` from now on; false where it was dropped."""
+        tenant = claim.job.tenant
+        placed = await self._blobs.place(tenant, body)
 
         def succeed(connection: Connection) -> bool:
-            tenant = claim.job.tenant
             if name is None:
-                blob = put_blob(connection, tenant, body)
+                blob = keep_blob(connection, tenant, placed)
             else:
-                blob = keep_result(connection, tenant, name, body, *keys)
+                blob = keep_result(connection, tenant, name, placed, *keys)
             ended = self._ended(State.SUCCEEDED) | {"result": blob, "facts": dict(facts)}
             return _end(connection, _held(claim), ended)
 
@@ -333,6 +336,7 @@ class JobTable:
             remove_blobs(connection, now - SPARE_SECONDS)
 
         await self._store.write(tidy)
+        await self._blobs.remove_objects()
 
     def _ended(self, state: State) -> dict[str, Any]:
         now = time.time()

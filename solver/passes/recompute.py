@@ -11,6 +11,7 @@ same attributes on the same contents, so it writes the same bits; the proof hold
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from solver.errors import CapacityError, OptionsError
@@ -95,49 +96,48 @@ class Recompute(Pass):
             peak = self._peak(changed)
             if peak <= self.capacity:
                 facts = {"floor": lowest.bytes, "peak_before": given, "peak_after": peak}
-                # The relaxation counts every value by itself, so it bounds nothing where some share bytes.
-                proved = None if self.in_place else _proved(program, problem, found, deadline)
+                proved = self._proved(program, problem, found, deadline)
                 checked = proved.nanoseconds if proved else 0
-                bound = 0 if self.in_place else max(found.bound, checked)
+                # The search's relaxation counts every value: it bounds nothing where some share bytes.
+                bound = checked if self.in_place else max(found.bound, checked)
                 facts["checked_nanoseconds"] = checked
                 # A bound that the deadline cut off may be there another time.
                 complete = found.complete and (proved is not None or not deadline.expired)
-                figures = facts | _facts(program, problem, found, bound)
+                figures = facts | _facts(program, problem, found, self.capacity, bound)
                 return Applied(changed, figures, complete, proved)
             if budget <= self.capacity:
                 raise _not_found(problem, lowest, self.capacity, peak, impossible=found.impossible)
             budget = max(self.capacity, min(budget - (peak - self.capacity), budget - budget // _STEP))
+
+    def _proved(
+        self, program: Program, problem: ScheduleProblem, found: Schedule, deadline: Deadline
+    ) -> CostBound | None:
+        """What multipliers prove of the cost: at the steps where it was searched for, and, where these do not
+        prove that the schedule is the cheapest, at a dozen full steps besides.
+        """
+        if not found.extra or self.capacity is None:
+            return None
+        from solver.schedules.dual import proved_cost  # OR-Tools, as the search
+        from solver.schedules.moments import fullest
+
+        at = partial(proved_cost, program, problem, self.capacity, deadline=deadline, in_place=self.in_place)
+        best = at(found.moments)
+        if found.optimal and not self.in_place:
+            return best
+        other = at((*found.moments, *fullest(loads(program)[0], self.capacity, _MOMENTS)))
+        return max((b for b in (best, other) if b is not None), key=lambda b: b.nanoseconds, default=None)
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
         return max(loads(define_in_place(program) if self.in_place else program)[0])
 
 
-def _proved(
-    program: Program, problem: ScheduleProblem, found: Schedule, deadline: Deadline
-) -> CostBound | None:
-    """What multipliers prove of the cost: at the steps where it was searched for, and, where these do not
-    prove that the schedule is the cheapest, at a dozen full steps besides.
-    """
-    if not found.extra:
-        return None
-    from solver.schedules.dual import proved_cost  # OR-Tools, as the search
-    from solver.schedules.moments import fullest
-
-    best = proved_cost(program, problem, found.budget, found.moments, deadline)
-    if found.optimal:
-        return best
-    more = (*found.moments, *fullest(loads(program)[0], found.budget, _MOMENTS))
-    other = proved_cost(program, problem, found.budget, more, deadline)
-    return max((b for b in (best, other) if b is not None), key=lambda b: b.nanoseconds, default=None)
-
-
 def _facts(
-    program: Program, problem: ScheduleProblem, found: Schedule, bound: int
+    program: Program, problem: ScheduleProblem, found: Schedule, budget: int, bound: int
 ) -> dict[str, int | str | bool]:
     flops = [flops_of(program, step) for step in program.steps]
     return {
-        "budget": found.budget,
+        "budget": budget,
         "order_bound": order_bound(problem).bytes,
         "repeated_steps": len(found.sequence) - len(program.steps),
         "step_nanoseconds": sum(problem.cost),

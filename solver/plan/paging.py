@@ -37,7 +37,8 @@ class Paging:
 
     `bound` are the bytes that are moved at least, for this order of steps and this lookahead, in levels;
     `baseline` those that are moved where everything leaves that can. `compute` are the steps alone, `time`
-    with transfers, one at a time on a channel.
+    with transfers, one at a time on a channel. No plan with these tiers and this order of first runs takes
+    less than `least_time`, whatever leaves and whatever runs again; 0 where nothing is proved.
     """
 
     tiers: tuple[TierUse, ...]
@@ -48,6 +49,7 @@ class Paging:
     baseline: int
     compute: int
     time: int
+    least_time: int
     peak_before: int
     copies: tuple[PagedCopy, ...]
 
@@ -78,6 +80,7 @@ def paging(plan: PlanView) -> Paging | None:
         baseline=figure("baseline"),
         compute=figure("compute_nanoseconds"),
         time=figure("nanoseconds"),
+        least_time=figure("least_nanoseconds"),
         peak_before=figure("peak_before"),
         copies=tuple(
             PagedCopy(step.id, step.level, step.uses[0], step.defs[0], nbytes.get(step.defs[0], 0))

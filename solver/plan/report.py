@@ -202,7 +202,13 @@ def storage_note(plan: PlanView) -> str | None:
         if value.dtype == plan.options.storage
     ]
     size = sum(value.nbytes for value in stored)
-    return f"In {plan.options.storage}: {len(stored):,} values wait in {size:,} bytes, half of their own."
+    note = f"In {plan.options.storage}: {len(stored):,} values wait in {size:,} bytes, half of their own."
+    facts = next((record.facts for record in plan.records if record.name == "storage"), None)
+    if facts is None:
+        return note
+    spent, step = int(facts["nanoseconds"]), int(facts["step_nanoseconds"])
+    share = spent / max(step - spent, 1)
+    return f"{note} {facts['conversions']:,} conversions add {share:.2%} to the modelled time of a step."
 
 
 def certificate_note(certificate: Certificate) -> str:

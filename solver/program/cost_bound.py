@@ -24,6 +24,10 @@ so with multipliers y >= 0 of the rows a x >= b, and costs c of what runs again,
 whatever the multipliers are: good ones come from a solver, and nothing has to be believed about it. Rows of a
 budget are those of Carr et al. (*Strengthening integrality gaps for capacitated network design and covering
 problems*, SODA 2000), rounded as Chvátal and Gomory do: a value is held or not, so no part of it makes room.
+
+Where values may be defined in the bytes of others, fewer bytes are needed. Of values that show the same
+contents by views, and of those that the step at t_i may define one in the other's bytes, a row of a budget
+then has the largest alone; of those that may be held, the one that is read last.
 """
 
 from __future__ import annotations

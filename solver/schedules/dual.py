@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from solver.layout import Deadline
 from solver.program import CostBound, DualRow, Program, RowKind
 from solver.schedules.native import run_native
-from solver.schedules.problem import ScheduleProblem
+from solver.schedules.problem import ScheduleProblem, joined, may_share
 
 __all__ = ["proved_cost"]
 
@@ -49,14 +49,17 @@ def proved_cost(
     budget: int,
     moments: Sequence[int],
     deadline: Deadline | None = None,
+    *,
+    in_place: bool = False,
 ) -> CostBound | None:
     """A bound within `budget` bytes by rows at some steps of the order; None where nothing is proved, or the
     deadline cut in.
 
     `problem` is that of `program`, whose values are those of its reference. The bound is near that of the
-    relaxation in whole numbers, and mostly below it. Cost: tenths of a second for some hundred steps.
+    relaxation in whole numbers, and mostly below it. With `in_place` it holds as well for schedules that
+    define values in the bytes of others. Cost: tenths of a second for some hundred steps.
     """
-    return _Dual(program, problem, budget, moments, deadline or Deadline()).run()
+    return _Dual(program, problem, budget, moments, deadline or Deadline(), in_place=in_place).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,10 @@ class _Dual:
         budget: int,
         moments: Sequence[int],
         deadline: Deadline,
+        *,
+        in_place: bool,
     ) -> None:
-        self.program, self.problem, self.budget = program, problem, budget
+        self.program, self.problem, self.budget, self.in_place = program, problem, budget, in_place
         most = max(1, _PAIRS // max(1, len(problem.values)))
         given = sorted(set(moments))
         self.moments, self.deadline = tuple(given[:: -(-len(given) // most) or 1]), deadline
@@ -103,6 +108,14 @@ class _Dual:
             for i, t in enumerate(self.moments)
         ]
         self._is_free = [set(free) for free in self.free]
+        #: Of what may be held, that of which the bytes are counted.
+        self.counted = list(self.free)
+        #: The values of the problem as numbers of the program, and the other way round.
+        self.values = [program.by_label[label] for label in problem.values]
+        self._number = {value: v for v, value in enumerate(self.values)}
+        views = (pair for t in range(steps * in_place) for pair in self._pairs(t, views=True))
+        #: For each value the first of those that views, one of the other, show.
+        self._shown = joined(len(problem.values), views)
         self.need = [self._needed(i) for i in range(len(self.moments))]
 
     def _sure(self, v: int, i: int) -> bool:
@@ -110,10 +123,31 @@ class _Dual:
         return waits or v in self.touched[i]
 
     def _needed(self, i: int) -> int:
-        problem = self.problem
+        problem, size = self.problem, self.problem.size
         there = [v for v in range(len(problem.values)) if self._sure(v, i)]
-        bytes_ = sum(problem.size[v] for v in (*there, *self.free[i]))
-        return problem.fixed + problem.scratch[self.moments[i]] + bytes_ - self.budget
+        bytes_ = problem.fixed + problem.scratch[self.moments[i]] - self.budget
+        if not self.in_place:
+            return bytes_ + sum(size[v] for v in (*there, *self.free[i]))
+        # Values with the same contents may share bytes, and so may what the step reads and defines: of these
+        # only the largest counts, and of those that may be held the one that is read last.
+        root = {v: self._shown[v] for v in (*there, *self.free[i])}
+        for a, b in self._pairs(self.moments[i]):
+            low, high = sorted((root[a], root[b]))
+            root = {v: low if each == high else each for v, each in root.items()}
+        largest, waits = dict[int, int](), dict[int, int]()
+        for v in there:
+            largest[root[v]] = max(largest.get(root[v], 0), size[v])
+        for v in self.free[i]:
+            if root[v] not in largest:
+                other = waits.setdefault(root[v], v)
+                waits[root[v]] = max(other, v, key=lambda v: (self.last[v], size[v], -self.values[v]))
+        self.counted[i] = sorted(waits.values())
+        return bytes_ + sum(largest.values()) + sum(size[v] for v in self.counted[i])
+
+    def _pairs(self, t: int, *, views: bool = False) -> list[tuple[int, int]]:
+        number, step = self._number, self.program.steps[t]
+        shared = may_share(self.program, step, views=views)
+        return [(number[a], number[b]) for a, b in shared if a in number and b in number]
 
     # ------------------------------------------------------------------------------------------- rows
 
@@ -121,7 +155,7 @@ class _Dual:
         problem, count = self.problem, len(self.moments)
         for i, t in enumerate(self.moments):
             end = self.moments[i + 1] if i + 1 < count else len(problem.steps) - 1
-            unit = min((problem.size[v] for v in self.free[i]), default=1)
+            unit = min((problem.size[v] for v in self.counted[i]), default=1)
             yield self._budget(i, self._alignment(unit))
             wanted = {v for q in range(t + 1, end + 1) for v in problem.reads[q]}
             for v in sorted(wanted):
@@ -158,7 +192,7 @@ class _Dual:
     def _budget(self, i: int, divisor: int, without: tuple[int, ...] = ()) -> _Row:
         size = self.problem.size
         rest = max(0, self.need[i] - sum(size[v] for v in without))
-        weights = [(v, -(-min(rest, size[v]) // divisor)) for v in self.free[i] if v not in without]
+        weights = [(v, -(-min(rest, size[v]) // divisor)) for v in self.counted[i] if v not in without]
         left = tuple([(("held", v, i), -weight) for v, weight in weights])
         right = -(-rest // divisor) - sum(weight for _, weight in weights)
         return _Row(RowKind.BUDGET, i, right, left, divisor=divisor, without=without)
@@ -216,14 +250,14 @@ class _Dual:
     def _cuts(self, i: int, held: dict[_Variable, float], known: set[tuple[object, ...]]) -> list[_Row]:
         """The rows of a moment's budget that the solution breaks most, for their length."""
         size, found = self.problem.size, []
-        gone = {v: 1.0 - held.get(("held", v, i), 1.0) for v in self.free[i]}
-        unit = self._alignment(min((size[v] for v in self.free[i]), default=1))
+        gone = {v: 1.0 - held.get(("held", v, i), 1.0) for v in self.counted[i]}
+        unit = self._alignment(min((size[v] for v in self.counted[i]), default=1))
         for share in _SHARES:
-            without = tuple([v for v in self.free[i] if gone[v] >= share])
+            without = tuple([v for v in self.counted[i] if gone[v] >= share])
             rest = self.need[i] - sum(size[v] for v in without)
             if rest <= 0:
                 continue
-            sizes = {size[v] for v in self.free[i] if size[v] < rest}
+            sizes = {size[v] for v in self.counted[i] if size[v] < rest}
             for divisor in sorted({unit, rest} | sizes):
                 if (i, divisor, without) in known:
                     continue
@@ -237,7 +271,7 @@ class _Dual:
     def _bound(self, rows: Sequence[_Row], duals: Sequence[float]) -> CostBound:
         """Rounded multipliers, and what they add up to in whole numbers."""
         problem, program = self.problem, self.program
-        number = [program.by_label[label] for label in problem.values]
+        number = self.values
         order = tuple(t if step.reference is None else step.reference for t, step in enumerate(program.steps))
         total, weight, used = 0, dict[_Variable, int](), []
         for row, dual in zip(rows, duals, strict=True):

@@ -11,7 +11,7 @@ Steps and values are numbers, positions in the tuples. Nothing here knows a grap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from solver.graph.ops import lookup
@@ -29,7 +29,7 @@ from solver.program import (
     Step,
 )
 
-__all__ = ["ScheduleProblem", "schedule_problem"]
+__all__ = ["ScheduleProblem", "joined", "may_share", "schedule_problem"]
 
 _OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
@@ -158,7 +158,32 @@ def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
 
 def _together(program: Program, number: dict[int, int]) -> tuple[int, ...]:
     """For each value the least of those that promises, and parts, one after the other, lead to."""
-    root = list(range(len(number)))
+    pairs = (pair for step in program.steps for pair in may_share(program, step))
+    return tuple(
+        joined(len(number), ((number[a], number[b]) for a, b in pairs if a in number and b in number))
+    )
+
+
+def may_share(program: Program, step: Step, *, views: bool = False) -> Iterator[tuple[int, int]]:
+    """Values of the program of which the step may define the second one in the bytes of the first one.
+
+    With `views` only those that then show the same contents.
+    """
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        return
+    bound = {b.slot: b.value for b in step.bindings}
+    kind = lookup(node.operation.type)
+    shared = [(each.source, each.target) for each in kind.in_place(node) if each.view or not views]
+    shared += [(part.source, part.target) for part in kind.parts(node, step.phase is Phase.FORWARD)]
+    for source, target in shared:
+        if source in bound and target in bound:
+            yield bound[source], bound[target]
+
+
+def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """For each of `count` numbers the least that pairs, one after the other, lead to."""
+    root = list(range(count))
 
     def find(v: int) -> int:
         while root[v] != v:
@@ -166,16 +191,7 @@ def _together(program: Program, number: dict[int, int]) -> tuple[int, ...]:
             v = root[v]
         return v
 
-    for step in program.steps:
-        node = program.operations[step.operation]
-        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
-            continue
-        bound = {b.slot: number[b.value] for b in step.bindings if b.value in number}
-        kind = lookup(node.operation.type)
-        shared = [(promise.source, promise.target) for promise in kind.in_place(node)]
-        shared += [(part.source, part.target) for part in kind.parts(node, step.phase is Phase.FORWARD)]
-        for source, target in shared:
-            if source in bound and target in bound:
-                a, b = find(bound[source]), find(bound[target])
-                root[max(a, b)] = min(a, b)
-    return tuple(find(v) for v in range(len(number)))
+    for pair in pairs:
+        low, high = sorted(map(find, pair))
+        root[high] = low
+    return [find(v) for v in range(count)]

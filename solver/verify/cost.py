@@ -39,13 +39,15 @@ _OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY})
 _Variable: TypeAlias = tuple[str, int, int]
 
 
-def check_cost_bound(reference: Program, bound: CostBound, cost: Sequence[int]) -> Iterator[Violation]:
+def check_cost_bound(
+    reference: Program, bound: CostBound, cost: Sequence[int], *, in_place: bool = False
+) -> Iterator[Violation]:
     """What keeps `bound` from being proved by its rows, `cost` being nanoseconds of the reference's steps.
 
     Rule ``cost``. As linear as `added_up`.
     """
     try:
-        found = added_up(reference, bound, cost)
+        found = added_up(reference, bound, cost, in_place=in_place)
     except ValueError as error:
         yield Violation("cost", (), f"The bound on the cost of recomputation cannot be added up: {error}")
         return
@@ -86,14 +88,16 @@ def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> 
         )
 
 
-def added_up(reference: Program, bound: CostBound, cost: Sequence[int]) -> int:
+def added_up(reference: Program, bound: CostBound, cost: Sequence[int], *, in_place: bool = False) -> int:
     """Nanoseconds that the rows of `bound` prove, whatever it claims.
 
-    Raises ValueError, with a sentence, for rows that do not hold for every schedule. Linear in the bindings
-    of the reference, and in the rows times the readers of a value; in the values for each row of a budget.
+    With `in_place` they have to prove it for schedules as well that define values in the bytes of others, as
+    operators permit. Raises ValueError, with a sentence, for rows that do not hold for every schedule. Linear
+    in the bindings of the reference, and in the rows times the readers of a value; in the values for each row
+    of a budget.
     """
     _check_form(reference, bound)
-    facts = _Facts(reference, bound)
+    facts = _Facts(reference, bound, in_place=in_place)
     total = 0
     weight: dict[_Variable, int] = {}
     for row in bound.rows:
@@ -127,8 +131,8 @@ def _check_form(reference: Program, bound: CostBound) -> None:
 class _Facts:
     """The reference program in the order of the bound: positions take the place of steps."""
 
-    def __init__(self, reference: Program, bound: CostBound) -> None:
-        self.reference, self.bound = reference, bound
+    def __init__(self, reference: Program, bound: CostBound, *, in_place: bool) -> None:
+        self.reference, self.bound, self.in_place = reference, bound, in_place
         self.steps = [reference.steps[t] for t in bound.order]
         self.at = {t: position for position, t in enumerate(bound.order)}
         self.persistent = {e.value for e in reference.entry if e.kind is not EntryKind.FED}
@@ -173,6 +177,19 @@ class _Facts:
         #: Values that a schedule may choose to hold or not.
         self.choosable = read_again | self.maker.keys()
         self._rooms: dict[int, tuple[int, list[int]]] = {}
+        #: For each value one that shows the same contents, by views: the same for all of them.
+        self.shown = list(range(count))
+        for step in self.steps if in_place else ():
+            for pair in self._shared(step, views=True):
+                a, b = map(self._shown, pair)
+                self.shown[b] = a
+        self.shown = [self._shown(v) for v in range(count)]
+
+    def _shown(self, v: int) -> int:
+        while self.shown[v] != v:
+            self.shown[v] = self.shown[self.shown[v]]
+            v = self.shown[v]
+        return v
 
     def row(self, row: DualRow) -> tuple[int, list[tuple[_Variable, int]]]:
         """The right-hand side of a row, and its variables with their coefficients."""
@@ -221,9 +238,41 @@ class _Facts:
             used = {b.value for s in self.steps for b in s.bindings}
             need = sum(map(self._size, (v for v in self.persistent if v in used)))
             need += sum(self._size(b.value) for b in step.bindings if b.access is Access.SCRATCH)
+            if self.in_place:
+                sure, free = self._apart(step, sure, free)
             need += sum(map(self._size, (*sure, *free))) - self.bound.budget
             self._rooms[i] = need, free
         return self._rooms[i]
+
+    def _apart(self, step: Step, sure: list[int], free: list[int]) -> tuple[list[int], list[int]]:
+        """Those of the values that certainly have bytes of their own while the step runs.
+
+        Two values may lie in the same bytes where both show the same contents, by views, or where the step
+        defines one in the other's. The largest that is there in any case counts; without one, of those that
+        may be held the one that is read last.
+        """
+        group = {v: self.shown[v] for v in (*sure, *free)}
+        for a, b in self._shared(step, views=False):
+            if a in group and b in group:
+                group = {v: group[a] if g == group[b] else g for v, g in group.items()}
+        there: dict[int, int] = {}
+        for v in sorted(sure, key=self._size):
+            there[group[v]] = v
+        held: dict[int, int] = {}
+        for v in sorted(free, key=lambda v: (self.last[v], self._size(v), -v)):
+            if group[v] not in there:
+                held[group[v]] = v
+        return sorted(there.values()), sorted(held.values())
+
+    def _shared(self, step: Step, *, views: bool) -> Iterator[tuple[int, int]]:
+        """Values of which the operator permits that one is defined in the bytes of the other."""
+        node = self.reference.operations[step.operation]
+        if step.phase is Phase.EXPLICIT or node.operation.type in {*_OWN, CONVERT}:
+            return
+        kind, bound = lookup(node.operation.type), {b.slot: b.value for b in step.bindings}
+        permitted = [(p.source, p.target) for p in kind.in_place(node) if p.view or not views]
+        permitted += [(p.source, p.target) for p in kind.parts(node, step.phase is Phase.FORWARD)]
+        yield from ((bound[a], bound[b]) for a, b in permitted if a in bound and b in bound)
 
     def _sources(self, v: int, i: int) -> list[tuple[_Variable, int]]:
         """What may have put a value of before moment i there."""

@@ -75,4 +75,5 @@ def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:
     cost = step_costs(reference, plan.options.costs)
     yield from check_recomputation(reference, plan, cost)
     if plan.cost_bound is not None:
-        yield from check_cost_bound(reference, plan.cost_bound, cost)
+        shared = plan.options.in_place or bool(plan.program.aliases)
+        yield from check_cost_bound(reference, plan.cost_bound, cost, in_place=shared)

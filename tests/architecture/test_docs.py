@@ -58,11 +58,13 @@ def test_settings(generated: Mapping[Path, str]) -> None:
 def test_no_setting_is_made_up(
     root: Path, written: Mapping[Path, str], generated: Mapping[Path, str]
 ) -> None:
-    """Beside the service's settings there are those of `./run`, of the compose file and of clients."""
+    """Beside the service's settings there are those of `./run`, of the compose file, of clients
+    and of commands that ask a service."""
     known = {f"ARENAPLAN_{name.upper()}" for name in Settings.model_fields}
     of_run = set(re.findall(r"ARENAPLAN_[A-Z]+", (root / "run").read_text(encoding="utf-8")))
     compose = (root / "deploy/compose.yaml").read_text(encoding="utf-8")
-    clients = (root / "clients/settings.py").read_text(encoding="utf-8")
+    asking = [root / "clients/settings.py", root / "service/cli/remote.py"]
+    clients = "".join(path.read_text(encoding="utf-8") for path in asking)
     known |= of_run | set(re.findall(r"ARENAPLAN_[A-Z_]+", clients))
     known |= set(re.findall(r"ARENAPLAN_[A-Z_]+", compose))
     named = {

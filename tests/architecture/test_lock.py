@@ -122,7 +122,8 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert [text.partition("==")[1] for text in optional["bench"]] == ["=="]  # a rival, installed by hand
     extras = [Requirement(text) for name, texts in optional.items() if name not in APART for text in texts]
     assert missing(extras, locks[LOCKS[0]]) == set()
-    assert missing(runtime + requirements(pyproject, "test", "lint", "build"), locks[LOCKS[0]]) == set()
+    groups = requirements(pyproject, "test", "storage", "lint", "build")
+    assert missing(runtime + groups, locks[LOCKS[0]]) == set()
     assert missing(runtime, locks[LOCKS[1]]) == set()
     assert missing(build, locks[LOCKS[2]]) == set()
     parity = requirements(pyproject, "test") + runtime

@@ -20,6 +20,7 @@ from tests.benchmarks import (
     models,
     onert_losses,
     paging,
+    partitioner,
     planning,
     real_time,
     resnet50,
@@ -40,6 +41,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "levels": levels.run,
     "resnet50": resnet50.run,
     "schedules": schedules.run,
+    "partitioner": partitioner.run,
     "real-time": real_time.run,
     "interrupts": interrupts.run,
     "onert": onert_losses.run,
@@ -74,6 +76,7 @@ def main() -> None:
         "memory": partial(memory.run, python=arguments.python, torch=arguments.torch),
         "service": partial(service.run, soak=_seconds(arguments.soak), part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
+        "partitioner": partial(partitioner.run, torch=arguments.torch),
         "doubles": partial(doubles.run, torch=arguments.torch),
         "same_step": partial(same_step.run, torch=arguments.torch, jax=arguments.jax),
     }

@@ -40,14 +40,17 @@ def _last(x: Any) -> Any:
     return x.permute(0, 2, 3, 1)
 
 
-def _padded(torch: Any, op: Operation, x: Any, kernel: Any, value: float) -> Any:
-    if op.attributes.get("auto_pad") != "SAME_UPPER":
-        return x
-    pads: list[int] = []
+def _pads(op: Operation, x: Any, kernel: Any) -> list[int]:
+    """In front and behind of each side, the last side first."""
     strides: Any = op.attributes.get("strides", (1, 1))
+    found = []
     for size, k, s in reversed(list(zip(x.shape[2:], kernel, strides, strict=True))):
         total = max((-(-size // s) - 1) * s + k - size, 0)
-        pads += [total // 2, total - total // 2]
+        found += [total // 2, total - total // 2]
+    return found if op.attributes.get("auto_pad") == "SAME_UPPER" else [0] * len(found)
+
+
+def _padded(torch: Any, x: Any, pads: list[int], value: float) -> Any:
     return torch.nn.functional.pad(x, pads, value=value) if any(pads) else x
 
 
@@ -55,8 +58,12 @@ def _conv(torch: Any, op: Operation, run: Run) -> Any:
     x, w, *bias = _given(op, run)
     w = _first(w)
     strides, groups = op.attributes.get("strides", (1, 1)), op.attributes.get("group", 1)
-    x = _padded(torch, op, _first(x), w.shape[2:], 0.0)
-    y = torch.nn.functional.conv2d(x, w, *bias, stride=strides, groups=groups)
+    x = _first(x)
+    pads, inside = _pads(op, x, w.shape[2:]), (0, 0)
+    if pads[::2] == pads[1::2]:  # what a convolution does itself needs no bytes of its own
+        pads, inside = [], (pads[2], pads[0])
+    x = _padded(torch, x, pads, 0.0)
+    y = torch.nn.functional.conv2d(x, w, *bias, stride=strides, padding=inside, groups=groups)
     return _last(_activated(torch, op, y))
 
 
@@ -67,8 +74,8 @@ def _conv_transpose(torch: Any, op: Operation, run: Run) -> Any:
 
 
 def _max_pool(torch: Any, op: Operation, run: Run) -> Any:
-    kernel = op.attributes["kernel_shape"]
-    x = _padded(torch, op, _first(run[op.inputs[0]]), kernel, float("-inf"))
+    kernel, x = op.attributes["kernel_shape"], _first(run[op.inputs[0]])
+    x = _padded(torch, x, _pads(op, x, kernel), float("-inf"))
     return _last(torch.nn.functional.max_pool2d(x, kernel, op.attributes.get("strides")))
 
 

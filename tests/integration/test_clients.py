@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clients import AsyncClient, CapacityExceeded, Client, JobCancelled, JobStatus, PlanResult, ProblemError
-from tests.support.server import Server
+from clients import (
+    AsyncClient,
+    CapacityExceeded,
+    Client,
+    JobCancelled,
+    JobNotFinished,
+    JobStatus,
+    PlanResult,
+    ProblemError,
+)
+from tests.support.server import Server, running_server
 
 Graph = dict[str, Any]
 
@@ -48,6 +58,43 @@ def test_large_graphs_and_files(server: Server, tiny: Graph, tmp_path: Path) -> 
         saved = client.save_plan(tiny, path)
         assert json.loads(path.read_bytes())["digest"] == saved.digest
         assert client.stored_plan(saved.digest).document == json.loads(path.read_bytes())
+
+
+async def test_waiting_for_so_long(tiny: Graph, slow: Graph) -> None:
+    """The time is over, the job goes on, and can be waited for again."""
+    with running_server(workers=1, validate_max_steps=10_000) as server:
+        with Client(server.url) as client:
+            job = client.jobs.validate(slow, client.plan(slow).document, steps=10_000)
+            for seconds in (0.0, 0.3, 1.2):
+                with pytest.raises(JobNotFinished, match="goes on") as late:
+                    job.wait(timeout=seconds)
+                assert (late.value.id, job.status().ended) == (job.id, False)
+        async with AsyncClient(server.url) as client:
+            again = await client.jobs.get(job.id)
+            for seconds in (0.0, 0.3, 1.2):
+                with pytest.raises(TimeoutError, match=job.id):
+                    await again.wait(timeout=seconds)
+            await again.cancel()
+            with pytest.raises(JobCancelled):
+                await again.wait(timeout=600)
+            small = await client.jobs.plan(tiny, batch=4)
+            assert (await small.wait(timeout=600)).digest == (await client.plan(tiny, batch=4)).digest
+
+
+def test_a_graph_that_is_too_large_for_a_job(tiny: Graph) -> None:
+    """The service says that it can be stored first, and the client does so by itself."""
+    graph = json.dumps(tiny).encode() + b" " * (5 << 20)
+    with running_server(workers=1) as server, server.client() as http, Client(server.url) as client:
+        refused = http.post(
+            "/v1/jobs",
+            content=b'{"task": "plan", "request": {"graph": %s}}' % graph,
+            headers={"Content-Type": "application/json"},
+        )
+        assert (refused.status_code, refused.json()["type"]) == (413, "/problems/body-too-large")
+        assert "/v1/graphs/" in refused.json()["remedy"]
+        result = client.jobs.plan(graph, batch=7).wait(timeout=600)
+        assert result.digest == client.plan(tiny, batch=7).digest
+        assert http.head(f"/v1/graphs/{hashlib.sha256(graph).hexdigest()}").status_code == 200
 
 
 async def test_many_jobs_at_the_same_time(server: Server, tiny: Graph) -> None:

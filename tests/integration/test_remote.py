@@ -45,6 +45,10 @@ def folder(tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     Path("wrong.json").write_text(json.dumps(broken), encoding="utf-8")
     Path("half.json").write_text(json.dumps(tiny)[:-2], encoding="utf-8")
     Path("p.csv").write_text(CSV, encoding="utf-8")
+    budget = '[[budget]]\nmodel = "{}"\nmax_arena = "{}"\n'
+    Path("kept.toml").write_text(budget.format("graph.json", "1MiB"), encoding="utf-8")
+    both = [budget.format(*pair) for pair in (("graph.json", "10B"), ("wrong.json", "1MiB"))]
+    Path("broken.toml").write_text("".join(both), encoding="utf-8")
     return tmp_path
 
 
@@ -78,6 +82,8 @@ def outcome(arguments: str, *more: str) -> tuple[int, str, str, list[bytes]]:
         ("solve p.csv --capacity 700", Exit.TOO_LARGE),
         ("tradeoff graph.json --points 2 -o out.json", Exit.OK),
         ("explain graph.json --capacity 200 --json", Exit.OK),
+        ("budget check kept.toml --format junit -o out.xml", Exit.OK),
+        ("budget check broken.toml --json", Exit.USAGE),
     ],
 )
 def test_as_if_done_here(url: str, arguments: str, code: Exit) -> None:
@@ -194,6 +200,24 @@ def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(server: Server, 
         job = client.jobs.get(next(iter(client.jobs.list())).id)
         with pytest.raises(JobCancelled):
             job.wait()
+
+
+def test_a_job_that_takes_too_long(slow: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on, and the command says where."""
+    Path("slow.json").write_text(json.dumps(slow), encoding="utf-8")
+    arguments = ("validate", "slow.json", "plan.json", "--steps", "10000", "--server")
+    with running_server(workers=1, validate_max_steps=10_000) as server:
+        assert run("plan", "slow.json", "-o", "plan.json").exit_code == Exit.OK
+        monkeypatch.setenv("ARENAPLAN_WAIT_SECONDS", "0.5")
+        done = run(*arguments, server.url)
+        assert done.exit_code == Exit.USAGE
+        assert done.stderr.count("\n") == 1
+        with Client(server.url) as client:
+            (job,) = client.jobs.list()
+            assert job.id in done.stderr
+            assert not job.ended
+        monkeypatch.setenv("ARENAPLAN_WAIT_SECONDS", "soon")
+        assert "'soon', not a number" in run(*arguments, server.url).stderr
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])

@@ -1,11 +1,12 @@
-"""Networks of the gallery with recomputation, paging, both, values in place and steps at the same time.
+"""Networks with recomputation, paging, both, values in place and steps at the same time.
 
-By default one network; `./run fuzz` takes all.
+By default one network; `./run fuzz` takes the gallery, and a tower with each rule of training.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,16 +14,26 @@ import pytest
 from examples.gallery import GALLERY
 from solver.errors import CapacityError
 from solver.executor import validate
+from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import Order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier, loads
 from solver.schedules import floor, roofline, schedule_problem
 from solver.training import derive
+from tests.support.graphs import tower
 
 pytestmark = pytest.mark.fuzz
 
-NAMES = list(GALLERY) if os.environ.get("ARENAPLAN_FUZZ") else ["lenet5"]
+NETWORKS: dict[str, Callable[[], TrainableGraph]] = {
+    name: lambda example=example: example.model().graph for name, example in GALLERY.items()
+} | {
+    "dropout": lambda: tower(dropout=True),
+    "tied": lambda: tower(tied=True, optimizer="Adam"),
+    "clipped": lambda: tower(training=TrainingRules(clip_global_norm=0.5)),
+    "micro-batches": lambda: tower(training=TrainingRules(accumulate=2), momentum=0.9),
+}
+NAMES = list(NETWORKS) if os.environ.get("ARENAPLAN_FUZZ") else ["lenet5"]
 
 #: Networks in which no schedule keeps some of these budgets by running steps again alone.
 WITHOUT_SCHEDULES = ("autoencoder", "bias_only")
@@ -32,14 +43,18 @@ SLOW = Tier("slow", 2**34, 4 * 10**9, 4 * 10**9, 1_000)
 
 
 @pytest.mark.parametrize("share", [0.9, 0.6, 0.35])
-@pytest.mark.parametrize("more", [{}, {"in_place": True}, {"parallelism": 2}], ids=["", "in place", "levels"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"in_place": True}, {"parallelism": 2}, {"in_place": True, "parallelism": 2}],
+    ids=["", "in place", "levels", "in place on levels"],
+)
 @pytest.mark.parametrize("kind", ["recompute", "paging", "both"])
 @pytest.mark.parametrize("name", NAMES)
 def test_each_keeps_its_memory_and_computes_the_same_bits(
     name: str, kind: str, more: dict[str, Any], share: float
 ) -> None:
     """Budgets lie between the floor of recomputation and the peak, by their share."""
-    graph = GALLERY[name].model().graph
+    graph = NETWORKS[name]()
     program = Order().run(derive(graph))
     low, peak = floor(schedule_problem(program, roofline(program))).bytes, max(loads(program)[0])
     most = low + int(share * (peak - low))

@@ -92,6 +92,22 @@ def chain(
     return s.graph(trainable=trainable, **hyper)
 
 
+def tower(
+    depth: int = 5, *, dropout: bool = False, tied: bool = False, outputs: Sequence[str] = (), **hyper: Any
+) -> TrainableGraph:
+    """Layers of which each keeps its wide activation for the backward pass; h0, h1, ... may be results."""
+    s = Sketch("tower")
+    h = s.input("x", 32, 16)
+    for k in range(depth):
+        w = "w0" if tied and k else s.parameter(f"w{k}", 16, 16)
+        h = s.op("Gemm", [h, w], f"h{k}", f"fc{k}")
+        h = s.op("Gelu", [h], f"a{k}", f"gelu{k}")
+        if dropout:
+            h = s.op("Dropout", [h], f"d{k}", f"drop{k}", ratio=0.5)
+    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
+    return s.graph(outputs=outputs, **hyper)
+
+
 def residual(batch: int = 4, width: int = 6, classes: int = 5, **hyper: Any) -> TrainableGraph:
     """A branch (h1 has two consumers), tied weights (w2 twice), one operand twice (Mul) and a softmax."""
     s = Sketch("residual")

@@ -55,11 +55,18 @@ def serve(
 )
 def worker(
     workers: Annotated[int | None, typer.Option(min=1, max=256, help="Solver processes.")] = None,
+    health_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Answer /healthz and /readyz here, for probes.")
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
     """Run the jobs of a PostgreSQL database, as many machines as there are. Settings are those of serve."""
-    given = {"workers": workers, "log_format": "json" if as_json else log_format}
+    given = {
+        "workers": workers,
+        "worker_health_port": health_port,
+        "log_format": "json" if as_json else log_format,
+    }
     gc.enable()
     with reporting(as_json=as_json):
         from service.cli import configuration, working

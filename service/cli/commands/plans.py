@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.commands.options import AsJson, PlanFile, PlanServer, examples, read_bytes
+from service.cli.commands.options import AsJson, PlanFile, PlanServer, Server, examples, read_bytes
 from service.cli.console import Exit, reporting, write_document
 
 __all__ = ["app"]
@@ -209,6 +209,7 @@ def budget(
     file: Annotated[Path, typer.Argument(help="Budget file, TOML.")],
     form: Report = None,
     output: ReportFile = Path("-"),
+    server: Server = None,
     as_json: AsJson = False,
 ) -> None:
     """Plan many networks and see that each keeps its budget. Exit code 3: one does not."""
@@ -217,7 +218,7 @@ def budget(
     with reporting(as_json=as_json, document=str(file)):
         from service.cli import gates
 
-        code = gates.check_budgets(file, gates.format_of(form, as_json=as_json), output)
+        code = gates.check_budgets(file, gates.format_of(form, as_json=as_json), output, server)
     raise typer.Exit(code)
 
 

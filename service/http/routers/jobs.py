@@ -29,7 +29,7 @@ from service.jobs.documents import job_document
 from service.jobs.model import Job, NewJob
 from service.jobs.model import State as JobState
 from service.jobs.orders import read_order
-from service.jobs.spool import pieces
+from service.jobs.spool import Spool, pieces
 from service.jobs.webhooks import check_url
 from service.problems import Problem
 from service.telemetry import tracing
@@ -63,7 +63,7 @@ async def submit(request: Request, idempotency_key: IdempotencyKey = None) -> Re
     """
     state = state_of(request)
     jobs, principal = state.backend.stored.jobs, principal_of(request)
-    body = await read_json_body(request, min(state.settings.body_limit_bytes, INLINE_BYTES))
+    body = await _read_order(request, state)
     data = b"".join(pieces(body))
     if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
         raise Problem(
@@ -95,6 +95,19 @@ async def submit(request: Request, idempotency_key: IdempotencyKey = None) -> Re
     )
     note(request.scope, job=job.id, task=job.task, new=new)
     return job_response(request, job, 202 if new or not job.state.final else 200)
+
+
+async def _read_order(request: Request, state: State) -> bytes | Spool:
+    limit = state.settings.body_limit_bytes
+    try:
+        return await read_json_body(request, min(limit, INLINE_BYTES))
+    except Problem as problem:
+        if problem.kind.code == "body-too-large" and limit > INLINE_BYTES:
+            problem.remedy = (
+                f"Store the graph first, up to {limit:,} bytes: PUT it to /v1/graphs/ and its SHA-256, and "
+                "give that digest as `graph` instead. What else is large goes to the route of the task."
+            )
+        raise
 
 
 @router.get("/v1/jobs", **JOBS_ROUTE)

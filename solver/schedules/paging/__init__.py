@@ -8,7 +8,7 @@ transfers    from the gaps to a program with copies
 clocks       how long an iteration takes, with one transfer at a time on a channel
 """
 
-from solver.schedules.paging.clocks import Traffic, elapsed, is_copy, level_costs, traffic
+from solver.schedules.paging.clocks import Traffic, elapsed, is_copy, least_elapsed, level_costs, traffic
 from solver.schedules.paging.gaps import Gap, GapKind, PagingProblem, paging_problem
 from solver.schedules.paging.timetable import Timetable, Transfer, timetable
 from solver.schedules.paging.transfers import in_tiers, slow_lives, with_transfers
@@ -23,6 +23,7 @@ __all__ = [
     "elapsed",
     "in_tiers",
     "is_copy",
+    "least_elapsed",
     "level_costs",
     "paging_problem",
     "slow_lives",

@@ -10,13 +10,14 @@ Steps of a level run at the same time, so a level lasts as long as its longest s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from solver.program import COPY, Costs, Program, Step, Tier, transfer_nanoseconds
+from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, transfer_nanoseconds
 from solver.schedules.costs import step_costs
 
-__all__ = ["Traffic", "elapsed", "is_copy", "level_costs", "traffic"]
+__all__ = ["Traffic", "elapsed", "is_copy", "least_elapsed", "level_costs", "traffic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +81,37 @@ def elapsed(program: Program, tiers: Sequence[Tier], given: Costs | None = None)
             ends[step.until] = max(ends.get(step.until, 0), free[channel])
             last = max(last, free[channel])
     return max(now, last)
+
+
+def least_elapsed(
+    program: Program, tiers: Sequence[Tier], compute: int, proved: Iterable[tuple[int, int]]
+) -> int:
+    """Nanoseconds that one iteration takes at least, whatever is paged and whatever runs again. Linear.
+
+    For a sequential program, whose steps alone take `compute`. Each pair in `proved` is a budget in bytes,
+    and nanoseconds that repetitions cost at least within it. What is away at one moment comes in once an
+    iteration, and goes out once unless it is fed, never written, or a result. So where x bytes do both,
+    repetitions cost at least what they do in x bytes more than the first tier has, and channels are busy
+    with x bytes.
+    """
+    entry = {e.value: e.kind for e in program.entry}
+    written = {b.value for step in program.steps for b in step.bindings if b.access.defines}
+    once = {value for value, kind in entry.items() if kind is EntryKind.FED or value not in written}
+    once |= {e.value for e in program.exit if entry.get(e.value) in (None, EntryKind.FED)}
+    spared = sum(program.values[value].type.nbytes for value in once)
+    # Budgets count bytes as they are reserved, transfers those of the contents.
+    spared += sum(-value.type.nbytes % program.spaces[value.space].alignment for value in program.values)
+    fast = tiers[0]
+    rates = [
+        [min(rate for rate in ends if rate) for ends in ((fast.read, tier.write), (tier.read, fast.write))]
+        for tier in tiers[1:]
+    ]
+    together = sum(Fraction(out * back, out + back) for out, back in rates)
+    budgets = sorted({*proved, (max(loads(program)[0], default=0), 0)})
+    best, since = None, fast.bytes
+    for k, (budget, _) in enumerate(budgets):
+        if budget > fast.bytes or k + 1 == len(budgets):
+            busy = int(max(0, since - fast.bytes - spared) * 1_000_000_000 / together)
+            found = max(compute + max(nanoseconds for _, nanoseconds in budgets[k:]), busy)
+            best, since = found if best is None else min(best, found), budget
+    return best or compute

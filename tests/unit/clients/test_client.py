@@ -513,7 +513,7 @@ def test_both_clients_offer_the_same() -> None:
 def test_errors_have_one_root() -> None:
     raised = [getattr(clients, name) for name in clients.__all__ if inspect.isclass(getattr(clients, name))]
     errors = [kind for kind in raised if issubclass(kind, Exception)]
-    assert len(errors) == 6
+    assert len(errors) == 7
     assert all(issubclass(kind, ClientError) for kind in errors)
 
 

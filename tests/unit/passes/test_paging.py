@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from solver.program import COPY, EntryKind, Program, Step, Tier, lent, loads
 from solver.schedules.paging import elapsed, paging_problem, traffic
 from solver.training import Block, BlockOperation, build_program, derive
 from solver.verify import prove
-from tests.support.graphs import Sketch
+from tests.support import graphs as support
 from tests.support.operator_graphs import attention, convolved, elementwise
 from tests.support.sequence_graphs import classifier
 from tests.support.term_oracle import certified
@@ -33,18 +34,8 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FLASH = Tier("flash", 2**24, 400_000_000, 200_000_000, 100)
 
 
-def tower(depth: int = 5, *, dropout: bool = False, tied: bool = False, **hyper: object) -> TrainableGraph:
-    """Layers of which each keeps its wide activation for the backward pass; the middle one is a result."""
-    s = Sketch("tower")
-    h = s.input("x", 32, 16)
-    for k in range(depth):
-        w = "w0" if tied and k else s.parameter(f"w{k}", 16, 16)
-        h = s.op("Gemm", [h, w], f"h{k}", f"fc{k}")
-        h = s.op("Gelu", [h], f"a{k}", f"gelu{k}")
-        if dropout:
-            h = s.op("Dropout", [h], f"d{k}", f"drop{k}", ratio=0.5)
-    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
-    return s.graph(outputs=("h1",), **hyper)  # type: ignore[arg-type]  # hyper-parameters and rules
+#: The second layer's values are a result.
+tower = partial(support.tower, outputs=("h1",))
 
 
 def ordered(graph: TrainableGraph, parallelism: int = 1) -> Program:
@@ -193,7 +184,7 @@ def test_recomputation_leaves_less_to_move() -> None:
     assert ours is not None
     assert theirs is not None
     assert ours.moved < theirs.moved
-    assert ours.time < theirs.time
+    assert theirs.compute < ours.least_time <= ours.time < theirs.time
     assert any(".again1" in label for label in both.program.step_labels)
     assert validate(graph, both, steps=2).identical
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,25 +20,14 @@ from solver.program import Program, loads
 from solver.schedules import floor, roofline, schedule_problem
 from solver.training import derive
 from solver.verify import prove
-from tests.support.graphs import Sketch
+from tests.support import graphs as support
 from tests.support.operator_graphs import attention, convolved, elementwise
 from tests.support.sequence_graphs import classifier
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-def tower(depth: int = 6, *, dropout: bool = False, tied: bool = False, **hyper: object) -> TrainableGraph:
-    """Layers of which each keeps its wide activation for the backward pass."""
-    s = Sketch("tower")
-    h = s.input("x", 32, 16)
-    for k in range(depth):
-        w = "w0" if tied and k else s.parameter(f"w{k}", 16, 16)
-        h = s.op("Gemm", [h, w], f"h{k}", f"fc{k}")
-        h = s.op("Gelu", [h], f"a{k}", f"gelu{k}")
-        if dropout:
-            h = s.op("Dropout", [h], f"d{k}", f"drop{k}", ratio=0.5)
-    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
-    return s.graph(**hyper)  # type: ignore[arg-type]  # hyper-parameters and rules
+tower = partial(support.tower, 6)
 
 
 def ordered(graph: TrainableGraph) -> Program:
@@ -201,7 +191,7 @@ def test_a_capacity_below_the_floor_is_proved_impossible() -> None:
 
 
 def test_a_capacity_that_was_not_reached_says_what_was() -> None:
-    s = Sketch("wide")  # the one value that waits is read again at once, so that nothing is gained
+    s = support.Sketch("wide")  # the one value that waits is read again at once, so that nothing is gained
     h = s.op("Gemm", [s.input("x", 8, 8), s.parameter("w", 8, 8)], "h", "fc")
     h = s.op("Gelu", [h], "a", "gelu")
     s.op("MeanSquaredError", [h, s.label("t", 8, 8)], "loss", "mse")

@@ -23,6 +23,7 @@ from solver.plan.report import (
     storage_note,
 )
 from solver.program import Kind, Lifetime
+from solver.schedules import roofline
 from tests.support.graphs import chain, convolutional
 
 A, D, G, W = Kind.ACTIVATION, Kind.DERIVATIVE, Kind.GRADIENT, Kind.PARAMETER
@@ -78,6 +79,11 @@ def test_what_waits_in_16_bits() -> None:
     assert note is not None
     assert f"{waiting:,} bytes" in note
     assert note.startswith("In float16: 2 values")
+    (facts,) = (record.facts for record in made.records if record.name == "storage")
+    cost = dict(zip(made.program.step_labels, roofline(made.program), strict=True))
+    spent = sum(ns for label, ns in cost.items() if label.endswith((".store", ".restore")))
+    assert facts == {"conversions": 4, "nanoseconds": spent, "step_nanoseconds": sum(cost.values())}
+    assert f"4 conversions add {spent / (sum(cost.values()) - spent):.2%} to the modelled time" in note
 
 
 def test_empty_arena() -> None:

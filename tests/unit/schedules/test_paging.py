@@ -14,6 +14,7 @@ from solver.schedules.paging import (
     Transfer,
     elapsed,
     in_tiers,
+    least_elapsed,
     level_costs,
     paging_problem,
     timetable,
@@ -220,3 +221,21 @@ def test_entries_and_exits_stay_where_callers_know_them(ahead: int) -> None:
     assert {paged.values[e.value].label for e in paged.entry} == {"x", "t0"}
     assert paged.exit == tuple(Exit(e.value, e.reference) for e in LONG.exit)
     assert paged.entry == tuple(Entry(e.value, e.kind, e.reference) for e in LONG.entry)
+
+
+def test_no_iteration_takes_less_than_its_steps_its_repetitions_or_its_transfers() -> None:
+    """Four values of 100 bytes are there at once, the first tier has 200; 4 bytes of what moves are fed."""
+    big = made(
+        ("x", "a"), ("a", "b"), ("b", "c"), ("c b", "d"), ("d a", "e"), fed="x", a=100, b=100, c=100, d=100
+    )
+    peak = max(loads(big)[0])
+    assert peak == 400
+    tiers = (Tier("sram", 200), Tier("flash", 10_000, 10**9, 10**9))
+    # Nothing is proved: some bytes go out and come in, or something runs again for nothing.
+    assert least_elapsed(big, tiers, 50, [(200, 0)]) == 50
+    # Where repetitions cost that much, it takes less to move nearly all that is too many.
+    assert least_elapsed(big, tiers, 50, [(399, 1000)]) == 2 * (399 - 200 - 4)
+    # Where they cost less, it takes less to run steps again, or some of both.
+    assert least_elapsed(big, tiers, 50, [(399, 100)]) == 150
+    assert least_elapsed(big, tiers, 50, [(300, 900), (399, 60)]) == 2 * (300 - 200 - 4)
+    assert least_elapsed(big, (tiers[0], replace(tiers[1], write=10**8)), 50, [(399, 9000)]) == 11 * 195

@@ -135,6 +135,23 @@ async def test_a_key_that_ends(store: Store, registry: Registry, clock: Clock) -
         await gate.recognise(f"Bearer {text}")
 
 
+async def test_keys_are_read_again_when_they_have_changed(store: Store, registry: Registry) -> None:
+    first, _ = add(store)
+    await registry.sync()
+    known = await registry.key(first.id)
+    await registry.sync()
+    assert await registry.key(first.id) is known
+    second, _ = add(store)
+    await registry.sync()
+    assert await registry.key(second.id) is not None
+    with store.transaction() as connection:
+        table.revoke_key(connection, first.id, 1.0)  # by a clock that is slow
+    await registry.sync()
+    revoked = await registry.key(first.id)
+    assert revoked is not None
+    assert revoked.revoked == 1.0
+
+
 async def test_without_the_database(store: Store, counted: Counted, registry: Registry, clock: Clock) -> None:
     """Keys that are known stay good for a while; then nobody can be recognised."""
     key, text = add(store)

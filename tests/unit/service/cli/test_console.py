@@ -47,8 +47,9 @@ def test_a_failed_write_leaves_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as refused:
         write_document(path, b"new")
+    assert refused.value.filename == str(path)
     assert path.read_bytes() == b"precious"
     assert list(tmp_path.iterdir()) == [path]
 

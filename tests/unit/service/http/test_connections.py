@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,17 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from service.http.connections import HEAD_BYTES, PARTS_AT_A_TIME, Admission, Hosts, Pace, PacedFlow, guarded
+from service.http.connections import (
+    HEAD_BYTES,
+    PARTS_AT_A_TIME,
+    Admission,
+    Hosts,
+    JoinedWrites,
+    Pace,
+    PacedFlow,
+    guarded,
+    holder_of,
+)
 from service.problems import MEDIA_TYPE
 
 #: Ends a test that hangs; nothing here takes this long.
@@ -30,8 +40,9 @@ class Site:
     arrived: asyncio.Queue[str]
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    async def open(self, data: bytes = b"") -> asyncio.StreamReader:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def open(self, data: bytes = b"", address: str = "127.0.0.1") -> asyncio.StreamReader:
+        """From an address of this machine: all of 127.0.0.0/8 are."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0))
         self.writers.append(writer)
         writer.write(data)
         return reader
@@ -39,7 +50,10 @@ class Site:
 
 @asynccontextmanager
 async def serving(
-    connections: int = 100, header_seconds: float = PATIENCE, body_seconds: float = PATIENCE
+    connections: int = 100,
+    header_seconds: float = PATIENCE,
+    body_seconds: float = PATIENCE,
+    each: int | None = None,
 ) -> AsyncIterator[Site]:
     release, arrived = asyncio.Event(), asyncio.Queue[str]()
 
@@ -57,7 +71,7 @@ async def serving(
         await send({"type": "http.response.body", "body": body})
 
     config, state = uvicorn.Config(application, lifespan="off", log_config=None), ServerState()
-    make = guarded(Admission(connections, header_seconds, body_seconds))
+    make = guarded(Admission(connections, header_seconds, body_seconds, each=each))
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: make(config=config, server_state=state, app_state={}), "127.0.0.1", 0
@@ -160,6 +174,44 @@ async def test_too_many_connections_at_work() -> None:
         assert [(await answer(reader))[0] for reader in busy] == [200, 200]
 
 
+async def test_one_caller_does_not_take_all_connections() -> None:
+    wait = GET.replace(b"/ ", b"/wait ")
+    async with serving(connections=10, each=2) as site:
+        busy = [await site.open(wait) for _ in range(2)]
+        for _ in busy:
+            await site.arrived.get()
+        await problem(await site.open(), 503, "overloaded")
+        other = await site.open(wait, "127.0.0.2")
+        await site.arrived.get()
+        site.release.set()
+        assert [(await answer(reader))[0] for reader in (*busy, other)] == [200] * 3
+
+
+async def test_what_one_caller_leaves_unused_makes_room_for_its_own() -> None:
+    async with serving(connections=10, each=2) as site:
+        other = await site.open(address="127.0.0.2")
+        idle = [await site.open() for _ in range(2)]
+        last = await site.open(GET)
+        assert (await answer(last))[0] == 200
+        assert await idle[0].read() == b""
+        site.writers[0].write(GET)
+        assert (await answer(other))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "holder"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_who_is_behind_an_address(address: str, holder: str) -> None:
+    assert holder_of(address) == holder
+
+
 MALFORMED: dict[str, Callable[[], bytes]] = {
     "garbage": lambda: b"\x16\x03\x01 hello\r\n\r\n",
     "two lengths": lambda: b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
@@ -239,3 +291,42 @@ async def test_large_bodies_are_read_in_turns() -> None:
     assert went_on == [0, *range(2, len(flows))]
     assert counts[0] == PARTS_AT_A_TIME
     assert len(counts) == 3
+
+
+class Sent(asyncio.Transport):
+    """A transport that remembers what each system call would send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.calls.append(bytes(data))
+
+    def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.calls.append(b"".join(data))
+
+    def close(self) -> None:
+        self.calls.append(b"closed")
+
+
+async def test_head_and_body_are_sent_at_once() -> None:
+    sent = Sent()
+    writes = JoinedWrites(sent)
+    for piece in (b"head ", b"body", b"head ", b"body"):
+        writes.write(piece)
+    assert sent.calls == [b"head body"] * 2
+
+
+async def test_a_head_does_not_wait_for_its_body() -> None:
+    sent = Sent()
+    writes = JoinedWrites(sent)
+    writes.write(b"head")
+    await asyncio.sleep(0)
+    assert sent.calls == [b"head"]
+    writes.write(b"one")
+    writes.write(b"two")
+    writes.write(b"three")
+    writes.close()
+    await asyncio.sleep(0)
+    assert sent.calls == [b"head", b"onetwo", b"three", b"closed"]

@@ -1,4 +1,4 @@
-"""What every engine of jobs promises, on each database that it works with."""
+"""What every engine of jobs promises, on each database that it works with, wherever large results are."""
 
 from __future__ import annotations
 
@@ -11,18 +11,31 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import Connection, update
 
-from service.jobs.blobs import Graphs, Results, StoredGraph
+from service.jobs.blobs import Blobs, Graphs, Results, StoredGraph
 from service.jobs.engine import JobEngine
 from service.jobs.model import Job, State
 from service.problems import Problem
 from service.store import Store
+from service.store.objects import Objects, open_objects
 from service.store.schema import jobs
 from tests.support.engines import finished, new_job, running_engine, table_of
+from tests.support.storage import Storage
+
+
+@pytest.fixture(params=["database", "storage"])
+def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Objects | None:
+    """Where results are that an engine makes: in the database, or outside of it."""
+    if request.param == "database":
+        return None
+    storage: Storage = request.getfixturevalue("storage")
+    for name, value in storage.variables.items():
+        monkeypatch.setenv(name, value)
+    return open_objects(storage.url)
 
 
 @pytest_asyncio.fixture
-async def engine(store: Store) -> AsyncIterator[JobEngine]:
-    async with running_engine(store) as running:
+async def engine(store: Store, objects: Objects | None) -> AsyncIterator[JobEngine]:
+    async with running_engine(store, objects) as running:
         yield running
 
 
@@ -257,14 +270,15 @@ async def test_a_request_that_refers_to_a_graph(engine: JobEngine, store: Store)
     assert (await engine.answer("default", job.id)).body == expected
 
 
-async def test_an_answer_is_computed_once(engine: JobEngine, store: Store) -> None:
+async def test_an_answer_is_computed_once(engine: JobEngine, store: Store, objects: Objects | None) -> None:
+    results = Results(Blobs(store, objects))
     first, _ = await engine.submit(new_job("offer\nthe plan"))
     assert (await finished(engine, first)).state is State.SUCCEEDED
     again, _ = await engine.submit(new_job("offer\nnot the plan"))
     assert (await finished(engine, again)).state is State.SUCCEEDED
     assert (await engine.answer("default", again.id)).body == b"the plan"
-    assert await Results(store).by_name("default", "plans/offered") == b"the plan"
-    assert await Results(store).by_name("other", "plans/offered") is None
+    assert await results.by_name("default", "plans/offered") == b"the plan"
+    assert await results.by_name("other", "plans/offered") is None
 
 
 async def test_what_has_expired_is_removed(store: Store) -> None:
