@@ -6,8 +6,12 @@ from executorch.exir.passes import MemoryPlanningPass
 
 suite = MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory])
 program = edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(suite)))
+
+`find_stale_read(edge, algorithm, inputs)` runs a program in the memory that any algorithm plans, and names
+the instruction that reads what nobody wrote for it.
 """
 
 from solver.exporters.executorch import plan_memory
+from solver.exporters.executorch_runs import StaleRead, find_stale_read
 
-__all__ = ["plan_memory"]
+__all__ = ["StaleRead", "find_stale_read", "plan_memory"]

@@ -15,6 +15,7 @@ from clients.requests import (
     GraphLike,
     Option,
     Timeout,
+    digest_of,
     document,
     export_path,
     given_options,
@@ -153,13 +154,13 @@ class Calls:
         timeout: Timeout = None,
         **more: Option,
     ) -> Steps[TradeOffResult]:
-        """What smaller peaks cost in modelled time; options as for `plan`, a capacity is left aside."""
-        members = {
-            "graph": (yield from document(graph)),
-            "options": given_options(options, more),
-            "points": points,
-        }
-        return (yield from self._asked("/v1/tradeoff", members, timeout, TradeOffResult.of))
+        """What smaller peaks cost in modelled time, of a graph or a model of another tool; options as for
+        `plan`, a capacity is left aside.
+        """
+        request = yield from _about(
+            "/v1/tradeoff", graph, given_options(options, more), {"points": points}, timeout
+        )
+        return (yield from self._asked(request, TradeOffResult.of))
 
     @call
     def explain(
@@ -175,11 +176,12 @@ class Calls:
     ) -> Steps[VerdictResult]:
         """Whether a capacity (bytes, or text as "24MiB") is enough, and what makes it so.
 
-        With `training` also measures are tried that change what is learned.
+        The network is a graph or a model of another tool. With `training` also measures are tried that change
+        what is learned.
         """
         given = given_options(options, {**more, "capacity": capacity})
-        members = {"graph": (yield from document(graph)), "options": given, "training": training}
-        return (yield from self._asked("/v1/explain", members, timeout, VerdictResult.of))
+        request = yield from _about("/v1/explain", graph, given, {"training": training}, timeout)
+        return (yield from self._asked(request, VerdictResult.of))
 
     @call
     def layout(
@@ -209,16 +211,30 @@ class Calls:
 
     @call
     def validate(
-        self, graph: GraphLike, plan: GraphLike, *, steps: int = 5, seed: int = 0, timeout: Timeout = None
+        self,
+        /,
+        graph: GraphLike,
+        plan: GraphLike,
+        *,
+        steps: int = 5,
+        seed: int = 0,
+        timeout: Timeout = None,
+        **more: Option,
     ) -> Steps[ValidationResult]:
-        """Let the service train `steps` steps in the planned arena and compare bit for bit."""
-        members = {
-            "graph": (yield from document(graph)),
-            "plan": (yield from document(plan)),
-            "steps": steps,
-            "seed": seed,
-        }
-        return (yield from self._asked("/v1/validate", members, timeout, ValidationResult.of))
+        """Let the service train `steps` steps in the planned arena and compare bit for bit.
+
+        Of a model of another tool, `more` is how it is trained (``loss="mse"``), and the plan is one that the
+        service still keeps: only its digest is sent.
+        """
+        found, planned = (yield from loaded(graph)), (yield from document(plan))
+        members: dict[str, Any] = {"steps": steps, "seed": seed}
+        if found.is_model:
+            given = {**given_options(None, more), **members, "plan": digest_of(planned)}
+            request = model_request("/v1/validate", found.data, given, timeout)
+        else:
+            members = {"graph": found.data, "plan": planned, **members, **given_options(None, more)}
+            request = json_request("/v1/validate", members, timeout)
+        return (yield from self._asked(request, ValidationResult.of))
 
     @call
     def ready(self, *, timeout: Timeout = None) -> Steps[bool]:
@@ -228,17 +244,21 @@ class Calls:
         except httpx.TransportError:
             return False
 
-    def _asked(
-        self, path: str, members: Mapping[str, Any], timeout: Timeout, read: Callable[[Mapping[str, Any]], T]
-    ) -> Steps[T]:
-        response = yield from self.exchange.ask(json_request(path, members, timeout))
+    def _asked(self, request: Request, read: Callable[[Mapping[str, Any]], T]) -> Steps[T]:
+        response = yield from self.exchange.ask(request)
         with reading(response) as answer:
             return read(answer)
 
 
 def _to_plan(graph: GraphLike, options: Mapping[str, Any], timeout: Timeout) -> Steps[Request]:
-    """The request for a plan of a graph, or of a model."""
+    return (yield from _about("/v1/plan", graph, options, {}, timeout))
+
+
+def _about(
+    path: str, graph: GraphLike, options: Mapping[str, Any], members: Mapping[str, Any], timeout: Timeout
+) -> Steps[Request]:
+    """What is asked of a graph; or of a model, with the same in the query."""
     found = yield from loaded(graph)
     if found.is_model:
-        return model_request("/v1/plan", found.data, options, timeout)
-    return json_request("/v1/plan", {"graph": found.data, "options": options}, timeout)
+        return model_request(path, found.data, {**options, **members}, timeout)
+    return json_request(path, {"graph": found.data, "options": options, **members}, timeout)

@@ -413,6 +413,7 @@ class JobsCalls:
     @submission
     def validate(
         self,
+        /,
         graph: GraphLike,
         plan: GraphLike,
         *,
@@ -421,10 +422,16 @@ class JobsCalls:
         webhook: str | None = None,
         idempotency_key: str | None = None,
         timeout: Timeout = None,
+        **more: Option,
     ) -> Steps[Ticket[ValidationResult]]:
-        """Let the service train in the planned arena and compare bit for bit."""
+        """Let the service train in the planned arena and compare bit for bit.
+
+        Of a model of another tool, `more` is how it is trained (``loss="mse"``); any plan of it will do.
+        """
         order = _Order("validate", webhook, idempotency_key, timeout)
-        members = {"plan": (yield from loaded(plan)).data, "steps": steps, "seed": seed}
+        members: dict[str, Any] = {"plan": (yield from loaded(plan)).data, "steps": steps, "seed": seed}
+        if more:
+            members["options"] = given_options(None, more)
         return (yield from self._submitted(order, graph, members, _with(ValidationResult.of)))
 
     @submission

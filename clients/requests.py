@@ -25,6 +25,7 @@ __all__ = [
     "Option",
     "Timeout",
     "address",
+    "digest_of",
     "document",
     "export_path",
     "given_options",
@@ -61,9 +62,20 @@ DEFAULT_LIMITS: Final = httpx.Limits(max_connections=32, max_keepalive_connectio
 _JSON_TYPE: Final = "application/json"
 _MODEL_TYPE: Final = "application/octet-stream"
 
-#: What `arenaplan plan --help` calls "of a model": how it is trained. Sent as text; all else as JSON.
+#: What `arenaplan plan --help` calls "of a model": how it is trained; and a plan's digest. Sent as text; all
+#: else as JSON.
 _CHOICES: Final = frozenset(
-    {"loss", "output", "class_axis", "optimizer", "learning_rate", "trainable", "batch_norm", "weights"}
+    {
+        "loss",
+        "output",
+        "class_axis",
+        "optimizer",
+        "learning_rate",
+        "trainable",
+        "batch_norm",
+        "weights",
+        "plan",
+    }
 )
 
 _MODEL_SUFFIXES: Final = (".onnx", ".circle", ".tflite", ".ini")
@@ -100,8 +112,16 @@ def document(given: GraphLike) -> Steps[bytes]:
     """The same where only a document will do. Raises ValueError for a model of another tool."""
     found = yield from loaded(given)
     if found.is_model:
-        raise ValueError("A model of another tool can only be planned: import it first (jobs.import_model).")
+        raise ValueError("A model of another tool will not do here: it stands in the place of a graph only.")
     return found.data
+
+
+def digest_of(plan: bytes) -> str:
+    """The digest that a plan says it has. Raises ValueError where the document says none."""
+    found = json.loads(plan)
+    if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
+        raise ValueError("This is not the document of a plan: it has no digest.")
+    return str(found["digest"])
 
 
 def _looks_like_a_model(data: bytes) -> bool:

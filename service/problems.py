@@ -359,14 +359,18 @@ def out_of_memory() -> Problem:
 
 
 def problem_from(error: ArenaplanError, prefix: Sequence[str | int] = ()) -> Problem:
-    """The problem that `error` is to a caller; `prefix` is where its document sits in the request."""
+    """The problem that `error` is to a caller; `prefix` is where its document sits in the request.
+
+    Options stand beside a document, and in the query beside a model.
+    """
+    options = "query" if prefix and prefix[0] in ("query", "model") else "options"
     if isinstance(error, CapacityError):
-        pointer = json_pointer(("options", *(error.path or ("capacity",))))
+        pointer = json_pointer((options, *(error.path or ("capacity",))))
         return Problem(
             error.code, error.message, remedy=error.remedy, pointer=pointer, extensions=_sizes(error)
         )
     if isinstance(error, OptionsError):
-        prefix = ("options",)
+        prefix = (options,)
     return Problem(
         error.code, error.message, remedy=error.remedy, pointer=json_pointer((*prefix, *error.path))
     )

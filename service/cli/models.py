@@ -14,10 +14,11 @@ from solver.errors import DocumentError, OptionsError
 from solver.pipeline import TrainableGraph
 
 if TYPE_CHECKING:
+    from service.cli.remote import Service
     from solver.importers.options import Imported
     from solver.pipeline import BlockProgram
 
-__all__ = ["is_document", "print_operators", "read_graph", "read_model", "run_import"]
+__all__ = ["is_document", "print_operators", "read_graph", "read_model", "read_model_for", "run_import"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -57,6 +58,19 @@ def read_graph(
     return _graph_of_document(_parsed(document, path), path, batch, choices)
 
 
+def read_model_for(
+    service: Service, document: bytes, path: Path, batch: int | None, choices: Mapping[str, Any] = _NOTHING
+) -> TrainableGraph | BlockProgram:
+    """As `read_model`; a model whose package is not installed here is imported by the service."""
+    if not is_document(document, path):
+        from solver.importers.registry import find_importer
+
+        importer = find_importer(document, path)
+        if importer is not None and not importer.installed:
+            return service.import_model(path, document, batch, choices)
+    return read_model(document, path, batch, choices)
+
+
 def run_import(
     path: Path,
     output: Path,
@@ -79,8 +93,7 @@ def run_import(
     else:
         from service.cli.remote import Service
 
-        name = "model" if str(path) == "-" else path.stem
-        graph = Service(server, as_json=as_json).import_model(name, data, batch, choices)
+        graph = Service(server, as_json=as_json).import_model(path, data, batch, choices)
     folder = Path.cwd() if str(output) == "-" else output.resolve().parent
     write_document(output, documents.dump_graph(_from(folder, graph), indent=2) + b"\n")
     if str(output) == "-":

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from service.cli.console import print_json, read_document, write_document
-from service.cli.models import is_document, read_model
+from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, pipeline
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
@@ -105,9 +105,10 @@ def plan_at(
     """As `make_plan`, by the service at `server`."""
     from service.cli.remote import Service
 
-    found = read_model(document, path, options.batch, choices)
+    service = Service(server, as_json=as_json)
+    found = read_model_for(service, document, path, options.batch, choices)
     text = document if is_document(document, path) else None
-    return Service(server, as_json=as_json).plan(found, text, options)
+    return service.plan(found, text, options)
 
 
 def _planner(

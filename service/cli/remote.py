@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -32,7 +33,7 @@ from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
 from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Plan, PlanOptions, TradeOff, ValidationReport, Verdict
 
-__all__ = ["Service", "is_digest", "read_plan"]
+__all__ = ["SentModel", "Service", "is_digest", "read_plan"]
 
 T = TypeVar("T")
 
@@ -68,6 +69,15 @@ _RETRY: Final = Retry(attempts=6)
 def is_digest(path: Path) -> bool:
     """Whether this names a plan by its digest, and not a file."""
     return _DIGEST.fullmatch(str(path)) is not None and not path.exists()
+
+
+@dataclass(frozen=True, slots=True)
+class SentModel:
+    """A model of another tool that goes to the service as it is, weights and all, with how it is trained."""
+
+    name: str
+    data: bytes
+    choices: Mapping[str, Any]
 
 
 class Service:
@@ -144,20 +154,25 @@ class Service:
         )
         return documents.load_layout(answer.document)
 
-    def validate(self, graph: TrainableGraph, plan: Plan, steps: int, seed: int) -> ValidationReport:
-        """What training in the plan showed there."""
-        text, planned = documents.dump_graph(graph), documents.dump_plan(plan)
+    def validate(
+        self, graph: TrainableGraph | SentModel, plan: Plan, steps: int, seed: int
+    ) -> ValidationReport:
+        """What training in the plan showed there. A service without jobs must keep the plan of a model."""
+        network = documents.dump_graph(graph) if isinstance(graph, TrainableGraph) else graph.data
+        choices = {} if isinstance(graph, TrainableGraph) else graph.choices
+        planned = documents.dump_plan(plan)
         answer = self._answer(
             f"training {graph.name}",
-            lambda c: c.jobs.validate(text, planned, steps=steps, seed=seed),
-            lambda c: c.validate(text, planned, steps=steps, seed=seed),
+            lambda c: c.jobs.validate(network, planned, steps=steps, seed=seed, **choices),
+            lambda c: c.validate(network, planned, steps=steps, seed=seed, **choices),
         )
         return documents.load_report(answer.document)
 
     def import_model(
-        self, name: str, model: bytes, batch: int | None, choices: Mapping[str, Any]
+        self, path: Path, model: bytes, batch: int | None, choices: Mapping[str, Any]
     ) -> TrainableGraph:
-        """The graph of a model of another tool, called `name`. Only jobs import models."""
+        """The graph of a model of another tool, which lies at `path`. Only jobs import models."""
+        name = "model" if str(path) == "-" else path.stem
         given = {**choices, "batch": batch}
         with self._asking(f"importing {name}") as (client, show):
             document = self._waited(client.jobs.import_model(model, **given), show)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,7 +20,10 @@ from solver.executor import StepReport, ValidationReport
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan
 
-__all__ = ["read_graph", "read_plan", "run"]
+if TYPE_CHECKING:
+    from service.cli.remote import SentModel
+
+__all__ = ["read_graph", "read_plan", "read_to_send", "run"]
 
 
 def read_plan(path: Path) -> Plan:
@@ -32,8 +35,26 @@ def read_graph(path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxy
     return models.read_graph(read_document(path), path, plan.options.batch, choices)
 
 
+def read_to_send(
+    path: Path, plan: Plan, choices: Mapping[str, Any] = MappingProxyType({})
+) -> TrainableGraph | SentModel:
+    """The same for a service: a model goes there as it is, as its weights are needed there."""
+    from service.cli.remote import SentModel
+
+    data = read_document(path)
+    if models.is_document(data, path):
+        return models.read_graph(data, path, plan.options.batch, choices)
+    if choices.get("weights") not in (None, "reference", "none"):
+        raise OptionsError(
+            "A file of weights stays here.",
+            remedy="Leave out --server; or --weights, to train from the weights in the model.",
+            path=("weights",),
+        )
+    return SentModel("model" if str(path) == "-" else path.stem, data, choices)
+
+
 def run(
-    graph: TrainableGraph,
+    graph: TrainableGraph | SentModel,
     plan: Plan,
     *,
     steps: int,
@@ -55,6 +76,7 @@ def run(
 
         report = Service(server, as_json=as_json).validate(graph, plan, steps, seed)
     else:
+        assert isinstance(graph, TrainableGraph), "models are sent to services only"
         with _progress(steps) as on_step:
             report = executor.validate(
                 graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file

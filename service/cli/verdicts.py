@@ -14,11 +14,11 @@ from rich.table import Table
 
 from service.cli.console import read_document, write_document
 from service.cli.costs import chosen
-from service.cli.models import is_document, read_model
+from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
-from solver.pipeline import TrainableGraph
+from solver.pipeline import BlockProgram, TrainableGraph
 from solver.plan import Changes, PlanOptions, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
 
 __all__ = ["explain", "tradeoff"]
@@ -53,13 +53,15 @@ def tradeoff(
         )
     document = read_document(model)
     options = documents.load_options(chosen(given, document, model, choices))
-    graph = _graph(document, model, options, choices)
     if server is not None:
         from service.cli.remote import Service
 
+        service = Service(server, as_json=as_json)
+        graph = _graph(read_model_for(service, document, model, options.batch, choices))
         text = document if is_document(document, model) else None
-        made = Service(server, as_json=as_json).tradeoff(graph, text, options, points)
+        made = service.tradeoff(graph, text, options, points)
     else:
+        graph = _graph(read_model(document, model, options.batch, choices))
         with _progress(f"looking for schedules of {graph.name}") as show:
 
             def observe(point: TradeOffPoint) -> None:
@@ -86,14 +88,16 @@ def explain(
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
     document = read_document(model)
     options = documents.load_options(chosen(given, document, model, choices))
-    graph = _graph(document, model, options, choices)
-    batches = verdict.batches_of(document, options) if is_document(document, model) else None
+    text = document if is_document(document, model) else None
     if server is not None:
         from service.cli.remote import Service
 
-        text = document if is_document(document, model) else None
-        made = Service(server, as_json=as_json).explain(graph, text, options, training=training)
+        service = Service(server, as_json=as_json)
+        graph = _graph(read_model_for(service, document, model, options.batch, choices))
+        made = service.explain(graph, text, options, training=training)
     else:
+        graph = _graph(read_model(document, model, options.batch, choices))
+        batches = None if text is None else verdict.batches_of(text, options)
         with _progress(f"looking for what makes {graph.name} fit") as show:
 
             def observe(names: tuple[str, ...]) -> None:
@@ -106,8 +110,7 @@ def explain(
         _print_verdict(Console(highlight=False), made, model, given, training=training)
 
 
-def _graph(document: bytes, model: Path, options: PlanOptions, choices: Mapping[str, Any]) -> TrainableGraph:
-    found = read_model(document, model, options.batch, choices)
+def _graph(found: TrainableGraph | BlockProgram) -> TrainableGraph:
     if not isinstance(found, TrainableGraph):
         raise OptionsError(
             f"{found.name!r} is a program of explicit operations: nothing says which of them may run again.",

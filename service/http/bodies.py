@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from fastapi import Request
@@ -29,16 +31,19 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").lower().partition(";")[0].strip()
 
 
-async def read_model_body(request: Request, limit: int) -> bytes | Spool:
+async def read_model_body(
+    request: Request, limit: int, instead: Mapping[str, list[str]] = MappingProxyType({})
+) -> bytes | Spool:
     """The parameters of the query as a line of JSON, each a list of texts, and then the bytes of the body.
 
-    Raises `Problem` ``unsupported-media-type`` or ``body-too-large``.
+    What stands in `instead` takes the place of parameters. Raises `Problem` ``unsupported-media-type`` or
+    ``body-too-large``.
     """
     _check_encoding(request)
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
-    return await _read(request, limit, json.dumps(given).encode() + b"\n")
+    return await _read(request, limit, json.dumps({**given, **instead}).encode() + b"\n")
 
 
 async def read_stored_body(request: Request, limit: int) -> tuple[str, bytes | Spool]:
@@ -105,8 +110,8 @@ def _unsupported(detail: str) -> Problem:
     return Problem(
         "unsupported-media-type",
         detail,
-        remedy="Send plain UTF-8 JSON with Content-Type: application/json; /v1/plan takes an ONNX model as"
-        " application/onnx, too.",
+        remedy="Send plain UTF-8 JSON with Content-Type: application/json; where a graph is expected, a model"
+        " of another tool will do, as application/octet-stream.",
         headers={"Accept": "application/json"},
     )
 

@@ -78,9 +78,13 @@ class ContentAddressed:
 
     async def stored(self, request: Request, digest: str) -> Response | None:
         """The answer with this digest, if it is still kept."""
-        state, tenant, name = state_of(request), principal_of(request).tenant, self._name(digest)
-        cached = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
+        cached = await self.find(request, digest)
         return None if cached is None else self._from_cache(request, cached)
+
+    async def find(self, request: Request, digest: str) -> CachedPlan | None:
+        """The same as it is kept."""
+        state, tenant, name = state_of(request), principal_of(request).tenant, self._name(digest)
+        return state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
 
     def missing(self, digest: str) -> Problem:
         """The problem that no answer with this digest is kept."""

@@ -210,7 +210,7 @@ TRADEOFF_ROUTE: Final[dict[str, Any]] = {
         200: _document("TradeOffDocument", "The curve."),
         **_problems(*_READING, "invalid-options"),
     },
-    "openapi_extra": _body(
+    "openapi_extra": _body_or_model(
         "TradeOffRequest",
         {"mnist": {"summary": "mnist, six points", "value": {**example("mnist"), "points": 6}}},
     ),
@@ -222,7 +222,7 @@ EXPLAIN_ROUTE: Final[dict[str, Any]] = {
         200: _document("VerdictDocument", "The verdict."),
         **_problems(*_READING, "invalid-options"),
     },
-    "openapi_extra": _body(
+    "openapi_extra": _body_or_model(
         "ExplainRequest",
         {
             "mnist": {
@@ -306,9 +306,9 @@ VALIDATE_ROUTE: Final[dict[str, Any]] = {
     "summary": "Train in a plan and compare",
     "responses": {
         200: _document("ReportDocument", "What was compared, step by step."),
-        **_problems(*_READING, "invalid-plan", "validation-too-large"),
+        **_problems(*_READING, "invalid-options", "invalid-plan", "plan-not-found", "validation-too-large"),
     },
-    "openapi_extra": _body("ValidateRequest", {}),
+    "openapi_extra": _body_or_model("ValidateRequest", {}),
 }
 
 

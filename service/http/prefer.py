@@ -45,7 +45,7 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
     Raises the `Problem` that the job fails with, if it does so in time.
     """
     engine, principal = state_of(request).backend.stored.jobs, principal_of(request)
-    task = "plan" if work in MODEL_WORK else work
+    task = MODEL_WORK.get(work, work)
     trace = tracing.carrier().get("traceparent")
     new = NewJob(principal.tenant, principal.subject, task, work, b"".join(pieces(body)), trace=trace)
     job, _ = await engine.submit(new)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.jobs.requests import MEMBERS, check_members, read_request
+from service.jobs.requests import MEMBERS, check_members, model_work, read_request
 from service.problems import Problem
 from solver.documents.parse import to_bytes
 
@@ -42,16 +42,24 @@ class Order:
                     remedy="Store a model as application/octet-stream or application/onnx.",
                     pointer="/graph",
                 )
+            if self.graph is not None:
+                (_, *beside), optional = MEMBERS[self.task]
+                check_members(self.members, tuple(beside), optional, "/request")
             return self.task, to_bytes(self.members)
-        if self.task not in ("plan", "import"):
+        work = model_work(self.task)
+        if work is None:
             raise Problem(
                 "invalid-request",
                 f"A model cannot be given to {self.task}.",
                 remedy="Import it first, and store the graph that results.",
                 pointer="/graph",
             )
-        check_members(self.members, (), ("options",), "/request")
-        return "model" if self.task == "plan" else "import", _line(self.members.get("options", {})) + b"\n"
+        required, optional = MEMBERS.get(self.task, ((), ()))
+        named = {*required, *optional, "options"} - {"graph"}
+        needed = tuple(name for name in required if name == "plan")
+        check_members(self.members, needed, tuple(sorted(named)), "/request")
+        rest = {name: value for name, value in self.members.items() if name != "options"}
+        return work, _line(self.members.get("options", {}), rest) + b"\n"
 
 
 def read_order(data: bytes) -> Order:
@@ -76,10 +84,9 @@ def read_order(data: bytes) -> Order:
             remedy = "Give the SHA-256 under which it is stored."
             raise _wrong("graph", f"{json.dumps(graph):.80} is not a digest.", remedy)
         if task in MEMBERS:
-            (inside, *required), optional = MEMBERS[task]
+            inside = MEMBERS[task][0][0]
             if inside in members:
                 raise _wrong("graph", f'"{inside}" is given twice.', "Leave one of the two out.")
-            check_members(members, tuple(required), optional, "/request")
     return Order(task, members, graph, _webhook(asked.get("webhook")))
 
 
@@ -91,12 +98,12 @@ def _webhook(given: Any) -> str | None:
     return str(given["url"])
 
 
-def _line(options: Any) -> bytes:
-    """Choices for a model as the query of /v1/plan has them: texts, each in a list."""
+def _line(options: Any, members: Mapping[str, Any]) -> bytes:
+    """What is said of a model as the query of the synchronous route has it: texts, each in a list."""
     if not isinstance(options, dict):
         raise _wrong("options", "The options are not a JSON object.", "Give an object.")
     texts = {}
-    for name, value in options.items():
+    for name, value in {**options, **members}.items():
         values = value if name == "dim" and isinstance(value, list) else [value]
         texts[name] = [one if isinstance(one, str) else json.dumps(one) for one in values]
     return json.dumps(texts).encode()

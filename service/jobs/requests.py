@@ -20,6 +20,7 @@ __all__ = [
     "check_early",
     "check_members",
     "limited_options",
+    "model_work",
     "named_deadline",
     "read_request",
     "with_graph",
@@ -37,10 +38,22 @@ MEMBERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "validate": (("graph", "plan"), ("steps", "seed")),
 }
 
-#: Tasks whose body is a model of another tool, behind a line of choices.
-MODEL_WORK: Final = frozenset({"import", "model"})
+#: What workers call a task whose body is a model of another tool, behind a line of choices; and its task.
+MODEL_WORK: Final[Mapping[str, str]] = {
+    "import": "import",
+    "model": "plan",
+    "tradeoff-model": "tradeoff",
+    "explain-model": "explain",
+    "validate-model": "validate",
+}
 
-_DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(\d[\d.eE+-]*)')
+#: In a document, or in a line of choices, where each has a list of texts.
+_DEADLINE: Final = re.compile(rb'"deadline_seconds"\s*:\s*(?:\[\s*")?(\d[\d.eE+-]*)')
+
+
+def model_work(task: str) -> str | None:
+    """What workers call `task` where it is given a model; None where it takes none."""
+    return next((work for work, of in MODEL_WORK.items() if of == task), None)
 
 
 def with_graph(work: str, request: bytes, graph: bytes | None) -> bytes:

@@ -18,14 +18,13 @@ from typing import Any, Final, TypeVar
 
 from service.jobs.requests import MEMBERS, limited_options, named_deadline, read_request
 from service.jobs.resources import limited
+from service.jobs.subjects import Read, Subject, check_lists, read_document, read_model
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
-from solver.errors import ArenaplanError, CapacityError, TooManyOperationsError
+from solver.errors import ArenaplanError, CapacityError
 from solver.exporters.html import dump_report
-from solver.importers.options import IMPORT_OPTIONS, import_options
-from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
@@ -155,114 +154,44 @@ def _status(plan: Plan) -> str:
     return "optimal" if claims <= {"optimal"} else "feasible"
 
 
-def _plan(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+def _plan(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Plan a graph."""
     with _reading(body, limits, channel) as clock:
-        request = read_request(body, *MEMBERS["plan"])
-        with _inside("options"):
-            options = limited_options(documents.load_options(request.get("options", {})), limits)
-        graph = _graph(request, options.batch, limits)
+        asked = read("plan", body)
+        options = _options(asked, limits)
+        graph = _graph(asked, options.batch, limits)
         key = _key(documents.graph_digest(graph), graph.name, options)
-    with _inside("graph"), _with_verdict(graph, options):
+    with _inside(*asked.graph_path), _with_verdict(graph, options, asked.graph_path):
         make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
         _answer(make, options, channel, key, clock)
 
 
-def _graph(
-    request: Mapping[str, Any], batch: int | None, limits: Mapping[str, Any]
-) -> pipeline.TrainableGraph:
-    _check_lists(request["graph"], ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
-    with _inside("graph"):
-        return documents.load_graph(request["graph"], batch=batch, max_operations=limits["max_operations"])
+def _options(asked: Subject, limits: Mapping[str, Any]) -> PlanOptions:
+    with _inside(*asked.options_path):
+        return limited_options(asked.options(), limits)
 
 
-def _check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], most: int) -> None:
-    """No operation names more operands than `most`: the work on one may grow with their square."""
-    operations = document.get(path[1]) if isinstance(document, dict) else None
-    for k, operation in enumerate(operations if isinstance(operations, list) else ()):
-        for name in names:
-            operands = operation.get(name) if isinstance(operation, dict) else None
-            if isinstance(operands, list) and len(operands) > most:
-                raise Problem(
-                    "too-many-operations",
-                    f"An operation has {len(operands):,} {name}, at most {most:,} are allowed here.",
-                    remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
-                    pointer=f"/{'/'.join(path)}/{k}/{name}",
-                )
-
-
-def _model(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """Plan a model of another tool: a line with the parameters of the query, and the bytes."""
-    head, _, data = body.partition(b"\n")
-    choices, fields = _of_query(documents.parse_json(head))
-    with _reading(head, limits, channel) as clock:
-        graph, options = _imported(limits, choices, fields, data)
-        key = _key(documents.graph_digest(graph), graph.name, options)
-    with _inside("model"), _with_verdict(graph, options):
-        make = partial(pipeline.plan, graph, observe=channel.stage, follow=_follower(channel))
-        _answer(make, options, channel, key, clock)
+def _graph(asked: Subject, batch: int | None, limits: Mapping[str, Any]) -> pipeline.TrainableGraph:
+    with _inside(*asked.graph_path):
+        return asked.graph(batch, limits)
 
 
 def _import(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    """The graph document of a model, which is sent as for `_model`."""
-    head, _, data = body.partition(b"\n")
-    graph, _ = _imported(limits, *_of_query(documents.parse_json(head)), data)
+    """The graph document of a model."""
+    asked = read_model("plan", body)
+    graph = _graph(asked, _options(asked, limits).batch, limits)
     channel.send("result", {}, documents.dump_graph(graph))
 
 
-def _imported(
-    limits: Mapping[str, Any], choices: dict[str, Any], fields: dict[str, Any], data: bytes
-) -> tuple[pipeline.TrainableGraph, PlanOptions]:
-    """The graph of a model, and the options of its plan."""
-    with _inside("query"):
-        options = limited_options(documents.load_options(fields), limits)
-        chosen = import_options(choices, batch=options.batch)
-    importer = find_importer(data)
-    if importer is None:
-        error = unknown_format("The body")
-        raise Problem("invalid-document", error.message, remedy=error.remedy)
-    with _inside("model"):
-        graph = load_model(importer, data, options=chosen, path=None, name="model").graph
-        if len(graph.operations) > limits["max_operations"]:
-            raise TooManyOperationsError(
-                f"The model has {len(graph.operations):,} operations;"
-                f" {limits['max_operations']:,} are allowed.",
-                remedy="Plan it with `arenaplan plan`.",
-            )
-    return graph, options
-
-
-def _of_query(given: Mapping[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Choices for the import, and fields of options: of these, texts that are JSON are what they say."""
-    choices: dict[str, Any] = {}
-    fields: dict[str, Any] = {}
-    for name, values in given.items():
-        if name == "dim":
-            choices[name] = values
-        elif len(values) > 1:
-            raise Problem(
-                "invalid-request",
-                f"{name!r:.60} is given twice.",
-                remedy="Give it once.",
-                pointer=f"/query/{name}",
-            )
-        elif name in IMPORT_OPTIONS:
-            choices[name] = values[0]
-        else:
-            try:
-                fields[name] = json.loads(values[0])
-            except ValueError:
-                fields[name] = values[0]
-    return choices, fields
-
-
 @contextlib.contextmanager
-def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Iterator[None]:
+def _with_verdict(
+    graph: pipeline.TrainableGraph, options: PlanOptions, path: tuple[str, ...]
+) -> Iterator[None]:
     """Say of a capacity that was not kept what bounds alone say, where that takes milliseconds."""
     try:
         yield
     except CapacityError as error:
-        problem = _problem(error)
+        problem = _problem(error, *path)
         if pipeline.TARGETS[options.target].capabilities.recompute and not options.rewrite:
             found = verdict.brief(graph, options)
             known = found.peak if error.proved else min(found.peak, error.required)
@@ -275,50 +204,47 @@ def _with_verdict(graph: pipeline.TrainableGraph, options: PlanOptions) -> Itera
         raise problem from error
 
 
-def _tradeoff(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A curve. Where no deadline is named, that of the service cuts in, so that there is an answer."""
     with _reading(body, limits, channel) as clock:
-        request = read_request(body, *MEMBERS["tradeoff"])
-        points = _whole_number(request, "points", 10, 2, verdict.MOST_POINTS)
-        options, graph = _to_explain(request, limits)
+        asked = read("tradeoff", body)
+        points = _whole_number(asked, "points", 10, 2, verdict.MOST_POINTS)
+        options, graph = _to_explain(asked, limits)
     options = clock.shortened(options)
-    with _inside("graph"), _stage(channel, "tradeoff"):
+    with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
         made = verdict.tradeoff(graph, options, points=points)
     facts = {"points": len(made.points), "complete": made.complete}
     channel.send("result", facts, documents.dump_tradeoff(made))
 
 
-def _explain(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """A verdict; deadlines as for curves."""
     with _reading(body, limits, channel) as clock:
-        request = read_request(body, *MEMBERS["explain"])
-        training = request.get("training", False)
+        asked = read("explain", body)
+        training = asked.members.get("training", False)
         if not isinstance(training, bool):
             raise Problem(
                 "invalid-request",
                 f'"training" is {training!r:.40}.',
                 remedy="Give true or false.",
-                pointer="/training",
+                pointer=f"{asked.members_pointer}/training",
             )
-        options, graph = _to_explain(request, limits)
-        batches = verdict.batches_of(request["graph"], options)
+        options, graph = _to_explain(asked, limits)
+        batches = asked.batches(options)
     options = clock.shortened(options)
-    with _inside("graph"), _stage(channel, "explain"):
+    with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
         made = verdict.explain(graph, options, training=training, batches=batches)
     facts = {"verdict": made.status.value, "complete": made.complete}
     channel.send("result", facts, documents.dump_verdict(made))
 
 
-def _to_explain(
-    request: Mapping[str, Any], limits: Mapping[str, Any]
-) -> tuple[PlanOptions, pipeline.TrainableGraph]:
-    with _inside("options"):
-        options = limited_options(documents.load_options(request.get("options", {})), limits)
+def _to_explain(asked: Subject, limits: Mapping[str, Any]) -> tuple[PlanOptions, pipeline.TrainableGraph]:
+    options = _options(asked, limits)
     if options.deadline_seconds is None:
         options = dataclasses.replace(options, deadline_seconds=limits["deadline_max_seconds"])
-    return options, _graph(request, options.batch, limits)
+    return options, _graph(asked, options.batch, limits)
 
 
 def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
@@ -328,7 +254,7 @@ def _program(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         with _inside("options"):
             options = limited_options(documents.load_options(request.get("options", {})), limits)
         path = ("program", "operations")
-        _check_lists(request["program"], path, ("reads", "writes"), limits["max_operands"])
+        check_lists(request["program"], path, ("reads", "writes"), limits["max_operands"])
         with _inside("program"):
             program = documents.load_program(request["program"], max_operations=limits["max_operations"])
         key = _key(documents.program_digest(program), program.name, options)
@@ -444,29 +370,34 @@ def _send_layout_fallback(problem: Buffers, options: LayoutOptions, channel: Cha
         _send_layout("fallback", late, channel, key)
 
 
-def _whole_number(request: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
-    value = request.get(name, default)
+def _whole_number(asked: Subject, name: str, default: int, least: int, most: int) -> int:
+    value = asked.members.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Problem(
             "invalid-request",
             f'"{name}" is {value!r:.40}.',
             remedy=f"Give a whole number from {least} to {most}.",
-            pointer=f"/{name}",
+            pointer=f"{asked.members_pointer}/{name}",
         )
     return value
 
 
-def _validate(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
-    request = read_request(body, *MEMBERS["validate"])
+def _validate(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
+    asked = read("validate", body)
     most = limits["validate_max_steps"]
-    steps = _whole_number(request, "steps", min(5, most), 1, most)
-    seed = _whole_number(request, "seed", 0, 0, 2**63 - 1)
+    steps = _whole_number(asked, "steps", min(5, most), 1, most)
+    seed = _whole_number(asked, "seed", 0, 0, 2**63 - 1)
     with _inside("plan"):
-        plan = documents.load_plan(request["plan"])
+        plan = documents.load_plan(asked.members["plan"])
     _check_memory(plan, limits["validate_max_bytes"])
-    graph = _graph(request, plan.options.batch, limits)
+    graph = _graph(asked, plan.options.batch, limits)
     memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
-    with limited({"worker_memory_bytes": memory}), _inside("plan"), _stage(channel, "train"):
+    with (
+        asked.with_values(graph) as graph,
+        limited({"worker_memory_bytes": memory}),
+        _inside("plan"),
+        _stage(channel, "train"),
+    ):
         channel.progress("train")
         report = executor.validate(graph, plan, steps=steps, seed=seed)
     channel.send("result", {"identical": report.identical}, documents.dump_report(report))
@@ -528,14 +459,18 @@ def _load_cp_sat() -> bool:
     return True
 
 
+#: A model is planned under a name of its own, which the table of jobs has kept since there were models.
 TASKS: Final[Mapping[str, Task]] = {
-    "plan": _plan,
-    "tradeoff": _tradeoff,
-    "explain": _explain,
+    "plan": partial(_plan, read_document),
+    "model": partial(_plan, read_model),
+    "tradeoff": partial(_tradeoff, read_document),
+    "tradeoff-model": partial(_tradeoff, read_model),
+    "explain": partial(_explain, read_document),
+    "explain-model": partial(_explain, read_model),
+    "validate": partial(_validate, read_document),
+    "validate-model": partial(_validate, read_model),
     "program": _program,
-    "model": _model,
     "import": _import,
     "layout": _layout,
-    "validate": _validate,
     "export": _export,
 }

@@ -39,6 +39,16 @@ class Importer:
     extra: str = ""
     chooses: bool = True
 
+    @property
+    def installed(self) -> bool:
+        """Whether the module that it needs is there; it is loaded by that."""
+        try:
+            if self.needs:
+                importlib.import_module(self.needs)
+        except ImportError:
+            return False
+        return True
+
 
 def _is_onnx(head: bytes) -> bool:
     """A protobuf whose first field is ir_version, a small number, and whose second one a model may have."""
@@ -96,14 +106,11 @@ def load_model(
 ) -> Imported:
     """The graph of a file. Raises what its importer raises, and DocumentError for a missing package."""
     module, _, function = importer.load.partition(":")
-    try:
-        if importer.needs:
-            importlib.import_module(importer.needs)
-    except ImportError:
+    if not importer.installed:
         raise DocumentError(
             f"{importer.title} is read with the package {importer.needs!r}, which is not installed.",
             remedy=f"pip install 'arenaplan[{importer.extra}]', or pip install {importer.needs}.",
-        ) from None
+        )
     load: Callable[..., Imported] = getattr(importlib.import_module(module), function)
     return load(data, options=options, path=path, name=name)
 

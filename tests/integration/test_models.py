@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from solver import documents
+from clients import Client
+from solver import documents, executor
+from solver.graph import TrainableGraph
 from solver.importers.onnx import load_onnx
 from solver.importers.options import import_options
 from tests.support.onnx_models import model_of, node
@@ -23,10 +27,16 @@ MODEL = model_of(
 CHOICES = {"loss": "mse", "optimizer": "adam", "dim": "batch=4"}
 
 
-def post(server: Server, body: bytes, media_type: str = "application/onnx", **query: str) -> httpx.Response:
+def post(
+    server: Server, body: bytes, media_type: str = "application/onnx", to: str = "plan", **query: str
+) -> httpx.Response:
     return httpx.post(
-        f"{server.url}/v1/plan", content=body, params=query, headers={"content-type": media_type}, timeout=60
+        f"{server.url}/v1/{to}", content=body, params=query, headers={"content-type": media_type}, timeout=60
     )
+
+
+def graph_of() -> TrainableGraph:
+    return load_onnx(MODEL, options=import_options({**CHOICES, "dim": ["batch=4"]})).graph
 
 
 @pytest.mark.parametrize("media_type", ["application/onnx", "application/octet-stream"])
@@ -36,14 +46,114 @@ def test_a_model_is_planned(server: Server, media_type: str) -> None:
     made = documents.load_plan(answer.content)
     assert made.options.capacity == 2**20
     assert made.options.in_place
-    graph = load_onnx(MODEL, options=import_options({**CHOICES, "dim": ["batch=4"]})).graph
-    assert made.graph_digest == documents.graph_digest(graph)
+    assert made.graph_digest == documents.graph_digest(graph_of())
     kept = httpx.get(server.url + answer.headers["content-location"], timeout=60)
     assert kept.content == answer.content
     assert (
         post(server, MODEL, media_type, **CHOICES, capacity="1MiB", in_place="true").headers["x-cache"]
         == "hit"
     )
+
+
+def test_curves_and_verdicts_of_a_model(server: Server) -> None:
+    """They are those of its graph."""
+    graph = {**json.loads(documents.dump_graph(graph_of())), "name": "model"}
+    for task, members, options in (
+        ("tradeoff", {"points": 3}, {"in_place": True}),
+        ("explain", {"training": True}, {"capacity": "4KiB"}),
+    ):
+        answer = post(server, MODEL, to=task, **CHOICES, **texts(members), **texts(options))
+        assert answer.status_code == 200, answer.text
+        request = {"graph": graph, "options": options, **members}
+        assert answer.json() == httpx.post(f"{server.url}/v1/{task}", json=request, timeout=60).json()
+
+
+def texts(given: dict[str, Any]) -> dict[str, str]:
+    return {name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()}
+
+
+def test_a_model_is_validated_in_a_plan_that_is_kept(server: Server, tmp_path: Path) -> None:
+    """With its own weights, which go nowhere else; the losses are those of a run without the service."""
+    made = post(server, MODEL, **CHOICES)
+    asked = {**CHOICES, "plan": made.json()["digest"], "steps": "2", "seed": "7"}
+    answer = post(server, MODEL, to="validate", **asked)
+    assert answer.status_code == 200, answer.text
+    path = tmp_path / "model.onnx"
+    path.write_bytes(MODEL)
+    graph = load_onnx(MODEL, options=import_options({**CHOICES, "dim": ["batch=4"]}), path=path).graph
+    here = executor.validate(graph, documents.load_plan(made.content), steps=2, seed=7)
+    assert here.identical
+    assert answer.content == documents.dump_report(here)
+
+
+@pytest.mark.parametrize(
+    ("task", "query", "code", "pointer"),
+    [
+        ("tradeoff", {"points": "1"}, "invalid-request", "/query/points"),
+        ("tradeoff", {"points": "many"}, "invalid-request", "/query/points"),
+        ("tradeoff", {"speed": "1"}, "invalid-document", "/query/speed"),
+        ("tradeoff", {"loss": "ce"}, "invalid-options", "/query/loss"),
+        ("explain", {}, "invalid-options", "/query/capacity"),
+        ("explain", {"capacity": "1MiB", "training": "yes"}, "invalid-request", "/query/training"),
+        ("validate", {}, "invalid-request", "/query/plan"),
+        ("validate", {"plan": "0" * 64}, "plan-not-found", None),
+        ("validate", {"plan": "KEPT", "steps": "0"}, "invalid-request", "/query/steps"),
+        ("validate", {"plan": "KEPT", "capacity": "1MiB"}, "invalid-request", "/query/capacity"),
+        ("validate", {"plan": "KEPT", "trainable": "last:0"}, "invalid-plan", "/plan"),
+    ],
+)
+def test_one_problem_says_what_is_wrong(
+    server: Server, task: str, query: dict[str, str], code: str, pointer: str | None
+) -> None:
+    if query.get("plan") == "KEPT":
+        query = {**query, "plan": post(server, MODEL, **CHOICES).json()["digest"]}
+    problem = post(server, MODEL, to=task, **{**CHOICES, **query}).json()
+    assert (problem["type"], problem.get("pointer")) == (f"/problems/{code}", pointer), problem
+
+
+@pytest.mark.parametrize("task", ["tradeoff", "explain", "validate"])
+def test_bytes_that_are_not_a_model(server: Server, task: str) -> None:
+    more = {"plan": post(server, MODEL, **CHOICES).json()["digest"]} if task == "validate" else {}
+    more |= {"capacity": "1MiB"} if task == "explain" else {}
+    for body, said in ((b"PK\x03\x04", "ONNX (.onnx)"), (MODEL[:-100], "damaged")):
+        problem = post(server, body, to=task, **CHOICES, **more).json()
+        assert problem["type"] == "/problems/invalid-document", problem
+        assert said in f"{problem['detail']} {problem['remedy']}"
+
+
+def test_a_model_is_not_a_program_or_buffers(server: Server) -> None:
+    for task in ("program", "layout"):
+        answer = post(server, MODEL, to=task)
+        assert (answer.status_code, answer.json()["type"]) == (415, "/problems/unsupported-media-type")
+
+
+def test_as_jobs(server: Server) -> None:
+    """A stored model does for every task that begins with a graph; any plan of it will do there."""
+    with Client(server.url) as client:
+        choices: dict[str, Any] = {**CHOICES, "dim": ["batch=4"]}
+        made = client.jobs.plan(MODEL, **choices).wait()
+        curve = client.jobs.tradeoff(MODEL, points=3, **choices).wait()
+        assert curve == client.tradeoff(MODEL, points=3, **choices)
+        verdict = client.jobs.explain(MODEL, "4KiB", **choices).wait()
+        assert verdict == client.explain(MODEL, "4KiB", **choices)
+        report = client.jobs.validate(MODEL, made.document, steps=2, **choices).wait()
+        assert report == client.validate(MODEL, made.document, steps=2, **choices)
+        assert report.identical
+        assert {job.task for job in client.jobs.list()} >= {"plan", "tradeoff", "explain", "validate"}
+
+
+def test_a_model_as_a_job_where_it_takes_long(server: Server) -> None:
+    """`Prefer: respond-async` means the same for models."""
+    headers = {"content-type": "application/onnx", "prefer": "respond-async, wait=60"}
+    answer = httpx.post(
+        f"{server.url}/v1/tradeoff",
+        content=MODEL,
+        params={**CHOICES, "points": 3},
+        headers=headers,
+        timeout=90,
+    )
+    assert (answer.status_code, answer.json()["graph"]) == (200, "model")
+    assert answer.headers["preference-applied"] == "wait=60"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +186,7 @@ def test_an_option_that_is_given_twice(server: Server) -> None:
 
 def test_a_service_reads_no_file_that_a_document_names(server: Server) -> None:
     """A document with weights in a file can be planned; training in it would have to read the file."""
-    graph = load_onnx(MODEL, options=import_options({**CHOICES, "dim": ["batch=4"]})).graph
-
-    value = json.loads(documents.dump_graph(graph))
+    value = json.loads(documents.dump_graph(graph_of()))
     weight = next(o for o in value["operands"] if o["name"] == "fc.weight")
     weight["initializer"]["file"] = "/etc/passwd"
     made = httpx.post(f"{server.url}/v1/plan", json={"graph": value}, timeout=60)

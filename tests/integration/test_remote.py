@@ -130,6 +130,40 @@ def test_models(url: str) -> None:
         assert outcome(arguments, "--server", url) == outcome(arguments)
 
 
+def test_a_model_is_validated_there_with_its_own_weights(url: str) -> None:
+    """Its bytes are sent: a service opens no file that a graph names."""
+    weights = {"w": np.random.default_rng(5).standard_normal((8, 4)).astype(np.float32)}
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
+    Path("net.onnx").write_bytes(model)
+    trained = "--loss mse --dim n=4 --optimizer sgd,momentum=0.9"
+    assert run("plan", "net.onnx", *trained.split(), "-o", "plan.json").exit_code == Exit.OK
+    arguments = f"validate net.onnx plan.json {trained} --steps 2 --json"
+    here = outcome(arguments)
+    assert here[0] == Exit.OK
+    assert outcome(arguments, "--server", url) == here
+    np.savez("w.npz", w=weights["w"])
+    refused = outcome(arguments + " --weights w.npz", "--server", url)
+    assert (refused[0], "A file of weights stays here." in refused[2]) == (Exit.USAGE, True)
+
+
+def test_models_whose_package_is_not_here(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service imports them for every command, under the name of the file."""
+    weights = {"w": np.ones((8, 4), dtype=np.float32)}
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
+    Path("net.onnx").write_bytes(model)
+    trained = "net.onnx --loss mse --dim n=4 --json"
+    for arguments in (
+        f"plan {trained} -o out.json",
+        f"tradeoff {trained}",
+        f"explain {trained} --capacity 1KiB",
+    ):
+        here = outcome(arguments)
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "onnx", None)
+            assert outcome(arguments, "--server", url) == here
+            assert "onnx" in outcome(arguments)[2]
+
+
 def test_a_service_without_jobs_answers_at_once() -> None:
     with running_server(workers=1, database_url="off") as server:
         arguments = "solve p.csv --json -o out.json"

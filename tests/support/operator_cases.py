@@ -112,6 +112,8 @@ def _normalisation() -> Iterator[Case]:
     yield _case("LayerNormalization", (300, 7, 31), (7, 31), (7, 31), axis=1)
     yield _case("LayerNormalization", _SMALL, (4,), (4,))
     yield _case("LayerNormalization", _SMALL, (4,), dtype="float64")
+    yield _case("RMSNormalization", (300, 7, 31), (7, 31), axis=1)
+    yield _case("RMSNormalization", _SMALL, (4,))
 
 
 def _batch_normalised(image: tuple[int, ...], channels: int, **attributes: Any) -> Case:

@@ -272,7 +272,8 @@ def validate(
 
         made = training.read_plan(plan)
     with reporting(as_json=as_json, document=str(graph)):
-        network = training.read_graph(graph, made, choices.given())
+        read = training.read_graph if server is None else training.read_to_send
+        network = read(graph, made, choices.given())
     with reporting(as_json=as_json, document=str(plan)):
         right = training.run(
             network, made, steps=steps, seed=seed, paging_file=paging_file, as_json=as_json, server=server

@@ -38,6 +38,7 @@ class _View:
             raise InternalError(f"Operator {operator.name!r} normalises nothing.")
         self.call = call
         self.rows: Rows = operator.rows(call.node)
+        self.centred = operator.centred
 
     def blocks(self) -> Iterator[_Block]:
         outer_step, group_step = self.rows.step
@@ -48,6 +49,9 @@ class _View:
     def tensor(self, array: Array | None, block: _Block) -> Array:
         (found,) = present(array)
         return self._in_order(found)[block]
+
+    def mean(self, block: _Block) -> Array | None:
+        return self.statistic(MEAN, block) if self.centred else None
 
     def statistic(self, name: str, block: _Block) -> Array:
         return self.call.saved[name].reshape(self.rows.outer, self.rows.groups, 1, 1)[block]
@@ -87,7 +91,7 @@ def _forward(call: Call) -> Step:
     steps: list[Step] = []
     for block in view.blocks():
         x, y = view.tensor(call.x[0], block), view.tensor(call.y[0], block)
-        mean, inverse = view.statistic(MEAN, block), view.statistic(INVERSE_DEVIATION, block)
+        mean, inverse = view.mean(block), view.statistic(INVERSE_DEVIATION, block)
         steps.append(bound(_normalise, x, y, mean, inverse, view.scratch("square", x), epsilon))
         steps.append(bound(np.multiply, y, view.parameter(call.x[1], block), out=y))
         if shift is not None:
@@ -95,19 +99,21 @@ def _forward(call: Call) -> Step:
     return with_small_buffers(run_all(steps))
 
 
-def _normalise(x: Array, y: Array, mean: Array, inverse: Array, square: Array, epsilon: float) -> None:
+def _normalise(x: Array, y: Array, mean: Array | None, inverse: Array, square: Array, epsilon: float) -> None:
     """The mean first and the deviations from it squared then: no difference of large sums."""
-    size = math.prod(x.shape[2:])
-    np.add.reduce(x, axis=_ROW, out=mean, keepdims=True)
-    np.divide(mean, size, out=mean)
-    np.subtract(x, mean, out=y)
-    np.multiply(y, y, out=square)
+    size, centred = math.prod(x.shape[2:]), x
+    if mean is not None:
+        np.add.reduce(x, axis=_ROW, out=mean, keepdims=True)
+        np.divide(mean, size, out=mean)
+        np.subtract(x, mean, out=y)
+        centred = y
+    np.multiply(centred, centred, out=square)
     np.add.reduce(square, axis=_ROW, out=inverse, keepdims=True)
     np.divide(inverse, size, out=inverse)
     np.add(inverse, epsilon, out=inverse)
     np.sqrt(inverse, out=inverse)
     np.reciprocal(inverse, out=inverse)
-    np.multiply(y, inverse, out=y)
+    np.multiply(centred, inverse, out=y)
 
 
 # ------------------------------------------------------------------------------------------ backward
@@ -137,8 +143,10 @@ def _reads_input(call: Call) -> bool:
 
 def _normal_step(view: _View, block: _Block, like: Array) -> Step:
     x = view.tensor(view.call.x[0], block)
-    mean, inverse = view.statistic(MEAN, block), view.statistic(INVERSE_DEVIATION, block)
+    mean, inverse = view.mean(block), view.statistic(INVERSE_DEVIATION, block)
     normal = view.scratch("normal", like)
+    if mean is None:
+        return bound(np.multiply, x, inverse, out=normal)
 
     def run() -> None:
         np.subtract(x, mean, out=normal)
@@ -157,24 +165,27 @@ def _parameter_steps(view: _View, dy: Array, position: int, target: Array, seen:
 
 
 def _input_step(view: _View, block: _Block, dy: Array) -> Step:
-    """dX = (g - mean(g) - n mean(g n)) / deviation, where g = dY scale."""
+    """dX = (g - mean(g) - n mean(g n)) / deviation, where g = dY scale; no mean(g) where the mean stays."""
     call = view.call
     dx, scale = view.tensor(call.dx[0], block), view.parameter(call.x[1], block)
     inverse, normal = view.statistic(INVERSE_DEVIATION, block), view.scratch("normal", dy)
     product = view.scratch("product", dy)
-    first, second = view.per_row("first", dy), view.per_row("second", dy)
+    first = view.per_row("first", dy) if view.centred else None
+    second = view.per_row("second", dy)
     size = view.rows.size
 
     def run() -> None:
         np.multiply(dy, scale, out=product)
-        np.add.reduce(product, axis=_ROW, out=first, keepdims=True)
-        np.divide(first, size, out=first)
+        if first is not None:
+            np.add.reduce(product, axis=_ROW, out=first, keepdims=True)
+            np.divide(first, size, out=first)
         np.multiply(product, normal, out=dx)
         np.add.reduce(dx, axis=_ROW, out=second, keepdims=True)
         np.divide(second, size, out=second)
         np.multiply(normal, second, out=dx)
         np.subtract(product, dx, out=dx)
-        np.subtract(dx, first, out=dx)
+        if first is not None:
+            np.subtract(dx, first, out=dx)
         np.multiply(dx, inverse, out=dx)
 
     return run
@@ -184,6 +195,7 @@ _KERNELS = Kernels(_forward, _backward)
 
 KERNELS: Mapping[str, Kernels] = {
     "LayerNormalization": _KERNELS,
+    "RMSNormalization": _KERNELS,
     "InstanceNormalization": _KERNELS,
     "GroupNormalization": _KERNELS,
 }

@@ -3,6 +3,7 @@
     X is seen as [outer, groups, channels, positions], a row being one (outer, group):
 
     LayerNormalization       [the axes before `axis`, 1, the axes from it, 1]
+    RMSNormalization         the same; the mean stays, and the deviation is that from zero
     GroupNormalization       [batch, num_groups, channels of a group, spatial axes]
     InstanceNormalization    the same with a group for each channel
 
@@ -78,6 +79,13 @@ class Normalisation(OperationType):
     """X, scale and shift; the latter two are trained."""
 
     arity: ClassVar[tuple[int, int]] = (3, 3)
+    #: Whether rows lose their mean.
+    centred: ClassVar[bool] = True
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """What is saved of each row."""
+        return (MEAN, INVERSE_DEVIATION) if self.centred else (INVERSE_DEVIATION,)
 
     @abstractmethod
     def rows(self, node: Node) -> Rows:
@@ -100,12 +108,13 @@ class Normalisation(OperationType):
         wanted = self.parameter_shape(node)
         for position in (1, 2):
             if node.has_input(position) and node.input(position).shape != wanted:
-                raise node.mismatch(f"expected scale and shift of shape {list(wanted)}")
+                names = "scale and shift" if self.arity[1] > 2 else "a scale"
+                raise node.mismatch(f"expected {names} of shape {list(wanted)}")
         return (node.input(0),)
 
     def saved(self, node: Node) -> tuple[ScratchRequest, ...]:
         shape, dtype = self.statistic_shape(node), node.input(0).dtype
-        return tuple(scratch(name, shape, dtype) for name in (MEAN, INVERSE_DEVIATION))
+        return tuple(scratch(name, shape, dtype) for name in self.statistics)
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return (self._block(node, "square"),)
@@ -119,12 +128,11 @@ class Normalisation(OperationType):
             return BackwardNeeds(scratch=tuple(requests))
         requests += [self._block(node, "normal"), self._block(node, "product")]
         if 0 in wanted:
-            requests += [
-                scratch(name, (math.prod(self.rows(node).step),), dtype) for name in ("first", "second")
-            ]
+            means = ("first", "second") if self.centred else ("second",)
+            requests += [scratch(name, (math.prod(self.rows(node).step),), dtype) for name in means]
         return BackwardNeeds(
             inputs=frozenset({0, 1} if 0 in wanted else {0}),
-            saved=frozenset({MEAN, INVERSE_DEVIATION}),
+            saved=frozenset(self.statistics),
             scratch=tuple(requests),
         )
 
@@ -136,14 +144,9 @@ class Normalisation(OperationType):
         return scratch(name, (math.prod(rows.step) * rows.size,), node.input(0).dtype)
 
 
-class _LayerNormalization(Normalisation):
-    """Over the axes from `axis` on, of whose shape scale and shift are (Ba, Kiros and Hinton, 2016).
+class _ByPosition(Normalisation):
+    """Over the axes from `axis` on, of whose shape scale and shift are."""
 
-    ONNX's further outputs, mean and inverse deviation, are what is saved.
-    """
-
-    name = "LayerNormalization"
-    arity = (2, 3)
     attributes: ClassVar[Mapping[str, Attribute]] = {
         "axis": Attribute("int", default=-1),
         "epsilon": _EPSILON,
@@ -163,6 +166,21 @@ class _LayerNormalization(Normalisation):
     def statistic_shape(self, node: Node) -> tuple[int, ...]:
         shape, axis = node.input(0).shape, self._axis(node)
         return shape[:axis] + (1,) * (len(shape) - axis)
+
+
+class _LayerNormalization(_ByPosition):
+    """Ba, Kiros and Hinton, 2016. ONNX's further outputs, mean and inverse deviation, are what is saved."""
+
+    name = "LayerNormalization"
+    arity = (2, 3)
+
+
+class _RMSNormalization(_ByPosition):
+    """By the root of the mean of squares, without a shift (Zhang and Sennrich, 2019), as since opset 23."""
+
+    name = "RMSNormalization"
+    arity = (2, 2)
+    centred = False
 
 
 class _ByChannel(Normalisation):
@@ -216,5 +234,5 @@ class _GroupNormalization(_ByChannel):
 
 
 OPERATORS: tuple[OperationType, ...] = (
-    *(_LayerNormalization(), _InstanceNormalization(), _GroupNormalization()),
+    *(_LayerNormalization(), _RMSNormalization(), _InstanceNormalization(), _GroupNormalization()),
 )

@@ -31,7 +31,10 @@ _ONNX: Final = ("", "ai.onnx")
 #: Convolutions that make the lack of any normalisation worth a word.
 _MANY: Final = 5
 _NORMALISATIONS: Final = frozenset(
-    {"BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"}
+    {
+        *("BatchNormalization", "InstanceNormalization", "GroupNormalization"),
+        *("LayerNormalization", "RMSNormalization"),
+    }
 )
 
 

@@ -5,6 +5,7 @@
     x * sigmoid(c x)                                      Swish (SiLU for c = 1)
     x * hardsigmoid(x), x * clip(x + 3, 0, 6) / 6         HardSwish
     (x - mean) / sqrt(mean of squares + e) * g + b        LayerNormalization
+    x / sqrt(mean of squares + e) * g                     RMSNormalization
 
 One operation keeps one tensor for its backward step, its parts four or five. Products are taken as sets
 of factors, so that it makes no difference how they are bracketed.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.graph import AttributeValue, Operation
+from solver.graph.types import TensorType
 from solver.importers.onnx.network import Network
 
 __all__ = ["recognise"]
@@ -36,8 +38,10 @@ def recognise(network: Network, loss: str) -> None:
     for i, operation in enumerate(network.operations):
         if operation.type in ("Mul", "Div"):
             made = found.product(operation)
+            if made is None and operation.type == "Mul":
+                made = found.normalization(operation)
         elif operation.type == "Add":
-            made = found.layer_normalization(operation)
+            made = found.shifted_normalization(operation)
         else:
             continue
         if made is not None:
@@ -187,39 +191,73 @@ class _Finder:
             return _Made("HardSwish", (x,), {})
         return None
 
-    def layer_normalization(self, operation: Operation) -> _Made | None:
-        """From the addition of the shift back to the input."""
-        for inner, shift in _pairs(operation.inputs):
-            scaled = self.maker(inner, "Mul")
-            for normal, scale in _pairs(() if scaled is None else scaled.inputs):
-                found = self._normalised(normal)
-                if found is None:
-                    continue
-                x, axis, epsilon = found
-                wanted = self.network.types[x].type.shape[axis:]
-                if all(self.network.types[name].type.shape == wanted for name in (scale, shift)):
-                    return _Made("LayerNormalization", (x, scale, shift), {"axis": axis, "epsilon": epsilon})
+    def normalization(self, operation: Operation) -> _Made | None:
+        """From the product with the scale back to the input, which may be what has lost its mean."""
+        if "activation" in operation.attributes:
+            return None
+        for normal, scale in _pairs(operation.inputs):
+            found = self._over_root(normal)
+            if found is None:
+                continue
+            x, axis, epsilon = found
+            whole = self.network.types[x].type
+            if self.network.types[scale].type != TensorType(whole.shape[axis:], whole.dtype):
+                continue
+            attributes = {"axis": axis, "epsilon": epsilon}
+            uncentred = self._uncentred(x, axis)
+            if uncentred is None:
+                return _Made("RMSNormalization", (x, scale), attributes)
+            return _Made("LayerNormalization", (uncentred, scale), attributes)
         return None
 
-    def _normalised(self, name: str) -> tuple[str, int, float] | None:
-        """(x, first of the axes, epsilon) of what is x less its mean over its deviation."""
-        divided = self.maker(name, "Div")
-        centred = None if divided is None else self.by_output.get(divided.inputs[0])
-        root = None if divided is None else self.maker(divided.inputs[1], "Sqrt")
-        if centred is None or root is None or centred.type != "Sub" or divided is None:
+    def shifted_normalization(self, operation: Operation) -> _Made | None:
+        """What is added to a normalised operand becomes its shift."""
+        for inner, shift in _pairs(operation.inputs):
+            made = self.maker(inner, "LayerNormalization")
+            if made is None or len(made.inputs) != 2 or "activation" in operation.attributes:
+                continue
+            if self._same_type(made.inputs[1], shift):
+                return _Made(made.type, (*made.inputs, shift), made.attributes)
+        return None
+
+    def _uncentred(self, name: str, axis: int) -> str | None:
+        """What has lost its mean over the axes from `axis` on to become this."""
+        made = self.by_output.get(name)
+        mean = self.maker(made.inputs[1], "ReduceMean") if made is not None and made.type == "Sub" else None
+        if made is None or mean is None or mean.inputs[0] != made.inputs[0]:
             return None
-        squares, epsilon = self.shifted(root.inputs[0])
-        variance = self.maker(squares, "ReduceMean")
-        mean = self.maker(centred.inputs[1], "ReduceMean")
-        if variance is None or mean is None or mean.inputs[0] != centred.inputs[0]:
+        rank = len(self.network.types[name].type.shape)
+        return made.inputs[0] if self._axes(mean, rank) == axis else None
+
+    def _over_root(self, name: str) -> tuple[str, int, float] | None:
+        """(x, first of the axes, epsilon) of what is x over the root of the mean of its squares, or times its
+        inverse.
+        """
+        divided = self.maker(name, "Div", "Mul")
+        if divided is None:
             return None
-        square = self.maker(variance.inputs[0], "Mul")
-        if square is None or square.inputs != (divided.inputs[0],) * 2 or epsilon <= 0:
-            return None
-        x = mean.inputs[0]
-        axes = [self._axes(made, len(self.network.types[x].type.shape)) for made in (mean, variance)]
-        axis = axes[0]
-        return None if axis is None or axes[1] != axis else (x, axis, epsilon)
+        pairs = (divided.inputs,) if divided.type == "Div" else _pairs(divided.inputs)
+        for x, by in pairs:
+            under = by if divided.type == "Div" else self._inverted(by)
+            root = None if under is None else self.maker(under, "Sqrt")
+            if root is None:
+                continue
+            squares, epsilon = self.shifted(root.inputs[0])
+            mean = self.maker(squares, "ReduceMean")
+            square = None if mean is None else self.maker(mean.inputs[0], "Mul")
+            if mean is None or square is None or square.inputs != (x, x) or epsilon <= 0:
+                continue
+            axis = self._axes(mean, len(self.network.types[x].type.shape))
+            if axis is not None:
+                return x, axis, epsilon
+        return None
+
+    def _inverted(self, name: str) -> str | None:
+        """What an operand is the reciprocal of."""
+        made = self.maker(name, "Reciprocal", "Div")
+        if made is None or made.type == "Reciprocal":
+            return None if made is None else made.inputs[0]
+        return made.inputs[1] if self.number(made.inputs[0]) == 1 else None
 
     def _axes(self, made: Operation, rank: int) -> int | None:
         """The first axis of a reduction of the last ones, all kept."""

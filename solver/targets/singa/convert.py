@@ -35,7 +35,10 @@ ALIGNMENT = 4
 _READS: Mapping[str, tuple[str, ...]] = {"Relu": ("x0",), "MaxPool": ("x0", "y0")}
 
 _NORMALISATIONS = frozenset(
-    {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"}
+    {
+        *("BatchNormalization", "GroupNormalization", "InstanceNormalization"),
+        *("LayerNormalization", "RMSNormalization"),
+    }
 )
 
 

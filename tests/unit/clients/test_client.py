@@ -535,10 +535,30 @@ async def test_a_model_is_sent_as_it_is(call: Call, tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
-async def test_only_plans_are_made_of_models(call: Call) -> None:
-    service = Service(ok(CURVE))
-    with pytest.raises(ValueError, match="import it first"):
-        await call(service, "tradeoff", b"\x08\x07\x12\x00")
+async def test_models_in_the_place_of_graphs(call: Call) -> None:
+    """Their bytes are the body, and all else stands in the query; of a plan only the digest."""
+    model, trained = b"\x08\x07\x12\x00", {"loss": "mse", "dim": ["n=2"]}
+    service = Service(ok(CURVE), ok(VERDICT), ok(REPORT))
+    await call(service, "tradeoff", model, points=4, **trained)
+    await call(service, "explain", model, "24MiB", training=True, **trained)
+    await call(service, "validate", model, {"digest": "abc"}, steps=3, **trained)
+    curve, verdict, report = service.requests
+    assert {request.content for request in service.requests} == {model}
+    asked = [("loss", "mse"), ("dim", "n=2")]
+    assert curve.url.path == "/base/v1/tradeoff"
+    assert curve.url.params.multi_items() == [*asked, ("points", "4")]
+    assert verdict.url.path == "/base/v1/explain"
+    assert verdict.url.params.multi_items() == [*asked, ("capacity", "24MiB"), ("training", "true")]
+    assert report.url.path == "/base/v1/validate"
+    assert report.url.params.multi_items() == [*asked, ("steps", "3"), ("seed", "0"), ("plan", "abc")]
+
+
+async def test_a_model_is_not_a_plan(call: Call) -> None:
+    service = Service(ok(REPORT))
+    with pytest.raises(ValueError, match="in the place of a graph only"):
+        await call(service, "validate", {}, b"\x08\x07\x12\x00")
+    with pytest.raises(ValueError, match="no digest"):
+        await call(service, "validate", b"\x08\x07\x12\x00", {})
     assert service.requests == []
 
 

@@ -106,6 +106,7 @@ PASSING = {
     "Pow": 6,
     "RandomUniform": 0,
     "Reciprocal": 2,
+    "RMSNormalization": 19,
     "RNN": 6,
     "RNNCell": 0,
     "ReduceMax": 9,
@@ -155,4 +156,4 @@ def test_an_excluded_case_exists_and_does_not_pass(name: str) -> None:
 
 def test_how_many_pass() -> None:
     ours = [case for case in node_cases().values() if case.name not in EXCLUDED]
-    assert len(ours) >= sum(PASSING.values()) == 343
+    assert len(ours) >= sum(PASSING.values()) == 362

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.exporters.executorch import arranged, plan_memory
+from solver.exporters.executorch_runs import Instruction, StaleRead, Tensor, find_stale_read, overwritten
 
 ENOUGH = 10**9
 
@@ -101,6 +102,41 @@ class TestArranged:
         assert not any(overlap(a, b, offsets) for a, b in pairs if a.allocated_memory and b.allocated_memory)
 
 
+class TestOverwritten:
+    """Three instructions: 0 makes a, 1 makes b, 2 reads both."""
+
+    def instructions(self, offset: int, memory: int | None = 1) -> list[Instruction]:
+        given, a = Tensor(0, 1, 256, 64), Tensor(1, 1, 0, 64)
+        b, c = Tensor(2, memory, offset, 64), Tensor(3, 1, 128, 64)
+        return [
+            Instruction("relu", (given,), (a,)),
+            Instruction("tanh", (a, Tensor(9)), (b,)),
+            Instruction("add", (a, b), (c,)),
+        ]
+
+    def test_apart(self) -> None:
+        for offset, memory in ((64, 1), (0, 2), (0, None)):
+            made = self.instructions(offset, memory)
+            assert [overwritten(made, position) for position in range(3)] == [(), (), ()]
+
+    def test_partly_on_an_operand(self) -> None:
+        made = self.instructions(48)
+        assert overwritten(made, 1) == ()
+        assert overwritten(made, 2) == ((made[0].writes[0], 0, 1),)
+
+    def test_on_what_the_caller_gave(self) -> None:
+        made = [*self.instructions(256), Instruction("mul", (Tensor(0, 1, 256, 64),), ())]
+        assert overwritten(made, 3) == ((Tensor(0, 1, 256, 64), -1, 1),)
+
+    def test_in_words(self) -> None:
+        made = tuple(self.instructions(48))
+        first, second = str(StaleRead(2, "add", 1.5, overwritten(made, 2), made)).splitlines()
+        assert first.startswith("instruction 2 (add) reads what nobody wrote for it:")
+        assert first.endswith(" by up to 1.5.")
+        assert second.startswith("Bytes 0 to 64 of memory 1 should hold what instruction 0 (relu) wrote;")
+        assert second.endswith(" instruction 1 (tanh) has written there since.")
+
+
 def test_without_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "executorch.exir.memory_planning", None)
     with pytest.raises(ImportError, match=r"arenaplan\[executorch\]"):
@@ -176,3 +212,45 @@ def test_real_programs(build: Callable[..., Any], name: str, training: bool) -> 
     assert sizes(build(export(), greedy, plan_memory)) == sizes(ours)
     for a, b in zip(outputs(theirs, inputs), outputs(ours, inputs), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_wrong_offset_is_found_by_running(torch_module: Any) -> None:
+    """The output of tanh lies where that of relu still waits for the addition."""
+    from executorch.exir import to_edge
+
+    module, inputs, torch = torch_module
+    edge = to_edge(torch.export.export(module, inputs, strict=True))
+
+    def wrong(alignment: int, specs: Any, graph_module: Any, signature: Any, padding: int = 0) -> Any:
+        made = plan_memory(alignment, specs, graph_module, signature, padding)
+        named = {node.name: node.meta.get("spec") for node in graph_module.graph.nodes}
+        relu, tanh = (next(s for name, s in named.items() if kind in name) for kind in ("relu", "tanh"))
+        made.spec_dict[tanh] = replace(made.spec_dict[tanh], mem_offset=made.spec_dict[relu].mem_offset)
+        return made
+
+    assert find_stale_read(edge, plan_memory, inputs) is None
+    found = find_stale_read(edge, wrong, inputs)
+    assert found is not None
+    assert found.name == "aten::add.out"
+    ((_, writer, over),) = found.culprits
+    names = [found.instructions[k].name for k in (writer, over)]
+    assert names == ["aten::relu.out", "aten::tanh.out"]
+
+
+@pytest.fixture
+def torch_module() -> Any:
+    """A network of two branches, and its inputs."""
+    pytest.importorskip("executorch.exir", reason="ExecuTorch is not installed: the extra [executorch]")
+    import torch
+
+    class Branches(torch.nn.Module):  # type: ignore[misc]  # not installed where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(8, 16), torch.nn.Linear(16, 16)
+
+        def forward(self, x: Any) -> Any:
+            left = torch.relu(self.first(x))
+            return left + torch.tanh(self.second(left))
+
+    torch.manual_seed(0)
+    return Branches(), (torch.randn(2, 8),), torch

@@ -6,11 +6,11 @@ export class Client extends Service {
   program(body: ProgramRequest, options?: Options): Promise<PlanDocument | JobDocument>;
   storedPlan(digest: string, options?: Options): Promise<PlanDocument>;
   exportedPlan(digest: string, format: string, options?: Options<{ against?: string | null }>): Promise<any>;
-  tradeoff(body: TradeOffRequest, options?: Options): Promise<TradeOffDocument | JobDocument>;
-  explain(body: ExplainRequest, options?: Options): Promise<VerdictDocument | JobDocument>;
+  tradeoff(body: TradeOffRequest | Blob | ArrayBuffer, options?: Options): Promise<TradeOffDocument | JobDocument>;
+  explain(body: ExplainRequest | Blob | ArrayBuffer, options?: Options): Promise<VerdictDocument | JobDocument>;
   layout(body: LayoutRequest, options?: Options): Promise<LayoutDocument | JobDocument>;
   storedLayout(digest: string, options?: Options): Promise<LayoutDocument>;
-  validate(body: ValidateRequest, options?: Options): Promise<ReportDocument | JobDocument>;
+  validate(body: ValidateRequest | Blob | ArrayBuffer, options?: Options): Promise<ReportDocument | JobDocument>;
   submit(body: JobRequest, options?: Options): Promise<JobDocument>;
   jobs(options?: Options<{ state?: State | null; limit?: number; after?: string | null }>): Promise<JobsDocument>;
   job(id: string, options?: Options): Promise<JobDocument>;

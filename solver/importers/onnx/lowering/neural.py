@@ -75,14 +75,10 @@ def _of_shape(site: Site, position: int, shape: Sequence[int]) -> Value:
 
 
 def _rms_normalization(site: Site) -> Value:
-    """X / sqrt(mean of X^2 + epsilon), scaled."""
     x = site.tensor(0)
     axis = site.get("axis", -1) % x.rank
-    axes = tuple(range(axis, x.rank))
-    square = site.emit("ReduceMean", site.emit("Mul", x, x), axes=axes, keepdims=1)
-    shifted = site.emit("Add", square, site.number(site.get("epsilon", 1e-5), x))
-    inverse = site.emit("Reciprocal", site.emit("Sqrt", shifted))
-    return site.emit("Mul", site.emit("Mul", x, inverse), site.value(1))
+    scale = _of_shape(site, 1, x.shape[axis:])
+    return site.emit("RMSNormalization", x, scale, axis=axis, epsilon=site.get("epsilon", 1e-5))
 
 
 def _group_normalization(site: Site) -> Value:

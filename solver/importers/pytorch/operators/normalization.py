@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from solver.graph import Initializer, Role, TensorType
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError
-from solver.importers.pytorch.operators.elementwise import HANDLERS as ELEMENTWISE
 from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS"]
@@ -103,10 +102,8 @@ def _rms_norm(
     """X over the root of the mean of its squares; without an epsilon PyTorch takes that of the type."""
     if epsilon is None:
         epsilon = 2.0**-23 if x.dtype.itemsize == 4 else 2.0**-52
-    axes = c.integers("axes", list(range(-len(shape), 0)))
-    mean = c.apply("ReduceMean", c.apply("Mul", x, x), axes, keepdims=1)
-    y = c.apply("Mul", x, ELEMENTWISE["rsqrt.default"](c, c.apply("Add", mean, c.number(epsilon, x.dtype))))
-    return c.apply("Mul", y, scale) if scale else y
+    scale = scale or c.filled("scale", 1, TensorType(tuple(shape), x.dtype))
+    return c.apply("RMSNormalization", x, scale, axis=-len(shape), epsilon=float(epsilon))
 
 
 def _group_norm(

@@ -12,6 +12,7 @@ from tests.support.one_operation import OneOperation, allocated
 from tests.support.onnx_reference import onnx_reference
 
 LAYER, INSTANCE, GROUP = "LayerNormalization", "InstanceNormalization", "GroupNormalization"
+RMS = "RMSNormalization"
 
 CASES: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     (LAYER, (2, 3, 4), (4,), {}),
@@ -62,6 +63,33 @@ def test_layer_normalization_without_shift() -> None:
     shifted = OneOperation(LAYER, [x, scale, np.zeros(6)])
     np.testing.assert_array_equal(operation.forward(), shifted.forward())
     operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1])
+def test_by_the_root_of_squares(axis: int, epsilon: float) -> None:
+    """Forward is ONNX's, in float32 as ONNX keeps it; derivatives are those of finite differences."""
+    x, scale, _ = values((2, 3, 4), (2, 3, 4)[axis:])
+    operation = OneOperation(RMS, [x, scale], axis=axis, epsilon=epsilon)
+    expected = onnx_reference(RMS, [x, scale], {"axis": axis, "epsilon": epsilon}, opset=23)
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-5, atol=1e-5)
+    operation.assert_derivatives()
+
+
+@pytest.mark.parametrize("shape", [(300, 500), (3, 40_000)])
+def test_rows_of_the_root_of_squares_in_blocks(shape: tuple[int, int]) -> None:
+    (x, scale, _), dy = values(shape, shape[1:]), normal(*shape) + 0.1
+    inverse = 1 / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-5)
+    operation = OneOperation(RMS, [x, scale])
+    np.testing.assert_allclose(operation.forward(), x * inverse * scale, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(operation.saved["inverse_deviation"], inverse)
+    found, n, g = operation.backward(dy, 0, 1), x * inverse, dy * scale
+    np.testing.assert_allclose(found[0], (g - n * (g * n).mean(axis=-1, keepdims=True)) * inverse, rtol=1e-8)
+    np.testing.assert_allclose(found[1], (dy * n).sum(axis=0), rtol=1e-8, atol=1e-8)
+    small = OneOperation(RMS, [x.astype(np.float32), scale.astype(np.float32)])
+    assert allocated(small.prepare_forward()[1]) < 64 * 1024
+    for wanted in [(0,), (1,), (0, 1)]:
+        assert allocated(small.prepare_backward(dy.astype(np.float32), *wanted)[1]) < 64 * 1024
 
 
 @pytest.mark.parametrize(("type_", "attributes"), [(INSTANCE, {}), (GROUP, {"num_groups": 2})])
@@ -157,6 +185,7 @@ def test_pytorch_agrees() -> None:
         (LAYER, layer, {"axis": 1}, lambda x, w, b: f.layer_norm(x, (4, 5), w, b)),
         (INSTANCE, given, {}, lambda x, w, b: f.instance_norm(x, weight=w, bias=b)),
         (GROUP, given, {"num_groups": 2}, lambda x, w, b: f.group_norm(x, 2, w, b)),
+        (RMS, layer[:2], {"axis": 1}, lambda x, w: f.rms_norm(x, (4, 5), w, 1e-5)),
     ]
     dy = normal(3, 4, 5)
     for type_, arrays, attributes, function in cases:
@@ -165,6 +194,6 @@ def test_pytorch_agrees() -> None:
         y = function(*tensors)
         y.backward(torch.tensor(dy))
         np.testing.assert_allclose(operation.forward(), y.detach().numpy(), rtol=1e-10, atol=1e-12)
-        found = operation.backward(dy, 0, 1, 2)
+        found = operation.backward(dy, *range(len(arrays)))
         for position, tensor in enumerate(tensors):
             np.testing.assert_allclose(found[position], tensor.grad.numpy(), rtol=1e-9, atol=1e-11)

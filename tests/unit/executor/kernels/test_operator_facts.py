@@ -56,7 +56,9 @@ def test_what_a_result_ignores_has_no_influence_on_it(type_: str) -> None:
                     assert found[slot] == expected[slot], f"{case} {step}: {ignored} changes {slot}"
 
 
-@pytest.mark.parametrize("type_", ["BatchNormalization", "LayerNormalization", "Gemm", "Conv", "Mul", "Div"])
+@pytest.mark.parametrize(
+    "type_", ["BatchNormalization", "LayerNormalization", "RMSNormalization", "Gemm", "Conv", "Mul", "Div"]
+)
 def test_what_a_result_does_not_ignore_has_influence(type_: str) -> None:
     """Facts are not only true but complete, where a proof would else refuse a right plan."""
     influences: dict[tuple[bool, str, str], bool] = {}

@@ -14,6 +14,7 @@ from solver.graph.types import DType, TensorType
 from tests.support.one_node import Input, needs_of, node_of, output_of
 
 LAYER, INSTANCE, GROUP = "LayerNormalization", "InstanceNormalization", "GroupNormalization"
+RMS = "RMSNormalization"
 
 
 def rows_of(type_: str, inputs: list[Input], **attributes: Any) -> Rows:
@@ -64,6 +65,7 @@ def test_blocks_are_whole_rows(rows: Rows, step: tuple[int, int]) -> None:
     [
         (LAYER, [(2, 3), (2,)], {}, r"scale and shift of shape \[3\]"),
         (LAYER, [(2, 3), (3,), (1,)], {}, r"scale and shift of shape \[3\]"),
+        (RMS, [(2, 3), (2,)], {}, r"a scale of shape \[3\]"),
         (LAYER, [(2, 3), TensorType((3,), DType.FLOAT64)], {}, "one floating element type"),
         (INSTANCE, [(2, 3, 4), (4,), (4,)], {}, r"scale and shift of shape \[3\]"),
         (INSTANCE, [(3,), (3,), (3,)], {}, "a batch and channels"),
@@ -106,3 +108,14 @@ def test_what_backward_reads(type_: str) -> None:
     for wanted, reads, kept in cases:
         found, outputs, needs = needs_of(type_, inputs, wanted, **attributes)
         assert (found, outputs, set(needs.saved)) == (reads, set(), kept)
+
+
+def test_the_root_of_squares_saves_one_statistic() -> None:
+    """The mean stays in the rows, so nothing has to remember it."""
+    inputs: list[Input] = [(2, 3, 4), (3, 4)]
+    assert output_of(RMS, inputs, axis=1) == (2, 3, 4)
+    saved = lookup(RMS).saved(node_of(RMS, inputs, axis=1))
+    assert [(request.name, request.type.shape) for request in saved] == [(INVERSE_DEVIATION, (2, 1, 1))]
+    for wanted, reads in (((0,), {0, 1}), ((1,), {0}), ((0, 1), {0, 1})):
+        found, outputs, needs = needs_of(RMS, inputs, wanted, axis=1)
+        assert (found, outputs, set(needs.saved)) == (reads, set(), {INVERSE_DEVIATION})

@@ -25,7 +25,9 @@ HERE = {
         *("KLDivergence", "MeanAbsoluteError", "Huber"),
     ),
     "movement": ("Reshape", "Flatten", "Transpose", "Pad", "Squeeze", "Unsqueeze", "Expand", "Cast"),
-    "normalization": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
+    "normalization": (
+        *("LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"),
+    ),
     "recurrent": ("LSTMCell", "GRUCell", "RNNCell"),
     "reduction": ("ReduceMean", "ReduceSum", "ReduceMax"),
     "resizing": ("Resize",),

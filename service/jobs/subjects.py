@@ -1,0 +1,187 @@
+"""What a request is about: a graph in a JSON document, or a model of another tool behind its choices."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from service.jobs.requests import MEMBERS, check_members, read_request
+from service.problems import Problem
+from solver import documents
+from solver.errors import TooManyOperationsError
+from solver.importers.options import IMPORT_OPTIONS, import_options
+from solver.importers.registry import find_importer, load_model, unknown_format
+from solver.pipeline import TrainableGraph
+from solver.plan import PlanOptions
+from solver.verdict import Batches, batches_of
+
+__all__ = ["Read", "Subject", "check_lists", "read_document", "read_model"]
+
+
+class Subject(Protocol):
+    """A request that is about a network. `options` and `graph` raise the errors of the core, whose paths
+    begin inside of `options_path` and `graph_path`."""
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """What it has beside the network and the options."""
+
+    @property
+    def members_pointer(self) -> str:
+        """Where these stand."""
+
+    @property
+    def options_path(self) -> tuple[str, ...]: ...
+
+    @property
+    def graph_path(self) -> tuple[str, ...]: ...
+
+    def options(self) -> PlanOptions: ...
+
+    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
+        """With a `batch` in the place of its own."""
+
+    def batches(self, options: PlanOptions) -> Batches | None:
+        """Other batches of the same network, where it leaves them open."""
+
+    def with_values(self, graph: TrainableGraph) -> contextlib.AbstractContextManager[TrainableGraph]:
+        """The graph with its first values where they can be read, for as long as the context lasts."""
+
+
+#: Reads the body of a task.
+Read = Callable[[str, bytes], Subject]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    members: Mapping[str, Any]
+    members_pointer: str = ""
+    options_path: tuple[str, ...] = ("options",)
+    graph_path: tuple[str, ...] = ("graph",)
+
+    def options(self) -> PlanOptions:
+        return documents.load_options(self.members.get("options", {}))
+
+    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
+        document = self.members["graph"]
+        check_lists(document, ("graph", "operations"), ("inputs", "outputs"), limits["max_operands"])
+        return documents.load_graph(document, batch=batch, max_operations=limits["max_operations"])
+
+    def batches(self, options: PlanOptions) -> Batches | None:
+        return batches_of(self.members["graph"], options)
+
+    def with_values(self, graph: TrainableGraph) -> contextlib.AbstractContextManager[TrainableGraph]:
+        return contextlib.nullcontext(graph)  # a service opens no file that a document names
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    members: Mapping[str, Any]
+    choices: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    data: bytes
+    members_pointer: str = "/query"
+    options_path: tuple[str, ...] = ("query",)
+    graph_path: tuple[str, ...] = ("model",)
+
+    def options(self) -> PlanOptions:
+        options = documents.load_options(self.fields)
+        import_options(self.choices, batch=options.batch)  # what is wrong there stands in the query as well
+        return options
+
+    def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
+        importer = find_importer(self.data)
+        if importer is None:
+            error = unknown_format("The body")
+            raise Problem("invalid-document", error.message, remedy=error.remedy)
+        chosen = import_options(self.choices, batch=batch)
+        graph = load_model(importer, self.data, options=chosen, path=None, name="model").graph
+        if len(graph.operations) > limits["max_operations"]:
+            raise TooManyOperationsError(
+                f"The model has {len(graph.operations):,} operations;"
+                f" {limits['max_operations']:,} are allowed.",
+                remedy="Plan it with `arenaplan plan`.",
+            )
+        return graph
+
+    def batches(self, options: PlanOptions) -> Batches | None:
+        return None
+
+    @contextlib.contextmanager
+    def with_values(self, graph: TrainableGraph) -> Iterator[TrainableGraph]:
+        with tempfile.TemporaryFile() as file:  # it has no name, so it is gone with this process
+            file.write(self.data)
+            file.flush()
+            place = f"/dev/fd/{file.fileno()}"
+            operands = dict(graph.operands)
+            for operand in graph.operands.values():
+                given = operand.initializer
+                if given is not None and given.file is not None:
+                    here = replace(given, file=replace(given.file, path=place))
+                    operands[operand.id] = replace(operand, initializer=here)
+            yield graph.with_graph(operands=operands)
+
+
+def read_document(task: str, body: bytes) -> Subject:
+    """A request in JSON. Raises `Problem` for what is not JSON, missing or unknown."""
+    return _Document(read_request(body, *MEMBERS[task]))
+
+
+def read_model(task: str, body: bytes) -> Subject:
+    """A line of JSON, the parameters of a query with the texts of each, and then the bytes of a model.
+
+    Parameters are choices for the import, members of the task, and fields of its options; of these two, texts
+    that are JSON are what they say. Raises `Problem`.
+    """
+    head, _, data = body.partition(b"\n")
+    required, optional = MEMBERS[task]
+    named = {*required, *optional} - {"graph", "options"}
+    choices: dict[str, Any] = {}
+    members: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for name, values in documents.parse_json(head).items():
+        if name == "dim":
+            choices[name] = values
+        elif len(values) > 1:
+            raise Problem(
+                "invalid-request",
+                f"{name!r:.60} is given twice.",
+                remedy="Give it once.",
+                pointer=f"{_IN_QUERY}/{name}",
+            )
+        elif name in IMPORT_OPTIONS:
+            choices[name] = values[0]
+        else:
+            (members if name in named else fields)[name] = _value(values[0])
+    if task == "validate":  # the options are those of the plan
+        check_members({**members, **fields}, ("plan",), tuple(sorted(named)), _IN_QUERY)
+    return _Model(members, choices, fields, data)
+
+
+_IN_QUERY: Final = "/query"
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def check_lists(document: Any, path: tuple[str, str], names: tuple[str, ...], most: int) -> None:
+    """No operation names more operands than `most`: the work on one may grow with their square."""
+    operations = document.get(path[1]) if isinstance(document, dict) else None
+    for k, operation in enumerate(operations if isinstance(operations, list) else ()):
+        for name in names:
+            operands = operation.get(name) if isinstance(operation, dict) else None
+            if isinstance(operands, list) and len(operands) > most:
+                raise Problem(
+                    "too-many-operations",
+                    f"An operation has {len(operands):,} {name}, at most {most:,} are allowed here.",
+                    remedy="Split it into several, or raise ARENAPLAN_MAX_OPERANDS.",
+                    pointer=f"/{'/'.join(path)}/{k}/{name}",
+                )
