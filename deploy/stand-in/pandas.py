@@ -13,14 +13,14 @@ _MISSING = "pandas is not in this image: install it beside arenaplan, or call OR
 
 
 class Index:
-    """Not an index: nothing is one here."""
+    """The name that OR-Tools imports; making one raises ImportError."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise ImportError(_MISSING)
 
 
 class Series(Index):
-    """Not a series: nothing is one here."""
+    """The same."""
 
 
 def __getattr__(name: str) -> object:
