@@ -173,33 +173,35 @@ def test_a_service_without_jobs_answers_at_once() -> None:
         assert (refused.exit_code, "keeps no jobs" in refused.stderr) == (Exit.USAGE, True)
 
 
-def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(server: Server, slow: dict[str, Any]) -> None:
+def test_a_job_is_shown_on_a_terminal_and_ends_with_the_command(slow: dict[str, Any]) -> None:
     """What the service is at is drawn; Ctrl-C cancels the job there."""
     Path("slow.json").write_text(json.dumps(slow), encoding="utf-8")
-    assert run("plan", "slow.json", "-o", "plan.json").exit_code == Exit.OK
-    ours, theirs = pty.openpty()
-    arguments = ["validate", "slow.json", "plan.json", "--steps", "6", "--server", server.url]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "service.cli", *arguments],
-        env=environment,
-        stderr=theirs,
-        preexec_fn=die_with_parent,
-    ) as process:
-        os.close(theirs)
-        seen = b""
-        while re.search(rb": [a-z]+", seen.partition(b"at http")[2]) is None:  # state or stage
-            assert select.select([ours], [], [], PATIENCE)[0]
-            seen += os.read(ours, 65536)
-        process.send_signal(signal.SIGINT)
-        read_terminal(ours)
-    os.close(ours)
-    assert process.returncode == Exit.INTERRUPTED
-    assert b"training slow, at http://" in seen
-    with Client(server.url) as client:
-        job = client.jobs.get(next(iter(client.jobs.list())).id)
-        with pytest.raises(JobCancelled):
-            job.wait()
+    with running_server(workers=1, validate_max_steps=10_000) as server:
+        assert run("plan", "slow.json", "-o", "plan.json").exit_code == Exit.OK
+        ours, theirs = pty.openpty()
+        # More steps than anybody waits for: the job still runs when the command is interrupted.
+        arguments = ["validate", "slow.json", "plan.json", "--steps", "10000", "--server", server.url]
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "service.cli", *arguments],
+            env=environment,
+            stderr=theirs,
+            preexec_fn=die_with_parent,
+        ) as process:
+            os.close(theirs)
+            seen = b""
+            while re.search(rb": [a-z]+", seen.partition(b"at http")[2]) is None:  # state or stage
+                assert select.select([ours], [], [], PATIENCE)[0]
+                seen += os.read(ours, 65536)
+            process.send_signal(signal.SIGINT)
+            read_terminal(ours)
+        os.close(ours)
+        assert process.returncode == Exit.INTERRUPTED
+        assert b"training slow, at http://" in seen
+        with Client(server.url) as client:
+            job = client.jobs.get(next(iter(client.jobs.list())).id)
+            with pytest.raises(JobCancelled):
+                job.wait()
 
 
 def test_a_job_that_takes_too_long(slow: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
