@@ -198,6 +198,7 @@ def exported(name: str, *, training: bool) -> tuple[Callable[[], Any], tuple[Any
     return lambda: _export_forward_backward(torch.export.export(WithLoss(), inputs)), inputs
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
 @pytest.mark.parametrize(
     ("name", "training"), [("mlp", True), ("resnet", False), ("gpt", False), ("lstm", True), ("lenet", False)]
 )
@@ -214,6 +215,7 @@ def test_real_programs(build: Callable[..., Any], name: str, training: bool) -> 
         assert torch.equal(a, b)
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch and ExecuTorch themselves
 def test_a_wrong_offset_is_found_by_running(torch_module: Any) -> None:
     """The output of tanh lies where that of relu still waits for the addition."""
     from executorch.exir import to_edge
