@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,9 @@ __all__ = ["explain", "tradeoff"]
 
 #: Values named at the step of the floor; --json has all of them.
 _MOST_NAMED: Final = 4
+
+#: Options that are not called as the fields that they set.
+_OPTIONS: Final = {"tiers": "--tier", "output": "--output-name"}
 
 #: What a picture or document of a curve is called by the end of its name.
 _SUFFIXES: Final = (".svg", ".png", ".json")
@@ -107,7 +111,7 @@ def explain(
     if as_json:
         write_document(Path("-"), documents.dump_verdict(made, indent=2) + b"\n")
     else:
-        _print_verdict(Console(highlight=False), made, model, given, training=training)
+        _print_verdict(Console(highlight=False), made, model, given, choices, training=training)
 
 
 def _graph(found: TrainableGraph | BlockProgram) -> TrainableGraph:
@@ -169,7 +173,13 @@ def _print_curve(console: Console, curve: TradeOff) -> None:
 
 
 def _print_verdict(
-    console: Console, made: Verdict, model: Path, given: Mapping[str, Any], *, training: bool
+    console: Console,
+    made: Verdict,
+    model: Path,
+    given: Mapping[str, Any],
+    choices: Mapping[str, Any],
+    *,
+    training: bool,
 ) -> None:
     for line in _sentences(made):
         console.print(escape(line))
@@ -178,7 +188,8 @@ def _print_verdict(
         for note in dict.fromkeys(remedy.note for remedy in made.remedies if remedy.note):
             console.print(escape(f"note: {note}"))
         best = made.remedies[0]
-        console.print(escape(f"to plan the first: {_command(best, model, given)}"), soft_wrap=True)
+        command = _command(best, model, given, choices)
+        console.print(escape(f"to plan the first: {command}"), soft_wrap=True)
     elif made.extra != 0:
         console.print("None of the measures that were tried makes it fit.")
     if made.extra != 0 and not training:
@@ -256,15 +267,17 @@ def _remedies(made: Verdict) -> Table:
     return table
 
 
-def _command(remedy: Remedy, model: Path, given: Mapping[str, Any]) -> str:
+def _command(remedy: Remedy, model: Path, given: Mapping[str, Any], choices: Mapping[str, Any]) -> str:
     """The command that makes the plan of a remedy, and what the document must say besides."""
-    words = ["arenaplan", "plan", str(model)]
-    for name, value in {**given, **remedy.options}.items():
-        if name == "tiers":
-            words += [f"--tier {tier}" for tier in value or ()]
-            continue
-        option = f"--{name.removesuffix('_seconds').replace('_', '-')}"
-        if value != getattr(PlanOptions(), name):
-            words.append(option if value is True else f"{option} {value}")
+    words = ["arenaplan", "plan", shlex.quote(str(model))]
+    usual = PlanOptions()
+    asked = {**given, **remedy.options}
+    for name, value in {**{n: v for n, v in asked.items() if v != getattr(usual, n)}, **choices}.items():
+        option = _OPTIONS.get(name, f"--{name.removesuffix('_seconds').replace('_', '-')}")
+        if value is True:
+            words.append(option)
+        else:
+            repeated = value if isinstance(value, list | tuple) else [value]
+            words += [f"{option} {shlex.quote(str(one))}" for one in repeated]
     fields = f", with {', '.join(remedy.graph_fields)} as --json has it" if remedy.graph_fields else ""
     return " ".join(words) + fields

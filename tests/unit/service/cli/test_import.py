@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,16 @@ def test_explain_and_tradeoff_take_models(model: Path) -> None:
     explained = arenaplan("explain", model, *CHOICES, "--capacity", "1MB")
     assert "it fits as it is" in explained.output
     assert arenaplan("tradeoff", model, *CHOICES, "--points", "2").exit_code == Exit.OK
+
+
+def test_the_command_that_is_recommended_works_as_it_stands(model: Path, tmp_path: Path) -> None:
+    """With how the model is trained, and with a path that a shell would take apart."""
+    spaced = model.rename(tmp_path / "a model.onnx")
+    explained = arenaplan("explain", spaced, *CHOICES, "--capacity", "12400").output
+    said = explained.partition("to plan the first: arenaplan ")[2].partition("\n")[0]
+    assert "--loss cross-entropy --optimizer adam --dim batch=4" in said
+    done = arenaplan(*shlex.split(said), "-o", tmp_path / "plan.json")
+    assert done.exit_code == Exit.OK, done.output
 
 
 def test_what_is_missing_is_said_with_the_flag(model: Path) -> None:
