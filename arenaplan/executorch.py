@@ -8,7 +8,7 @@ suite = MemoryPlanningAlgorithmSuite([arenaplan.executorch.plan_memory])
 program = edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(suite)))
 
 `find_stale_read(edge, algorithm, inputs)` runs a program in the memory that any algorithm plans, and names
-the instruction that reads what nobody wrote for it.
+the instruction that reads what was not written for it.
 """
 
 from solver.exporters.executorch import plan_memory

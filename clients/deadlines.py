@@ -32,7 +32,7 @@ def within(
     machine = Machine(steps)
     try:
         while (action := machine.action) is not None:
-            assert not isinstance(action, Emit), "nobody iterates over this call"
+            assert not isinstance(action, Emit), "a call that is bounded as a whole emits nothing"
             left = until - clock()
             if left <= 0 or (isinstance(action, Pause) and action.seconds >= left):
                 raise late()
@@ -51,7 +51,7 @@ def within(
                     raise late() from error
                 if not (isinstance(action, Open) and isinstance(error, httpx.ReadTimeout)):
                     machine.failed(error)
-            except Exception as error:  # noqa: BLE001 - raised again inside the call
+            except Exception as error:  # noqa: BLE001 - any error is raised again in the step that waits
                 machine.failed(error)
             else:
                 machine.done(outcome)

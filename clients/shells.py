@@ -57,7 +57,7 @@ class BlockingShell:
                     continue
                 try:
                     outcome = self._outcome(action, held)
-                except Exception as error:  # noqa: BLE001 - raised again inside the call
+                except Exception as error:  # noqa: BLE001 - any error is raised again in the step that waits
                     machine.failed(error)
                 else:
                     machine.done(outcome)
@@ -107,7 +107,7 @@ class AsyncShell:
                     continue
                 try:
                     outcome = await self._outcome(action, held)
-                except Exception as error:  # noqa: BLE001 - raised again inside the call
+                except Exception as error:  # noqa: BLE001 - any error is raised again in the step that waits
                     machine.failed(error)
                 else:
                     machine.done(outcome)

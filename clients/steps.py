@@ -144,7 +144,7 @@ def listen(emitting: Emitting[T], listener: Callable[[T], None]) -> Steps[None]:
             continue
         try:
             outcome = yield action
-        except Exception as error:  # noqa: BLE001 - raised again inside the call
+        except Exception as error:  # noqa: BLE001 - any error is raised again in the step that waits
             machine.failed(error)
         else:
             machine.done(outcome)

@@ -1,8 +1,8 @@
 """Stands where pandas is left out of the images, 38 MB.
 
 OR-Tools' Python interface imports pandas for functions that make series of variables, none of which the
-project calls. What is named while the interface is imported is here; whoever uses more is told what is
-missing. Installing pandas puts the real one in its place.
+project calls. What is named while the interface is imported is here; the use of anything more is an
+ImportError that says what is missing. Installing pandas puts the real one in its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an ExecuTorch program reads that nobody wrote for it: found by running it.
+"""What an ExecuTorch program reads that was not written for it: found by running it.
 
 The program is built twice from the same graph: with the plan in question, and with every tensor in bytes of
 its own. Both run in ExecuTorch's own runtime, which records the output of each instruction (ETDump). Until
@@ -71,7 +71,7 @@ class StaleRead:
     instructions: tuple[Instruction, ...]
 
     def __str__(self) -> str:
-        first = f"instruction {self.position} ({self.name}) reads what nobody wrote for it"
+        first = f"instruction {self.position} ({self.name}) reads what was not written for it"
         lines = [f"{first}: its output is the first that differs, by up to {self.difference:.3g}."]
         for tensor, writer, over in self.culprits:
             wrote = "the caller" if writer < 0 else f"instruction {writer} ({self.instructions[writer].name})"

@@ -17,20 +17,14 @@ the same load, and has lifespans and sizes that no longer come from one distribu
 from __future__ import annotations
 
 import random
-from typing import Final, NamedTuple
+from typing import Final
 
 from solver.layout import Buffer, LayoutProblem, Lifespan
+from tests.support.tilings import Piece, halved
 
 __all__ = ["recut", "stream"]
 
 UNIT: Final = 1024
-
-
-class _Piece(NamedTuple):
-    start: int
-    end: int
-    low: int
-    high: int
 
 
 def stream(
@@ -52,16 +46,16 @@ def recut(
     pieces = _pieces(draw, buffers, steps, live, units, free, 0.1)
     for _ in range(changes):
         piece = pieces.pop(draw.randrange(len(pieces)))
-        pieces += _cut(draw, piece) if draw.random() < 0.5 else [_joined(piece, pieces)]
+        pieces += halved(draw, piece) if draw.random() < 0.5 else [_joined(piece, pieces)]
     return _problem(draw, pieces, units)
 
 
 def _pieces(
     draw: random.Random, buffers: int, steps: int, live: int, units: int, free: float, long: float
-) -> list[_Piece]:
+) -> list[Piece]:
     """Step by step, what is free is filled from the bottom."""
     mean, width = units / live, live * steps / buffers
-    pieces, alive = list[_Piece](), list[_Piece]()
+    pieces, alive = list[Piece](), list[Piece]()
     for step in range(steps):
         alive = sorted((piece for piece in alive if piece.end > step), key=lambda piece: piece.low)
         holes = zip([0, *(p.high for p in alive)], [*(p.low for p in alive), units], strict=True)
@@ -75,25 +69,14 @@ def _pieces(
                 lives = int(draw.expovariate(1 / width)) + 1
                 if draw.random() < long:
                     lives = draw.randint(steps // 3, steps)
-                alive.append(_Piece(step, min(steps, step + lives), at, at + size))
+                alive.append(Piece(step, min(steps, step + lives), at, at + size))
                 if draw.random() >= free:
                     pieces.append(alive[-1])
                 at += size
     return pieces
 
 
-def _cut(draw: random.Random, piece: _Piece) -> list[_Piece]:
-    start, end, low, high = piece
-    if end - start > 1 and (high - low == 1 or draw.random() < 0.5):
-        middle = draw.randrange(start + 1, end)
-        return [_Piece(start, middle, low, high), _Piece(middle, end, low, high)]
-    if high - low > 1:
-        middle = draw.randrange(low + 1, high)
-        return [_Piece(start, end, low, middle), _Piece(start, end, middle, high)]
-    return [piece]
-
-
-def _joined(piece: _Piece, others: list[_Piece]) -> _Piece:
+def _joined(piece: Piece, others: list[Piece]) -> Piece:
     """With the first that makes a rectangle with it, which is taken from the others; or as it is."""
     start, end, low, high = piece
     for i, other in enumerate(others):
@@ -101,13 +84,13 @@ def _joined(piece: _Piece, others: list[_Piece]) -> _Piece:
         above = (other.start, other.end) == (start, end) and (other.low == high or other.high == low)
         if beside or above:
             del others[i]
-            return _Piece(
+            return Piece(
                 min(start, other.start), max(end, other.end), min(low, other.low), max(high, other.high)
             )
     return piece
 
 
-def _problem(draw: random.Random, pieces: list[_Piece], units: int) -> LayoutProblem:
+def _problem(draw: random.Random, pieces: list[Piece], units: int) -> LayoutProblem:
     draw.shuffle(pieces)
     made = (
         Buffer(f"b{i}", (piece.high - piece.low) * UNIT, Lifespan(piece.start, piece.end))

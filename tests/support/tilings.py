@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 from solver.layout import Buffer, LayoutProblem, Lifespan
 
-__all__ = ["as_csv", "tiling"]
+__all__ = ["Piece", "as_csv", "halved", "tiling"]
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     start: int
     end: int
     low: int
@@ -45,7 +45,7 @@ def tiling(
     if buffers * 4 > steps * units:
         raise ValueError(f"{steps} steps by {units} units cannot be cut into {buffers} pieces")
     draw = random.Random(seed)
-    pieces = [_Piece(0, steps, 0, units)]
+    pieces = [Piece(0, steps, 0, units)]
     while len(pieces) < buffers:
         # Large ones first, but not always: sizes of several magnitudes.
         among = draw.sample(range(len(pieces)), min(3, len(pieces)))
@@ -60,25 +60,31 @@ def tiling(
     return LayoutProblem(tuple(made), units * unit)
 
 
-def _cut(draw: random.Random, piece: _Piece) -> list[_Piece]:
+def _cut(draw: random.Random, piece: Piece) -> list[Piece]:
     """Two pieces or, in a pinwheel, five; one that is too small stays whole."""
     start, end, low, high = piece
     if end - start >= 3 and high - low >= 3 and draw.random() < 0.4:
         left, right = sorted(draw.sample(range(start + 1, end), 2))
         bottom, top = sorted(draw.sample(range(low + 1, high), 2))
         return [
-            _Piece(start, right, top, high),
-            _Piece(right, end, bottom, high),
-            _Piece(left, end, low, bottom),
-            _Piece(start, left, low, top),
-            _Piece(left, right, bottom, top),
+            Piece(start, right, top, high),
+            Piece(right, end, bottom, high),
+            Piece(left, end, low, bottom),
+            Piece(start, left, low, top),
+            Piece(left, right, bottom, top),
         ]
+    return halved(draw, piece)
+
+
+def halved(draw: random.Random, piece: Piece) -> list[Piece]:
+    """A rectangle in two, across time or across bytes, at a random place; whole where it is too small."""
+    start, end, low, high = piece
     if end - start > 1 and (high - low == 1 or draw.random() < 0.5):
         middle = draw.randrange(start + 1, end)
-        return [_Piece(start, middle, low, high), _Piece(middle, end, low, high)]
+        return [Piece(start, middle, low, high), Piece(middle, end, low, high)]
     if high - low > 1:
         middle = draw.randrange(low + 1, high)
-        return [_Piece(start, end, low, middle), _Piece(start, end, middle, high)]
+        return [Piece(start, end, low, middle), Piece(start, end, middle, high)]
     return [piece]
 
 

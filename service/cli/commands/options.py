@@ -230,6 +230,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**given, **made)
 
-    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect, and so typer, reads first
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat

@@ -131,7 +131,7 @@ class TestOverwritten:
     def test_in_words(self) -> None:
         made = tuple(self.instructions(48))
         first, second = str(StaleRead(2, "add", 1.5, overwritten(made, 2), made)).splitlines()
-        assert first.startswith("instruction 2 (add) reads what nobody wrote for it:")
+        assert first.startswith("instruction 2 (add) reads what was not written for it:")
         assert first.endswith(" by up to 1.5.")
         assert second.startswith("Bytes 0 to 64 of memory 1 should hold what instruction 0 (relu) wrote;")
         assert second.endswith(" instruction 1 (tanh) has written there since.")
