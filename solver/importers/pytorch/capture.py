@@ -172,7 +172,9 @@ def operator_name(target: Any) -> str:
 
 def decomposed(captured: Captured, known: Mapping[str, object]) -> Captured:
     """The same with every operator that is not `known` taken apart as far as PyTorch can."""
-    table = torch().export.default_decompositions()
+    framework = torch()
+    table = framework.export.default_decompositions()
+    table.update(framework._decomp.get_decompositions([framework.ops.aten.grid_sampler_2d]))
     for operator in list(table.keys()):
         if operator_name(operator) in known:
             table.pop(operator)

@@ -101,6 +101,8 @@ class Context:
         """The same elements in another shape; nothing where it has that shape already."""
         if x.shape == tuple(shape):
             return x
+        if not shape:
+            return self.apply("Squeeze", x)
         return self.apply("Reshape", x, self.integers("shape", shape))
 
     def transpose(self, x: Value, axes: Sequence[int]) -> Value:

@@ -289,8 +289,10 @@ def _leaves(argument: Any) -> Any:
 
 
 def _type_of(tensor: Any) -> TensorType | None:
-    """None for what is not a tensor, or of an element type that is not here."""
+    """None for what is not a tensor, or of an element type or of sizes that are not known here."""
     if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
+        return None
+    if any(type(size) is not int and not size.node.has_hint() for size in tensor.shape):
         return None
     try:
         return TensorType(tuple(int(size) for size in tensor.shape), element_type(tensor.dtype))

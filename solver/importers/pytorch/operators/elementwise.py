@@ -34,12 +34,20 @@ def _gelu(c: Context, x: Value, *, approximate: str = "none") -> Value:
 
 def _clip(c: Context, x: Value, low: Any = None, high: Any = None) -> Value:
     """Bounds are numbers, or tensors that broadcast."""
-    if not isinstance(low, Value) and not isinstance(high, Value):
+    if not isinstance(low, Value) and not isinstance(high, Value) and c.result.dtype.is_floating:
         bounds = {key: float(bound) for key, bound in (("min", low), ("max", high)) if bound is not None}
         return c.apply("Clip", c.cast(x, c.result.dtype), **bounds)
     for bound, type_ in ((low, "Greater"), (high, "Less")):
         x = x if bound is None else _extreme(type_, c, x, bound)
     return x
+
+
+def _celu(c: Context, x: Value, alpha: float = 1.0) -> Value:
+    """alpha elu(X / alpha)."""
+    if alpha == 1:
+        return _elu(c, x)
+    inner = _elu(c, c.apply("Mul", x, c.number(1 / alpha, x.dtype)))
+    return c.apply("Mul", inner, c.number(alpha, x.dtype))
 
 
 def _elu(c: Context, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
@@ -118,13 +126,20 @@ def _bernoulli(c: Context, x: Value, share: float = 0.5, *_: object) -> Value:
 
 def _binary(type_: str) -> Handler:
     def handler(c: Context, a: _Operand, b: _Operand, *, alpha: float = 1) -> Value:
-        dtype = _floating(c)
+        dtype = _counting(c)
         right = c.operand(b, dtype)
         if alpha != 1:
             right = c.apply("Mul", right, c.number(alpha, dtype))
         return c.apply(type_, c.operand(a, dtype), right)
 
     return handler
+
+
+def _counting(c: Context) -> DType:
+    """The type of a result of numbers; truth values are none."""
+    if c.result.dtype is DType.BOOL:
+        raise UnsupportedError("arithmetic on truth values")
+    return c.result.dtype
 
 
 def _floating(c: Context) -> DType:
@@ -142,10 +157,36 @@ def _rsub(c: Context, a: _Operand, b: _Operand, alpha: float = 1) -> Value:
 
 
 def _div(c: Context, a: _Operand, b: _Operand, *, rounding_mode: str | None = None) -> Value:
-    if rounding_mode is not None:
-        raise UnsupportedError(f"division that rounds ({rounding_mode})")
-    made: Value = _binary("Div")(c, a, b)
-    return made
+    """Quotients of whole numbers that are rounded are taken in double precision, exact below 2^53."""
+    dtype = _counting(c)
+    if rounding_mode is None:
+        return c.apply("Div", c.operand(a, dtype), c.operand(b, dtype))
+    wide = dtype if dtype.is_floating else DType.FLOAT64
+    quotient = c.apply("Div", c.operand(a, wide), c.operand(b, wide))
+    if rounding_mode == "floor":
+        return c.cast(c.apply("Floor", quotient), dtype)
+    return c.cast(_truncated(c, quotient), dtype)
+
+
+def _truncated(c: Context, x: Value) -> Value:
+    """Towards zero."""
+    return c.apply("Mul", c.apply("Sign", x), c.apply("Floor", c.apply("Abs", x)))
+
+
+def _remainder(rounding_mode: str) -> Handler:
+    """A less the largest multiple of B that is below it, or is nearer to zero."""
+
+    def handler(c: Context, a: _Operand, b: _Operand) -> Value:
+        dtype = _counting(c)
+        quotient = _div(c, a, b, rounding_mode=rounding_mode)
+        return c.apply("Sub", c.operand(a, dtype), c.apply("Mul", quotient, c.operand(b, dtype)))
+
+    return handler
+
+
+def _neg(c: Context, x: Value) -> Value:
+    """Whole numbers times -1."""
+    return c.apply("Neg", x) if x.dtype.is_floating else c.apply("Mul", x, c.number(-1, x.dtype))
 
 
 def _pow(c: Context, a: _Operand, b: _Operand) -> Value:
@@ -183,6 +224,24 @@ def _log_of(base: float, c: Context, x: Value) -> Value:
 
 def _log1p(c: Context, x: Value) -> Value:
     return c.apply("Log", c.apply("Add", x, c.number(1, x.dtype)))
+
+
+def _expm1(c: Context, x: Value) -> Value:
+    return c.apply("Sub", c.apply("Exp", x), c.number(1, x.dtype))
+
+
+def _tan(c: Context, x: Value) -> Value:
+    return c.apply("Div", c.apply("Sin", x), c.apply("Cos", x))
+
+
+def _of_two_exponentials(type_: str) -> Handler:
+    """(exp X + exp -X) / 2, or their difference: hyperbolic cosine and sine."""
+
+    def handler(c: Context, x: Value) -> Value:
+        both = c.apply(type_, c.apply("Exp", x), c.apply("Exp", c.apply("Neg", x)))
+        return c.apply("Mul", both, c.number(0.5, x.dtype))
+
+    return handler
 
 
 def _addcmul(c: Context, x: Value, a: Value, b: Value, *, value: float = 1) -> Value:
@@ -262,11 +321,14 @@ _UNARY = {
     "log": "Log",
     "sqrt": "Sqrt",
     "reciprocal": "Reciprocal",
-    "neg": "Neg",
     "abs": "Abs",
     "erf": "Erf",
     "sin": "Sin",
     "cos": "Cos",
+    "sign": "Sign",
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "round": "Round",
 }
 
 _COMPARISONS = {"eq": "Equal", "gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
@@ -283,7 +345,7 @@ HANDLERS: dict[str, Handler] = {
     "gelu.default": _gelu,
     "elu.default": _elu,
     "selu.default": _selu,
-    "celu.default": lambda c, x, alpha=1.0: _unsupported("CELU with alpha") if alpha != 1 else _elu(c, x),
+    "celu.default": _celu,
     "leaky_relu.default": lambda c, x, slope=0.01: c.apply("LeakyRelu", x, alpha=float(slope)),
     "prelu.default": _prelu,
     "_prelu_kernel.default": lambda c, x, slope: c.apply("PRelu", x, slope),
@@ -301,13 +363,25 @@ HANDLERS: dict[str, Handler] = {
     **{f"{name}.{kind}": _binary(type_) for name, type_ in (("add", "Add"), ("sub", "Sub"), ("mul", "Mul"))
        for kind in ("Tensor", "Scalar")},
     **{f"rsub.{kind}": _rsub for kind in ("Tensor", "Scalar")},
-    **{f"div.{kind}": _div for kind in ("Tensor", "Scalar", "Tensor_mode")},
+    **{f"div.{kind}": _div for kind in ("Tensor", "Scalar", "Tensor_mode", "Scalar_mode")},
     **{f"pow.{kind}": _pow for kind in ("Tensor_Scalar", "Tensor_Tensor", "Scalar")},
+    **{f"floor_divide.{kind}": partial(_div, rounding_mode="floor") for kind in ("default", "Scalar")},
+    **{f"remainder.{kind}": _remainder("floor") for kind in ("Tensor", "Scalar")},
+    **{f"fmod.{kind}": _remainder("trunc") for kind in ("Tensor", "Scalar")},
+    "trunc.default": _truncated,
+    "isnan.default": lambda c, x: c.apply("IsNaN", x),
+    "neg.default": _neg,
     "rsqrt.default": _rsqrt,
     "square.default": _square,
     "log2.default": partial(_log_of, 2),
     "log10.default": partial(_log_of, 10),
     "log1p.default": _log1p,
+    "expm1.default": _expm1,
+    "exp2.default": lambda c, x: _pow(c, 2.0, x),
+    "erfc.default": lambda c, x: c.apply("Sub", c.number(1, x.dtype), c.apply("Erf", x)),
+    "tan.default": _tan,
+    "cosh.default": _of_two_exponentials("Add"),
+    "sinh.default": _of_two_exponentials("Sub"),
     "addcmul.default": _addcmul,
     "lerp.Scalar": _lerp,
     "lerp.Tensor": _lerp,
@@ -334,7 +408,3 @@ HANDLERS: dict[str, Handler] = {
     "full_like.default": lambda c, x, number, **_: _like(number)(c),
     "new_full.default": lambda c, x, size, number, **_: _like(number)(c),
 }  # fmt: skip
-
-
-def _unsupported(what: str) -> Value:
-    raise UnsupportedError(what)

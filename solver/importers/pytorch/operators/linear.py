@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from solver.importers.pytorch.context import Context, Handler
 from solver.importers.pytorch.recorder import Value
@@ -34,6 +35,28 @@ def _baddbmm(c: Context, bias: Value, a: Value, b: Value, *, beta: float = 1, al
     return c.apply("Add", product, bias if beta == 1 else c.apply("Mul", bias, c.number(beta, a.dtype)))
 
 
+def _trilinear(
+    c: Context,
+    a: Value,
+    b: Value,
+    d: Value,
+    expand_a: Sequence[int],
+    expand_b: Sequence[int],
+    expand_d: Sequence[int],
+    summed: Sequence[int],
+    *_: object,
+) -> Value:
+    """The product of three tensors, each with axes of size 1 at its places, summed along axes."""
+    raised = []
+    for x, places in ((a, expand_a), (b, expand_b), (d, expand_d)):
+        shape = list(x.shape)
+        for place in sorted(places):
+            shape.insert(place, 1)
+        raised.append(c.reshape(x, shape))
+    product = c.apply("Mul", c.apply("Mul", raised[0], raised[1]), raised[2])
+    return c.apply("ReduceSum", product, c.integers("axes", list(summed)), keepdims=0)
+
+
 HANDLERS: dict[str, Handler] = {
     "linear.default": affine,
     "addmm.default": _addmm,
@@ -43,4 +66,5 @@ HANDLERS: dict[str, Handler] = {
     "dot.default": _matmul,
     "matmul.default": _matmul,
     "baddbmm.default": _baddbmm,
+    "_trilinear.default": _trilinear,
 }

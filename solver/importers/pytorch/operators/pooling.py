@@ -1,8 +1,10 @@
-"""Pooling, also to a given size where windows of one size give it."""
+"""Pooling, also to a given size: by windows of one size where these give it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from solver.graph import AttributeValue
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError
@@ -93,12 +95,37 @@ def _adaptive(type_: str, rank: int) -> Handler:
             axes = c.integers("axes", list(range(x.rank - rank, x.rank)))
             return c.apply("ReduceMean", x, axes, keepdims=1)
         if any(size % out for size, out in zip(sizes, outs, strict=True)):
-            what = f"adaptive pooling of {list(sizes)} to {list(outs)}, which does not divide"
-            raise UnsupportedError(what)
+            for axis, out in enumerate(outs, x.rank - rank):
+                x = _uneven(c, type_, x, axis, out)
+            return x
         kernel = tuple(size // out for size, out in zip(sizes, outs, strict=True))
         return _pool(c, type_, rank, x, kernel_shape=kernel, strides=kernel)
 
     return handler
+
+
+def _uneven(c: Context, type_: str, x: Value, axis: int, out: int) -> Value:
+    """Windows along one axis, from floor(k size / out) to before ceil((k + 1) size / out).
+
+    Means are a product with a constant matrix. Of maxima, windows that are shorter than others have their
+    last element twice, which adds nothing.
+    """
+    size = x.shape[axis]
+    if size == out:
+        return x
+    starts = np.arange(out) * size // out
+    ends = -(-np.arange(1, out + 1) * size // out)
+    if type_ == "AveragePool":
+        inside = (np.arange(size)[:, None] >= starts) & (np.arange(size)[:, None] < ends)
+        means = (inside / (ends - starts)).astype(x.dtype.numpy)
+        product = c.apply("MatMul", c.last(x, axis), c.recorder.constant(f"{c.recorder.scope}.means", means))
+        order = list(range(x.rank - 1))
+        order.insert(axis, x.rank - 1)
+        return c.transpose(product, order)
+    places = np.minimum(starts[:, None] + np.arange(max(ends - starts)), ends[:, None] - 1)
+    windows = c.recorder.constant(f"{c.recorder.scope}.windows", places.astype(np.int64))
+    taken = c.apply("Gather", x, windows, axis=axis)
+    return c.apply("ReduceMax", taken, c.integers("axes", [axis + 1]), keepdims=0)
 
 
 def _adaptive_max(rank: int) -> Handler:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from solver.graph import DType
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError
 from solver.importers.pytorch.recorder import Value
 
@@ -25,23 +28,78 @@ def _reduce(c: Context, type_: str, x: Value, axes: _Axes, keepdims: bool) -> Va
 
 
 def _reduction(type_: str) -> Handler:
+    """Sums of whole numbers and counts of truths are taken in double precision, exact below 2^53."""
+
     def handler(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False, **_: object) -> Value:
-        if not c.result.dtype.is_floating and type_ != "ReduceMax":
-            raise UnsupportedError(f"sums of {c.result.dtype.value} that are not constant")
-        return _reduce(c, type_, c.cast(x, c.result.dtype), axes, keepdims)
+        dtype = c.result.dtype
+        wide = dtype if dtype.is_floating else DType.FLOAT64
+        return c.cast(_reduce(c, type_, c.cast(x, wide), axes, keepdims), dtype)
 
     return handler
+
+
+def _greatest(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Value:
+    return _reduce(c, "ReduceMax", x, axes, keepdims)
 
 
 def _least(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Value:
     return c.apply("Neg", _reduce(c, "ReduceMax", c.apply("Neg", x), axes, keepdims))
 
 
+def _place(handler: Handler) -> Handler:
+    """Where the extreme stands first: the largest of what the axis still has from there on."""
+
+    def place(c: Context, x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
+        shape = c.result.shape
+        if axis is None:
+            x, axis = c.reshape(x, (math.prod(x.shape),)), 0
+        axis %= x.rank
+        size = x.shape[axis]
+        left = np.arange(size, 0, -1).reshape(-1, *(1,) * (x.rank - axis - 1))
+        found = c.apply("Equal", x, handler(c, x, axis, True))
+        counted = c.recorder.constant(f"{c.recorder.scope}.left", left.astype(np.int64))
+        most = c.apply("Where", found, counted, c.number(0, DType.INT64))
+        first = c.apply("ReduceMax", most, c.integers("axes", [axis]), keepdims=1)
+        return c.reshape(c.apply("Sub", c.number(size, DType.INT64), first), shape)
+
+    return place
+
+
 def _extreme_and_place(handler: Handler) -> Handler:
-    def both(c: Context, x: Value, axis: int, keepdims: bool = False) -> tuple[Value, None]:
-        return handler(c, x, axis, keepdims), None
+    def both(c: Context, x: Value, axis: int, keepdims: bool = False) -> tuple[Value, Value]:
+        return handler(c, x, axis, keepdims), _place(handler)(c, x, axis, keepdims)
 
     return both
+
+
+def _any(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Value:
+    return _reduce(c, "ReduceMax", c.cast(x, DType.BOOL), axes, keepdims)
+
+
+def _all(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Value:
+    lacks = c.apply("Not", c.cast(x, DType.BOOL))
+    return c.apply("Not", _reduce(c, "ReduceMax", lacks, axes, keepdims))
+
+
+def _product(c: Context, x: Value, axis: int | None = None, keepdims: bool = False, **_: object) -> Value:
+    """Halves of the axis times each other, until one is left."""
+    x = c.cast(x, c.result.dtype)
+    if axis is None:
+        x, axis = c.reshape(x, (math.prod(x.shape),)), 0
+    axis %= x.rank
+    rest: list[Value] = []
+    while (size := x.shape[axis]) > 1:
+        half = size // 2
+        if size % 2:
+            rest.append(c.slice(x, axis, size - 1, size))
+        x = c.apply("Mul", c.slice(x, axis, 0, half), c.slice(x, axis, half, 2 * half))
+    for last in rest:
+        x = c.apply("Mul", x, last)
+    return c.reshape(x, c.result.shape)
+
+
+def _running(c: Context, x: Value, axis: int) -> Value:
+    return c.apply("CumSum", c.cast(x, c.result.dtype), c.integers("axis", [axis % x.rank]))
 
 
 def _variance(
@@ -90,12 +148,18 @@ def _log_sum_exp(c: Context, x: Value, axes: _Axes, keepdims: bool = False) -> V
 HANDLERS: dict[str, Handler] = {
     **{f"mean.{kind}": _reduction("ReduceMean") for kind in ("default", "dim")},
     **{f"sum.{kind}": _reduction("ReduceSum") for kind in ("default", "dim_IntList")},
-    "amax.default": _reduction("ReduceMax"),
+    "amax.default": _greatest,
     "amin.default": _least,
-    "max.default": _reduction("ReduceMax"),
-    "max.dim": _extreme_and_place(_reduction("ReduceMax")),
+    "max.default": _greatest,
+    "max.dim": _extreme_and_place(_greatest),
     "min.default": _least,
     "min.dim": _extreme_and_place(_least),
+    "argmax.default": _place(_greatest),
+    "argmin.default": _place(_least),
+    **{f"any.{kind}": _any for kind in ("default", "dim", "dims")},
+    **{f"all.{kind}": _all for kind in ("default", "dim", "dims")},
+    **{f"prod.{kind}": _product for kind in ("default", "dim_int")},
+    "cumsum.default": _running,
     "var.correction": _variance,
     "std.correction": _deviation,
     "var_mean.correction": _variance_and_mean,

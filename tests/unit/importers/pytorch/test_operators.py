@@ -72,6 +72,29 @@ F.nll_loss(F.log_softmax(w, 1), (x > 0)[:, 0].long())
 F.cross_entropy(w, (x > 0)[:, 0].long(), reduction="none")
 F.cross_entropy(w, (x > 0)[:, 0].long(), label_smoothing=0.1, reduction="sum")
 F.nll_loss(w[:, :, 0, 0].log_softmax(1), x[:, 0, 0, 0].abs().long())
+F.nll_loss(w[:, :, 0].sigmoid(), (x > 0)[:, 0, 0].long(), ignore_index=0)
+F.nll_loss(w[:, :, 0, 0], (x > 0)[:, 0, 0, 0].long(), reduction="sum")
+F.cross_entropy(w, (x > 0)[:, 0].long(), weight=torch.arange(1.0, 7.0))
+F.cross_entropy(w, (x > 0)[:, 0].long() * 2, ignore_index=2, label_smoothing=0.1)
+F.cross_entropy(w, (x > 0)[:, 0].long(), weight=torch.arange(6.0), ignore_index=0, reduction="sum")
+F.cross_entropy(w[:, :, 0, 0], (x > 0)[:, 0, 0, 0].long(), weight=torch.arange(1.0, 7.0), reduction="none")
+F.binary_cross_entropy_with_logits(w, (x > 0).float(), pos_weight=torch.arange(4.0))
+F.binary_cross_entropy_with_logits(w, (x > 0).float(), weight=x.abs(), reduction="sum")
+F.binary_cross_entropy(w.sigmoid(), (x > 0).float(), weight=x.abs()); w.cumsum(1); w.cumsum(-1) * x.cumsum(0)
+F.celu(w, 1.5); w.prod(1); w.prod(); w.expm1(); w.exp2(); w.erfc(); w.tan(); w.sinh(); w.cosh()
+w * w.sign() + w.floor() - w.ceil() + w.round() + w.trunc(); w * torch.isnan(x); w * (x > 0).any(1, True)
+w * (x > -2).all((2, 3), True); w / (1 + (x > 0).sum(1, True)); w * (x > 0).sum().float(); w.remainder(0.3)
+torch.fmod(w, 0.3); torch.div(w, x.abs() + 1, rounding_mode="floor") + w; w * w.argmax(1, True)
+w * w.argmin().float(); w.flatten(1).max(1)[0] * w[:, 0, 0, 0].argmax(); w * torch.max(x, 1, True)[1]
+w * ((x * 9).long() % 4); w * ((x * 9).long() // 4 - 1); w * (-(x * 9).long()).clamp(-1, 3)
+w.gather(1, (x > 0).long() * 3); torch.take_along_dim(w, (x > 0).long(), 2); masked(x, w)
+w[torch.arange(2), [1, 3]]; w[:, :, [0, 1], [2, -1]]; w[[0, 1], :, [2, 3]]; w[:, (x > 0)[0, 0].long()]
+w[(x > 0)[:, 0, 0, 0].long(), (x > 0)[:, 1, 0, 0].long() - 1]
+w.masked_fill(x > 1, 2.0)[0, 0, 0, 0] * w; w.unfold(2, 3, 1); F.unfold(w, 3, padding=1, stride=2)
+F.adaptive_avg_pool2d(w, 3); F.adaptive_avg_pool2d(w, (3, 1)); F.adaptive_max_pool2d(w, 3)
+F.adaptive_avg_pool1d(w[0], 3); F.embedding_bag((x[0] > 0).flatten(1).long(), w[0, 0], mode="mean")
+F.embedding_bag((x[0] > 0).flatten(1).long(), w[0, 0], mode="max"); F.bilinear(x, w, w[0])
+F.grid_sample(x, w[:, 0, :, None, :2].tanh(), align_corners=False); F.lp_pool2d(w.abs() + 0.1, 2, 2)
 """
 
 CASES = [case.strip() for case in EXPRESSIONS.strip().replace("\n", ";").split(";")]
@@ -84,6 +107,13 @@ def assigned(x: Any, w: Any) -> Any:
     y[:, :, -1] = 0.5
     mask[:, 2:] = 1
     return y * mask
+
+
+def masked(x: Any, w: Any) -> Any:
+    y = w.clone()
+    y[x > 0.5] = 0.25
+    y[(x > 0)[:, 0, 0, 0]] = -1.0
+    return y
 
 
 def module_of(function: Callable[[Any, Any], Any]) -> Any:
@@ -107,10 +137,8 @@ def test_loss_and_gradient(case: str) -> None:
     import torch.nn.functional as F
 
     torch.manual_seed(len(case))
-    module, x = (
-        module_of(eval(f"lambda x, w: {case}", {"F": F, "torch": torch, "assigned": assigned})),
-        torch.randn(2, 6, 4, 4),
-    )
+    names = {"F": F, "torch": torch, "assigned": assigned, "masked": masked}
+    module, x = module_of(eval(f"lambda x, w: {case}", names)), torch.randn(2, 6, 4, 4)
     captured = arenaplan.torch.graph(module, x, optimizer={"type": "SGD", "learning_rate": 1.0})
     with captured.trainer() as trainer:
         ours = trainer.step(captured.batch(x))
@@ -127,7 +155,7 @@ def test_missing_operators_are_named_together() -> None:
 
     class Inner(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
-            return torch.cumsum(x, 1) + torch.linalg.det(x)[:, None, None]
+            return torch.cummax(x, 1).values + torch.linalg.det(x)[:, None, None]
 
     class Outer(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -135,12 +163,23 @@ def test_missing_operators_are_named_together() -> None:
             self.first, self.layer = torch.nn.Linear(3, 3), Inner()
 
         def forward(self, x: Any) -> Any:
-            return torch.cumsum(self.layer(self.first(x)), 0).mean()
+            return torch.cummax(self.layer(self.first(x)), 0).values.mean()
 
     with pytest.raises(UnknownOperatorError) as error:
         arenaplan.torch.graph(Outer(), torch.randn(2, 3, 3))
     text = error.value.message
-    assert "cumsum.default" in text
+    assert "cummax.default" in text
     assert "det" in text
-    assert re.search(r"cumsum\S* in layer", text)
+    assert re.search(r"cummax\S* in layer", text)
     assert error.value.path == ("module",)
+
+
+def test_a_size_that_depends_on_values_is_refused() -> None:
+    import torch
+
+    class Kept(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x[x > 0].sum()
+
+    with pytest.raises(UnknownOperatorError, match=r"index\.Tensor .*a mask that is computed from data"):
+        arenaplan.torch.graph(torch.nn.Sequential(torch.nn.Linear(3, 3), Kept()), torch.randn(2, 3))
