@@ -291,6 +291,8 @@ def _chosen() -> Iterator[Case]:
         indices = rng.integers(-shape[axis], shape[axis], picked)
         for dtype in (np.int32, np.int64):
             yield Case("Gather", (_uniform(shape), indices.astype(dtype)), {"axis": axis})
+            updates = _uniform((*shape[:axis], *picked, *shape[axis + 1 :]), 2)
+            yield Case("ScatterAdd", (_uniform(shape), indices.astype(dtype), updates), {"axis": axis})
     yield Case("Gather", (_uniform((4, 2)), np.asarray(3)))
 
 
@@ -306,6 +308,12 @@ def _drawn_and_running() -> Iterator[Case]:
             for axis in (0, -1):
                 yield _case("CumSum", (4, 3, 5), more=(np.asarray(axis),), **attributes)
             yield Case("CumSum", (np.arange(6).reshape(2, 3), np.array([1])), attributes)
+    for largest in (0, 1):
+        yield _case("ArgTopK", _BIG, k=3, largest=largest)
+        yield _case("ArgTopK", _BIG, k=2, axis=1, largest=largest)
+        yield _case("ArgTopK", _SMALL, dtype="float64", k=3, axis=1, largest=largest)
+        yield Case("ArgTopK", (np.arange(6)[::-1].copy(),), {"k": 6, "largest": largest})
+    yield _case("StopGradient", _SMALL)
 
 
 def _sliced() -> Iterator[Case]:

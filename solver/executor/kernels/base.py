@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from solver.errors import InternalError
 from solver.graph.ops.base import Node
 from solver.graph.types import Array
 
-__all__ = ["Call", "Kernels"]
+__all__ = ["Call", "Kernels", "no_derivative"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,8 @@ class Kernels:
 
     forward: Callable[[Call], Callable[[], None]]
     backward: Callable[[Call], Callable[[], None]]
+
+
+def no_derivative(call: Call) -> Callable[[], None]:
+    """The backward kernel of an operator that nothing asks for one. Raises InternalError."""
+    raise InternalError(f"Operation {call.node.operation.id!r} has no derivative.")

@@ -6,15 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.errors import InternalError
-from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import Step, bound, present, with_small_buffers
 
 __all__ = ["KERNELS"]
-
-
-def _no_derivative(call: Call) -> Step:
-    raise InternalError(f"Operation {call.node.operation.id!r} has no derivative.")
 
 
 def _truth(function: np.ufunc) -> Kernels:
@@ -22,7 +17,7 @@ def _truth(function: np.ufunc) -> Kernels:
         operands, (y,) = present(*call.x), present(call.y[0])
         return with_small_buffers(bound(function, *operands, out=y))
 
-    return Kernels(forward, _no_derivative)
+    return Kernels(forward, no_derivative)
 
 
 KERNELS: Mapping[str, Kernels] = {

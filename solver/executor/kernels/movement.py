@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import (
     Step,
     bound,
@@ -156,4 +156,5 @@ KERNELS: Mapping[str, Kernels] = {
     "Pad": Kernels(_pad_forward, _pad_backward),
     "Expand": Kernels(_expand_forward, _expand_backward),
     "Cast": Kernels(_cast_forward, _cast_backward),
+    "StopGradient": Kernels(_flat_forward, no_derivative),
 }

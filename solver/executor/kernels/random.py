@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.errors import InternalError
-from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import Step, flat_blocks, present
 from solver.executor.kernels.helpers.random import fill_counters, fill_words, key_of, stream_of
 from solver.graph.ops.dropout import BLOCK
@@ -43,8 +42,4 @@ def _forward(call: Call) -> Step:
     return run
 
 
-def _no_derivative(call: Call) -> Step:
-    raise InternalError(f"Operation {call.node.operation.id!r} has no derivative.")
-
-
-KERNELS: Mapping[str, Kernels] = {"RandomUniform": Kernels(_forward, _no_derivative)}
+KERNELS: Mapping[str, Kernels] = {"RandomUniform": Kernels(_forward, no_derivative)}

@@ -6,15 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from solver.errors import InternalError
-from solver.executor.kernels.base import Call, Kernels
+from solver.executor.kernels.base import Call, Kernels, no_derivative
 from solver.executor.kernels.helpers.blocks import Step, bound, present
 
 __all__ = ["KERNELS"]
-
-
-def _no_derivative(call: Call) -> Step:
-    raise InternalError(f"Operation {call.node.operation.id!r} has no derivative.")
 
 
 def _rounding(function: np.ufunc) -> Kernels:
@@ -22,7 +17,7 @@ def _rounding(function: np.ufunc) -> Kernels:
         x, y = present(call.x[0], call.y[0])
         return bound(function, x, out=y)
 
-    return Kernels(forward, _no_derivative)
+    return Kernels(forward, no_derivative)
 
 
 KERNELS: Mapping[str, Kernels] = {

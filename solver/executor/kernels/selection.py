@@ -1,4 +1,4 @@
-"""Kernels that choose elements by a condition or by an index."""
+"""Kernels that choose elements by a condition or by an index, and that add rows where an index says."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _where_right(parts: Parts, out: Array) -> None:
     np.copyto(out, 0, where=parts.x[0])
 
 
-# -------------------------------------------------------------------------------------------- gather
+# ---------------------------------------------------------------------------- gather, and its counterpart
 
 
 def _indices(call: Call, rows: Rows) -> Iterator[tuple[slice, Array, Step]]:
@@ -76,39 +76,63 @@ def _index_step(call: Call, rows: Rows, given: Array, index: Array) -> Step:
     return run
 
 
-def _gather_forward(call: Call) -> Step:
-    data, y = present(call.x[0], call.y[0])
+def _taken(call: Call, data: Array, target: Array) -> list[Step]:
+    """Steps that write the rows of the data at the indices."""
     rows = gathered_rows(call.node)
     source = data.reshape(rows.outer, rows.size, rows.inner)
-    target = y.reshape(rows.outer, rows.picked, rows.inner)
+    taken = target.reshape(rows.outer, rows.picked, rows.inner)
     steps: list[Step] = []
     for places, index, prepare in _indices(call, rows):
         steps.append(prepare)
         if places == slice(0, rows.picked):
             # Checked above: "clip" never clips, and unlike "raise" writes straight to its output.
-            steps.append(bound(np.take, source, index, axis=1, out=target, mode="clip"))
+            steps.append(bound(np.take, source, index, axis=1, out=taken, mode="clip"))
             continue
-        for matrix, out in zip(source, target, strict=True):
+        for matrix, out in zip(source, taken, strict=True):
             steps.append(bound(np.take, matrix, index, axis=0, out=out[places], mode="clip"))
-    return run_all(steps)
+    return steps
+
+
+def _added(call: Call, given: Array, data: Array) -> list[Step]:
+    """Steps that add rows to those of the data at the indices."""
+    rows = gathered_rows(call.node)
+    # One row of what is added is [outer, inner], or [inner] where there is no outer axis.
+    source = np.moveaxis(given.reshape(rows.outer, rows.picked, rows.inner), 1, 0)
+    target = np.moveaxis(data.reshape(rows.outer, rows.size, rows.inner), 1, 0)
+    if rows.outer == 1:
+        source, target = source[:, 0], target[:, 0]
+    steps: list[Step] = []
+    for places, index, prepare in _indices(call, rows):
+        add = partial(add_groups, scratch=call.scratch) if rows.group else add_rows
+        steps += [prepare, add(index, source[places], target)]
+    return steps
+
+
+def _gather_forward(call: Call) -> Step:
+    return run_all(_taken(call, *present(call.x[0], call.y[0])))
 
 
 def _gather_backward(call: Call) -> Step:
     dy, dx = present(call.dy[0], call.dx[0])
-    rows = gathered_rows(call.node)
-    # One row of what is added is [outer, inner], or [inner] where there is no outer axis.
-    source = np.moveaxis(dy.reshape(rows.outer, rows.picked, rows.inner), 1, 0)
-    target = np.moveaxis(dx.reshape(rows.outer, rows.size, rows.inner), 1, 0)
-    if rows.outer == 1:
-        source, target = source[:, 0], target[:, 0]
-    steps: list[Step] = [bound(dx.fill, 0)]
-    for places, index, prepare in _indices(call, rows):
-        add = partial(add_groups, scratch=call.scratch) if rows.group else add_rows
-        steps += [prepare, add(index, source[places], target)]
-    return with_small_buffers(run_all(steps))
+    return with_small_buffers(run_all([bound(dx.fill, 0), *_added(call, dy, dx)]))
+
+
+def _scatter_forward(call: Call) -> Step:
+    x, updates, y = present(call.x[0], call.x[2], call.y[0])
+    return with_small_buffers(run_all([bound(np.copyto, y, x), *_added(call, updates, y)]))
+
+
+def _scatter_backward(call: Call) -> Step:
+    """dX may be the memory of dY, which it is a copy of."""
+    (dy,) = present(call.dy[0])
+    steps: list[Step] = [] if call.dx[0] is None else [bound(np.copyto, call.dx[0], dy)]
+    if call.dx[2] is not None:
+        steps += _taken(call, dy, call.dx[2])
+    return run_all(steps)
 
 
 KERNELS: Mapping[str, Kernels] = {
     "Where": Kernels(_where_forward, broadcast_backward(None, _where_left, _where_right)),
     "Gather": Kernels(_gather_forward, _gather_backward),
+    "ScatterAdd": Kernels(_scatter_forward, _scatter_backward),
 }

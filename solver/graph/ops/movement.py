@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
+from solver.errors import InternalError
 from solver.graph.ops.base import Attribute, BackwardNeeds, InPlace, Node, OperationType
 from solver.graph.ops.helpers.shared import (
     attribute_or_input,
@@ -261,7 +262,26 @@ class _Cast(_Movement):
         return super().differentiable(node) if target.is_floating else frozenset()
 
 
+class _StopGradient(_Movement):
+    """X itself, through which no derivative goes: what PyTorch calls detach."""
+
+    name = "StopGradient"
+    arity = (1, 1)
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        return (node.input(0),)
+
+    def differentiable(self, node: Node) -> frozenset[int]:
+        return frozenset()
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return (InPlace("x0", "y0", view=True),)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        raise InternalError(f"Operator {self.name!r} has no derivative.")
+
+
 OPERATORS: tuple[OperationType, ...] = (
     *(_Reshape(), _Flatten(), _Transpose(), _Pad()),
-    *(_Squeeze(), _Unsqueeze(), _Expand(), _Cast()),
+    *(_Squeeze(), _Unsqueeze(), _Expand(), _Cast(), _StopGradient()),
 )

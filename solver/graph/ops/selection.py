@@ -1,4 +1,4 @@
-"""Elements chosen by other elements: by a condition, by an index."""
+"""Elements chosen by other elements: by a condition, by an index; and rows added where an index says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from solver.errors import GraphError
-from solver.graph.ops.base import Attribute, BackwardNeeds, Node, OperationType, ScratchRequest, scratch
-from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS, axis_in_range, block, broadcast_shape
+from solver.graph.ops.base import (
+    Attribute,
+    BackwardNeeds,
+    InPlace,
+    Node,
+    OperationType,
+    ScratchRequest,
+    scratch,
+)
+from solver.graph.ops.helpers.shared import (
+    BLOCK_ELEMENTS,
+    axis_in_range,
+    block,
+    broadcast_shape,
+    same_floating,
+)
 from solver.graph.types import DType, TensorType
 
 __all__ = ["OPERATORS", "Rows", "gathered_rows"]
@@ -76,6 +90,36 @@ def gathered_rows(node: Node) -> Rows:
     return Rows(outer, shape[axis], inner, node.input(1).elements)
 
 
+def _check_indices(node: Node) -> None:
+    if node.input(1).dtype not in (DType.INT32, DType.INT64):
+        raise node.mismatch("expected int32 or int64 indices")
+    for place, given in enumerate(node.constants[1] or ()):
+        _check_index(node, place, given)
+
+
+def _check_index(node: Node, place: int, index: int) -> None:
+    shape, axis = node.input(0).shape, node.attributes["axis"]
+    size = shape[axis]
+    if not -size <= index < size:
+        table, indices = node.operation.inputs[:2]
+        raise GraphError(
+            f"Index {index} of operation {node.operation.id!r} ({node.operation.type}), at place {place} of"
+            f" {indices!r}, lies outside axis {axis % len(shape)} of {table!r}.",
+            remedy=f"The axis has {size:,} positions: indices must lie in [{-size:,}, {size - 1:,}].",
+            path=("inputs", 1),
+        )
+
+
+def _added_rows(node: Node) -> tuple[ScratchRequest, ...]:
+    """Scratch for rows that are added: sorted indices, where each stood, and twice the rows of a group."""
+    rows, dtype = gathered_rows(node), node.input(0).dtype
+    requests = [block("index", rows.picked, DType.INT64)]
+    if rows.group:
+        requests.append(block("order", rows.picked, DType.INT64))
+        requests += [scratch(name, (rows.group, rows.inner), dtype) for name in ("rows", "sums")]
+    return tuple(requests)
+
+
 class _Gather(OperationType):
     """Rows of the data along `axis`, by index: an embedding, where the data is its table.
 
@@ -92,39 +136,57 @@ class _Gather(OperationType):
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         data, index = node.input(0), node.input(1)
         axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
-        if index.dtype not in (DType.INT32, DType.INT64):
-            raise node.mismatch("expected int32 or int64 indices")
-        for place, given in enumerate(node.constants[1] or ()):
-            self._check_index(node, place, given)
+        _check_indices(node)
         return (TensorType((*data.shape[:axis], *index.shape, *data.shape[axis + 1 :]), data.dtype),)
 
     def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
         if 1 in filled:
-            self._check_index(node, 0, filled[1])
-
-    def _check_index(self, node: Node, place: int, index: int) -> None:
-        shape, axis = node.input(0).shape, node.attributes["axis"]
-        size = shape[axis]
-        if not -size <= index < size:
-            table, indices = node.operation.inputs
-            raise GraphError(
-                f"Index {index} of operation {node.operation.id!r} (Gather), at place {place} of"
-                f" {indices!r}, lies outside axis {axis % len(shape)} of {table!r}.",
-                remedy=f"The axis has {size:,} positions: indices must lie in [{-size:,}, {size - 1:,}].",
-                path=("inputs", 1),
-            )
+            _check_index(node, 0, filled[1])
 
     def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
         return (block("index", node.input(1).elements, DType.INT64),)
 
     def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
-        """Where rows are grouped: the sorted indices, where each stood, and twice the rows of a group."""
-        rows, requests = gathered_rows(node), self.forward_scratch(node)
-        if rows.group:
-            dtype = node.input(0).dtype
-            requests += (block("order", rows.picked, DType.INT64),)
-            requests += tuple(scratch(name, (rows.group, rows.inner), dtype) for name in ("rows", "sums"))
-        return BackwardNeeds(inputs=frozenset({1}), scratch=requests)
+        return BackwardNeeds(inputs=frozenset({1}), scratch=_added_rows(node))
 
 
-OPERATORS: tuple[OperationType, ...] = (_Where(), _Gather())
+class _ScatterAdd(OperationType):
+    """X, with each row of the updates (input 2) added along `axis` where its index (input 1) says.
+
+    The counterpart of Gather: the updates have the shape that a Gather of X at the indices has. Indices are
+    as there; of several at one place all are added, in an order that the indices alone decide. dX is dY,
+    and the derivative of the updates is what a Gather takes from it.
+    """
+
+    name = "ScatterAdd"
+    arity = (3, 3)
+    attributes: ClassVar[Mapping[str, Attribute]] = {"axis": Attribute("int", default=0)}
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        data, index = node.input(0), node.input(1)
+        axis = axis_in_range(node, "axis", node.attributes["axis"], len(data.shape))
+        same_floating(node, (0, 2))
+        _check_indices(node)
+        shape = (*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
+        if node.input(2).shape != shape:
+            raise node.mismatch(f"expected updates of shape {list(shape)}")
+        return (data,)
+
+    def check_filled(self, node: Node, filled: Mapping[int, int]) -> None:
+        if 1 in filled:
+            _check_index(node, 0, filled[1])
+
+    def in_place(self, node: Node) -> tuple[InPlace, ...]:
+        return (InPlace("x0", "y0"), InPlace("dy0", "dx0", view=True))
+
+    def forward_scratch(self, node: Node) -> tuple[ScratchRequest, ...]:
+        return _added_rows(node)
+
+    def backward(self, node: Node, wanted: frozenset[int]) -> BackwardNeeds:
+        if 2 not in wanted:
+            return BackwardNeeds()
+        index = block("index", node.input(1).elements, DType.INT64)
+        return BackwardNeeds(inputs=frozenset({1}), scratch=(index,))
+
+
+OPERATORS: tuple[OperationType, ...] = (_Where(), _Gather(), _ScatterAdd())

@@ -98,8 +98,8 @@ def test_who_copies() -> None:
     }
     unmoved = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
     assert found == {
-        *((type_, "x0", "y0") for type_ in unmoved),
-        *((type_, "dy0", "dx0") for type_ in (*unmoved, "Add", "Sub")),
+        *((type_, "x0", "y0") for type_ in (*unmoved, "StopGradient")),
+        *((type_, "dy0", "dx0") for type_ in (*unmoved, "Add", "Sub", "ScatterAdd")),
         ("Add", "dy0", "dx1"),
     }
 

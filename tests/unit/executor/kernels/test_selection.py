@@ -1,11 +1,11 @@
-"""Where and Gather: forward against ONNX, derivatives, indices out of range, repeatability, memory."""
+"""Where, Gather and ScatterAdd: forward, derivatives, indices out of range, repeatability, memory."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from solver.errors import GraphError
+from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.types import Array
 from tests.support.one_operation import OneOperation, allocated, placed
 from tests.support.onnx_reference import onnx_reference
@@ -182,3 +182,28 @@ def test_gather_allocates_nothing_of_tensor_size(
     assert allocated(operation.prepare_forward()[1]) < 64 * 1024
     dy = np.ones(operation.types[0].shape, np.float32)
     assert allocated(operation.prepare_backward(dy, 0)[1]) < 64 * 1024
+
+
+# ------------------------------------------------------------------------------------ rows that are added
+
+
+@pytest.mark.parametrize(
+    ("shape", "picked", "axis"),
+    [((9, 5), (4,), 0), ((3, 6, 4), (2, 3), 1), ((7, 3), (90,), 0), ((4,), (), 0)],
+)
+def test_rows_are_added_where_indices_say(shape: tuple[int, ...], picked: tuple[int, ...], axis: int) -> None:
+    rng = np.random.default_rng(1)
+    index = rng.integers(-shape[axis], shape[axis], picked)
+    x, updates = normal(*shape), normal(*shape[:axis], *picked, *shape[axis + 1 :])
+    operation = OneOperation("ScatterAdd", [x, index, updates], axis=axis)
+    expected = x.copy()
+    np.add.at(expected, (*[slice(None)] * axis, index), updates)
+    np.testing.assert_allclose(operation.forward(), expected, rtol=1e-12)
+    operation.assert_derivatives()
+
+
+def test_updates_have_the_shape_of_what_would_be_gathered() -> None:
+    with pytest.raises(ShapeMismatchError, match=r"expected updates of shape \[4, 2\]"):
+        OneOperation("ScatterAdd", [normal(9, 2), np.array([0, 1, 2, 3]), normal(4, 3)])
+    with pytest.raises(GraphError, match=r"Index 9 of operation 'op' \(ScatterAdd\)"):
+        OneOperation("ScatterAdd", [normal(9, 2), np.array([9]), normal(1, 2)])
