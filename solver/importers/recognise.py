@@ -1,4 +1,4 @@
-"""Layers that exporters write out, found again and put back as one operation.
+"""Layers that are written out, by exporters or by hand, found again and put back as one operation.
 
     x * 0.5 * (1 + erf(x / sqrt 2))                       Gelu
     x * 0.5 * (1 + tanh(0.797.. (x + 0.0447.. x^3)))      Gelu, by tanh
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from solver.graph import AttributeValue, Operation
 from solver.graph.types import TensorType
-from solver.importers.onnx.network import Network
+from solver.importers.recorder import GraphRecorder
 
 __all__ = ["recognise"]
 
@@ -32,9 +32,12 @@ _CLOSE = 2e-4
 _MOST_FACTORS = 6
 
 
-def recognise(network: Network, loss: str) -> None:
-    """Replace what is written out, in place; what is not read any more stays, for others to drop. Linear."""
-    found = _Finder(network, loss)
+def recognise(network: GraphRecorder, *read: str) -> None:
+    """Replace what is written out, in place; what is not read any more stays, for others to drop. Linear.
+
+    `read` are operands that something beside operations reads: the loss, outputs.
+    """
+    found = _Finder(network, read)
     for i, operation in enumerate(network.operations):
         if operation.type in ("Mul", "Div"):
             made = found.product(operation)
@@ -58,11 +61,11 @@ class _Made:
 class _Finder:
     """Who defines and how many read each operand, kept true while operations are replaced."""
 
-    def __init__(self, network: Network, loss: str) -> None:
+    def __init__(self, network: GraphRecorder, read: Iterable[str]) -> None:
         self.network = network
         self.by_output = {name: op for op in network.operations for name in op.outputs if name}
         self.readers = Counter(name for op in network.operations for name in op.inputs)
-        self.readers[loss] += 1
+        self.readers.update(read)
 
     def replaced(self, operation: Operation, made: _Made) -> Operation:
         new = Operation(operation.id, made.type, made.inputs, operation.outputs, made.attributes)
@@ -259,9 +262,16 @@ class _Finder:
             return None if made is None else made.inputs[0]
         return made.inputs[1] if self.number(made.inputs[0]) == 1 else None
 
+    def _integers(self, names: Sequence[str]) -> tuple[int, ...] | None:
+        """The values of a constant, where there is one."""
+        operand = self.network.operands.get(names[0]) if names else None
+        if operand is None or operand.initializer is None or operand.initializer.data is None:
+            return None
+        return tuple(np.frombuffer(operand.initializer.data, np.int64).tolist())
+
     def _axes(self, made: Operation, rank: int) -> int | None:
         """The first axis of a reduction of the last ones, all kept."""
-        given = made.attributes.get("axes")
+        given = made.attributes.get("axes") or self._integers(made.inputs[1:])
         if not isinstance(given, tuple) or not made.attributes.get("keepdims", 1) or not given:
             return None
         axes = sorted(int(axis) % rank for axis in given)

@@ -186,13 +186,13 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
             path=("outputs",),
         )
     prediction = network.output_name(model.outputs[0])
-    if prediction not in network.typed or not network.typed[prediction].type.shape:
+    if prediction not in network.types or not network.types[prediction].type.shape:
         raise GraphError(
             f"The model's output {prediction!r} is not a tensor that an operator computes.",
             remedy="Export the model with the output that is trained.",
             path=("outputs", 0),
         )
-    shape, classes = network.typed[prediction].type.shape, objective.of_classes
+    shape, classes = network.types[prediction].type.shape, objective.of_classes
     label = DeclaredOperand(
         network.free("label"),
         Role.LABEL,
@@ -204,7 +204,7 @@ def with_objective(network: Network, objective: Objective, name: str) -> Trainab
     used = {name for operation in network.operations for name in operation.inputs}
     return build_graph(
         name,
-        [*(d for d in network.declared.values() if d.id in used), label],
+        [*(d for d in network.operands.values() if d.id in used), label],
         [*network.operations, last],
         loss=loss,
         optimizer=objective.optimizer,

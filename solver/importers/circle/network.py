@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from solver.graph import AttributeValue, DeclaredOperand, DType, Initializer, Operation, Role
-from solver.graph.nodes import output_types
-from solver.graph.types import Array, Operand, TensorType
+from solver.graph import AttributeValue, DType, Initializer, Operation, Role
+from solver.graph.types import Array, TensorType
 from solver.importers.circle.constants import fold
 from solver.importers.circle.read import Model, ModelOperator
+from solver.importers.recorder import GraphRecorder
 
 __all__ = ["Network", "Unsupported", "Weight"]
 
@@ -40,7 +40,7 @@ class Weight:
         return np.ascontiguousarray(value.transpose(self.axes) if self.axes else value)
 
 
-class Network:
+class Network(GraphRecorder):
     """The graph so far. `add` translates one operator; the rest is what its translation asks and tells.
 
     Tensors of the file are called by number. A constant is declared when an operator reads it, as a
@@ -48,13 +48,11 @@ class Network:
     """
 
     def __init__(self, model: Model, batch: int | None) -> None:
+        super().__init__()
         self.model, self.batch = model, batch
-        self.declared: dict[str, DeclaredOperand] = {}
-        self.operations: list[Operation] = []
         self.weights: dict[str, Weight] = {}
         #: Parameters that each operator of the file owns.
         self.owned: list[list[str]] = []
-        self.typed: dict[str, Operand] = {}
         self._names = _unique([tensor.name or f"tensor {k}" for k, tensor in enumerate(model.tensors)])
         self._taken = set(self._names)
         self._folded: dict[int, Array] = {}
@@ -87,12 +85,11 @@ class Network:
     def _declare(
         self, name: str, role: Role, shape: Sequence[int], dtype: DType, value: Array | None = None
     ) -> str:
-        if name not in self.declared:
+        if name not in self.operands:
             given = None
             if value is not None:
                 given = Initializer("values", np.ascontiguousarray(value, dtype.numpy).tobytes())
-            self.declared[name] = DeclaredOperand(name, role, tuple(shape), dtype, given)
-            self.typed[name] = Operand(name, TensorType(tuple(shape), dtype), role, given)
+            self.put(name, role, TensorType(tuple(shape), dtype), given)
         return name
 
     # ----------------------------------------------------------------------------- one operator
@@ -155,7 +152,7 @@ class Network:
     def _read(self, number: int) -> str:
         name, value = self._names[number], self._value(number)
         if value is None:
-            if name not in self.typed:
+            if name not in self.types:
                 raise Unsupported(f"reads {name!r}, which no operator before it defines")
             return name
         if name in self.weights:
@@ -178,7 +175,7 @@ class Network:
             raise Unsupported(f"reads the weights {name!r} in another order than an operator before it")
         laid = weight.from_file(value)
         self._declare(name, Role.PARAMETER, laid.shape, DType(value.dtype.name), laid)
-        if self.declared[name].role is Role.PARAMETER:
+        if self.operands[name].role is Role.PARAMETER:
             self.weights[name] = weight
             self.owned[-1].append(name)
         return name
@@ -205,7 +202,7 @@ class Network:
         """The shape of the k-th input, for the batch that is planned."""
         number = self._number(k)
         value = self._value(number)
-        return value.shape if value is not None else self.typed[self._read(number)].type.shape
+        return value.shape if value is not None else self.types[self._read(number)].type.shape
 
     def file_shape(self, k: int) -> tuple[int, ...]:
         """The shape of the k-th input as the file has it."""
@@ -277,10 +274,7 @@ class Network:
         outputs: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None,
     ) -> None:
-        operation = Operation(outputs[0], type_, tuple(inputs), tuple(outputs), attributes or {})
-        for name, found in zip(outputs, output_types(operation, self.typed), strict=True):
-            self.typed[name] = Operand(name, found, Role.INTERMEDIATE)
-        self.operations.append(operation)
+        self.record(Operation(outputs[0], type_, tuple(inputs), tuple(outputs), attributes or {}))
 
     def numbers(self, values: Iterable[int]) -> str:
         """A constant of integers: sizes, axes, pads."""

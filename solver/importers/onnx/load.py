@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from solver.errors import DocumentError, TrainableError
 from solver.graph import Role, TensorType, Trainable, TrainableGraph, build_graph
-from solver.graph.nodes import resolve
-from solver.graph.ops import signature
 from solver.importers.onnx.inputs import bound_inputs
 from solver.importers.onnx.network import Network, Unknown, Value
 from solver.importers.onnx.objective import attach_loss
 from solver.importers.onnx.products import join_products
 from solver.importers.onnx.read import StoredTensor, read_model
-from solver.importers.onnx.recognise import recognise
 from solver.importers.onnx.roles import roles_of
 from solver.importers.onnx.walk import Walk
 from solver.importers.options import Imported, ImportOptions
+from solver.importers.recognise import recognise
 
 if TYPE_CHECKING:
     import onnx
@@ -82,7 +79,7 @@ def _loaded(data: bytes | memoryview, options: ImportOptions, path: Path | None,
     join_products(network, loss)
     recognise(network, loss)
     inputs = [value for value in network.operands.values() if value.role is Role.INPUT]
-    _drop_dead(network, loss)
+    network.keep([loss])
     unused = [value.id for value in inputs if value.id not in network.operands]
     if unused:
         notes.append(f"The loss does not depend on input {', '.join(map(repr, unused))}: left out.")
@@ -124,36 +121,10 @@ def _walked(
     return outputs
 
 
-def _drop_dead(network: Network, loss: str) -> None:
-    """Keep what the loss depends on, operations and operands."""
-    needed, kept = {loss}, []
-    for operation in reversed(network.operations):
-        if needed.intersection(filter(None, operation.outputs)):
-            kept.append(operation)
-            needed.update(operation.inputs)
-    network.operations[:] = reversed(kept)
-    for name in [name for name in network.operands if name not in needed]:
-        del network.operands[name]
-
-
 def _frozen_without_derivative(network: Network, loss: str, options: ImportOptions) -> list[str]:
     """Weights that reach the loss through conditions alone are not trained, unless they are named."""
-    if isinstance(options.trainable, tuple):
-        return []
-    reached = {loss}
-    for operation in reversed(network.operations):
-        if reached.intersection(operation.outputs):
-            kind = signature(operation.type)
-            positions = kind.differentiable(resolve(operation, network.types))
-            reached.update(operation.inputs[i] for i in positions)
-    found = [
-        operand
-        for operand in network.operands.values()
-        if operand.role is Role.PARAMETER and operand.id not in reached
-    ]
-    for operand in found:
-        network.operands[operand.id] = replace(operand, trainable=False)
-    names = ", ".join(_some([operand.id for operand in found]))
+    found = [] if isinstance(options.trainable, tuple) else network.freeze(loss)
+    names = ", ".join(_some(found))
     return [f"The loss has no derivative with respect to {names}: not trained."] if found else []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,15 +15,14 @@ from solver.graph import (
     MAX_OPERATIONS,
     Array,
     AttributeValue,
-    DeclaredOperand,
     DType,
     Initializer,
     Operand,
     Operation,
     Role,
     TensorType,
-    output_types,
 )
+from solver.importers.recorder import GraphRecorder
 
 __all__ = ["Constant", "Network", "Sequence_", "Tensor", "Unknown", "Value"]
 
@@ -79,16 +78,14 @@ class Unknown:
 Value = Tensor | Constant | Sequence_ | Unknown
 
 
-@dataclass
-class Network:
-    """Collects declarations and operations. Every name is made unique, and free of what no name may hold."""
+class Network(GraphRecorder):
+    """Every name is made unique, and free of what no name may hold."""
 
-    operands: dict[str, DeclaredOperand] = field(default_factory=dict)
-    operations: list[Operation] = field(default_factory=list)
-    types: dict[str, Operand] = field(default_factory=dict)
-    _constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=set)
-    _counters: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
+        self._taken: set[str] = set()
+        self._counters: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
         """A name like `wanted` that neither an operand nor an operation has."""
@@ -108,8 +105,7 @@ class Network:
     ) -> Tensor:
         """An operand that no operation defines."""
         own = self.fresh(name)
-        self.operands[own] = DeclaredOperand(own, role, type_.shape, type_.dtype, initializer)
-        self.types[own] = Operand(own, type_, role, initializer)
+        self.put(own, role, type_, initializer)
         return Tensor(own, type_)
 
     def constant(self, array: Array, name: str = "") -> Tensor:
@@ -155,12 +151,7 @@ class Network:
         own = self.fresh(name)
         defined = tuple(self.fresh(f"{own}.out{k or ''}") if there else "" for k, there in enumerate(wanted))
         given = {key: value for key, value in attributes.items() if value is not None}
-        operation = Operation(own, type_, tuple(inputs), defined, given)
-        found = output_types(operation, self.types)
-        self.operations.append(operation)
-        for output, output_type in zip(defined, found, strict=True):
-            if output:
-                self.types[output] = Operand(output, output_type, Role.INTERMEDIATE)
+        found = self.record(Operation(own, type_, tuple(inputs), defined, given))
         return tuple(Tensor(n, t) for n, t in zip(defined, found, strict=True))
 
     def call_it(self, tensor: Tensor, name: str, since: int) -> Tensor:

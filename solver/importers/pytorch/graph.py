@@ -25,6 +25,7 @@ from solver.importers.pytorch.capture import Captured, Loss, capture, decomposed
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.translate import Translation, array_of, refuse, translate
 from solver.importers.pytorch.weights import Weight
+from solver.importers.recognise import recognise
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["LOSSES", "Imported", "import_module"]
@@ -185,12 +186,16 @@ def _built(
             path=("loss",),
         )
     scalar = made.outputs[0].name
-    operands, operations = made.recorder.used([scalar, *outputs])
+    network = made.recorder
+    recognise(network, scalar, *outputs)
+    network.keep([scalar, *outputs])
+    if trainable == "all":
+        network.freeze(scalar)
     optimizer_rules(optimizer)
     return build_graph(
         name,
-        operands,
-        operations,
+        network.operands.values(),
+        network.operations,
         loss=scalar,
         optimizer=optimizer,
         trainable=trainable,

@@ -11,15 +11,13 @@ import numpy as np
 from solver.graph import (
     Array,
     AttributeValue,
-    DeclaredOperand,
     DType,
     Initializer,
-    Operand,
     Operation,
     Role,
     TensorType,
-    output_types,
 )
+from solver.importers.recorder import GraphRecorder
 
 __all__ = ["Recorder", "Value"]
 
@@ -45,18 +43,16 @@ class Value:
         return len(self.type.shape)
 
 
-class Recorder:
+class Recorder(GraphRecorder):
     """Collects what a graph is built from. Names are unique; `scope` begins those of operations.
 
     `learned` are the operands that depend on parameters which are trained.
     """
 
     def __init__(self) -> None:
-        self.declared: dict[str, DeclaredOperand] = {}
-        self.operations: list[Operation] = []
+        super().__init__()
         self.scope = ""
         self.learned: set[str] = set()
-        self._operands: dict[str, Operand] = {}
         self._names: set[str] = set()
 
     def name(self, wanted: str) -> str:
@@ -80,10 +76,7 @@ class Recorder:
     ) -> Value:
         """An operand that no operation defines."""
         name = self.name(name)
-        self.declared[name] = DeclaredOperand(
-            name, role, type_.shape, type_.dtype, initializer, trainable=trainable
-        )
-        self._operands[name] = Operand(name, type_, role, initializer)
+        self.put(name, role, type_, initializer, trainable=trainable)
         if role is Role.PARAMETER and trainable:
             self.learned.add(name)
         return Value(name, type_)
@@ -115,20 +108,7 @@ class Recorder:
         operation = Operation(
             name, type_, tuple([x.name if x else "" for x in inputs]), tuple(named), attributes
         )
-        types = output_types(operation, self._operands)
-        self.operations.append(operation)
+        types = self.record(operation)
         if self.learned.intersection(operation.inputs):
             self.learned.update(operation.outputs)
-        results = [Value(*pair) for pair in zip(named, types, strict=True) if pair[0]]
-        for result in results:
-            self._operands[result.name] = Operand(result.name, result.type, Role.INTERMEDIATE)
-        return tuple(results)
-
-    def used(self, wanted: Sequence[str]) -> tuple[list[DeclaredOperand], list[Operation]]:
-        """What the operands `wanted` depend on: operands that are read, and the operations in their order."""
-        needed, kept = set(wanted), []
-        for operation in reversed(self.operations):
-            if needed & set(operation.outputs):
-                kept.append(operation)
-                needed |= set(operation.inputs)
-        return [operand for operand in self.declared.values() if operand.id in needed], kept[::-1]
+        return tuple(Value(*pair) for pair in zip(named, types, strict=True) if pair[0])
