@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,42 +64,40 @@ def capture(
     framework = torch()
     wrapped = loss is not None or bool(keywords)
     subject = _wrapped(framework, module, loss, len(inputs), tuple(keywords)) if wrapped else module
+    names = _all_names(module)
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    own = (lambda name: name.removeprefix(f"{_INNER}.")) if wrapped else str
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about PyTorch's own deprecations, and what it does with hooks
         try:
             exported = framework.export.export(subject, (*inputs, *targets))
+            frozen |= _without_gradients(framework, exported, own, names)
             program = exported.run_decompositions({})
         except Exception as error:
             raise DocumentError(
                 f"PyTorch cannot export {type(module).__name__}: {_first_line(error)}",
                 remedy="Make torch.export.export(module, inputs) work: it must not branch on elements.",
             ) from error
-    names = _all_names(module)
-    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
-    own = (lambda name: name.removeprefix(f"{_INNER}.")) if wrapped else str
     return Captured(
         program,
         _input_names(module, inputs, targets, keywords),
         len(targets),
         names,
-        frozenset(frozen | _without_gradients(exported, own, names, frozen)),
+        frozenset(frozen),
         wrapped,
     )
 
 
 def _without_gradients(
-    exported: Any,
-    own: Callable[[str], str],
-    names: Mapping[str, tuple[str, ...]],
-    frozen: Collection[str],
+    framework: Any, exported: Any, own: Callable[[str], str], names: Mapping[str, tuple[str, ...]]
 ) -> set[str]:
-    """Parameters that are read under `no_grad` alone, which is as good as frozen.
+    """Detach what is read under `no_grad`: behind the capture nothing tells any more what was computed so.
 
-    Behind the capture nothing tells any more what was computed so. Raises DocumentError where that reads
-    something that depends on a parameter with a derivative: graphs cannot leave such a derivative out.
+    Returns the parameters that are read there alone, which is as good as frozen; they stay as they are.
     """
-    places = {place: own(full) for place, full in exported.graph_signature.inputs_to_parameters.items()}
-    nodes = list(exported.graph_module.graph.nodes)
+    signature, graph = exported.graph_signature, exported.graph_module.graph
+    places = {place: own(full) for place, full in signature.inputs_to_parameters.items()}
+    nodes = list(graph.nodes)
     regions = [n for n in nodes if "wrap_with_set_grad_enabled" in str(n.target) and n.args[0] is False]
     outside = {
         name
@@ -107,21 +105,13 @@ def _without_gradients(
         if node.name in places and any(user not in regions for user in node.users)
         for name in names.get(places[node.name], (places[node.name],))
     }
-    learned: set[Any] = set()
-    for node in nodes:
-        if node in regions:
-            culprit = next((x for x in node.all_input_nodes if x in learned), None)
-            if culprit is not None:
-                raise DocumentError(
-                    f"The module computes {node.name!r} without gradients (no_grad) from {culprit.name!r},"
-                    " which depends on trained parameters.",
-                    remedy="Freeze these parameters by requires_grad_(False), or plan the step as a program.",
-                    path=("module",),
-                )
-        elif (node.name in places and places[node.name] in outside - set(frozen)) or any(
-            x in learned for x in node.all_input_nodes
-        ):
-            learned.add(node)
+    for region in regions:
+        for node in region.all_input_nodes:
+            if node.op == "call_function" or places.get(node.name) in outside:
+                with graph.inserting_before(region):
+                    detached = graph.call_function(framework.ops.aten.detach.default, (node,))
+                detached.meta = dict(node.meta)
+                region.replace_input_with(node, detached)
     return {name for name in places.values() if regions and name not in outside}
 
 

@@ -198,7 +198,7 @@ class TestGraph:
             captured.batch(*made.inputs)
 
     def test_without_gradients(self) -> None:
-        """Parameters under no_grad alone are frozen; what would lose its derivative is refused."""
+        """Parameters under no_grad alone are frozen; what is computed there has no derivative."""
         import torch
 
         class Trunk(torch.nn.Module):  # type: ignore[misc]
@@ -208,16 +208,30 @@ class TestGraph:
                 self.trunk, self.head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
 
             def forward(self, x: Any) -> Any:
-                x = self.head(x) if self.late else x
+                given = self.head(x) if self.late else x
                 with torch.no_grad():
-                    x = self.trunk(x)
-                return self.head(x).pow(2).mean()
+                    x = self.trunk(self.head(given) if self.late else given)
+                return (self.head(x) * given).pow(2).mean()
 
         x = torch.randn(2, 3)
         captured = arenaplan.torch.graph(Trunk(late=False), x)
         assert captured.graph.trainable == ("head.weight", "head.bias")
-        with pytest.raises(DocumentError, match=r"without gradients \(no_grad\)"):
-            arenaplan.torch.graph(Trunk(late=True), x)
+        self.assert_gradients(Trunk(late=True), x)
+
+    @staticmethod
+    def assert_gradients(module: Any, x: Any) -> None:
+        """A step of SGD moves what PyTorch has a derivative of, and by as much."""
+        captured = arenaplan.torch.graph(module, x, optimizer={"type": "SGD", "learning_rate": 1.0})
+        with captured.trainer() as trainer:
+            loss = trainer.step(captured.batch(x))
+            after = captured.state_dict(trainer)
+        expected = module(x)
+        expected.backward()
+        assert loss == pytest.approx(expected.item(), rel=1e-6)
+        for name, parameter in module.named_parameters():
+            moved = parameter.detach() - after[name]
+            wanted = 0 * moved if parameter.grad is None else parameter.grad
+            np.testing.assert_allclose(moved, wanted, rtol=1e-4, atol=1e-6)
 
     def test_detached(self) -> None:
         import torch
@@ -234,11 +248,20 @@ class TestGraph:
         module = Detached()
         captured = arenaplan.torch.graph(module, given)
         assert next(captured.train([given])) == pytest.approx(module(*given).item(), rel=1e-6)
-        linear = torch.nn.Linear(3, 3)
-        with pytest.raises(GraphError, match="depends on trained parameters"):
-            arenaplan.torch.graph(
-                linear, given[0], loss=lambda y, t: (y - y.detach() + t).sum(), targets=given[1]
-            )
+
+    def test_what_has_no_derivative_by_a_stop_is_not_trained(self) -> None:
+        import torch
+
+        class Stopped(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer, self.target = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+            def forward(self, x: Any) -> Any:
+                y = self.layer(x)
+                return ((y - self.target(x).detach()) ** 2).mean() + (y * y.detach()).mean()
+
+        self.assert_gradients(Stopped(), torch.randn(2, 3))
 
     def test_a_buffer_that_changes(self) -> None:
         import torch

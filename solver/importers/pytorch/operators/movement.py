@@ -180,9 +180,7 @@ def _copy(c: Context, x: Value, source: Value, *_: object) -> Value:
 
 
 def _detach(c: Context, x: Value) -> Value:
-    if x.name in c.recorder.learned:
-        raise UnsupportedError("a value without its derivative (detach) that depends on trained parameters")
-    return x
+    return c.apply("StopGradient", x) if x.name in c.recorder.learned else x
 
 
 HANDLERS: dict[str, Handler] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -94,48 +96,168 @@ def _places(c: Context, sizes: Sequence[int], indices: Sequence[Value | Array]) 
     return constant if found is None else c.apply("Add", found, constant)
 
 
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """A tensor with the axes that have an index first, as rows; the places of rows; where these axes stood.
+
+    What is chosen stands where the first of them stood, or first where others stand between them.
+    """
+
+    rows: Value
+    places: Value
+    order: tuple[int, ...]
+    first: int
+
+    @property
+    def outward(self) -> list[int]:
+        """The axes of [places, the other axes] in the order that PyTorch gives them."""
+        before = [self.places.rank + k for k in range(self.first)]
+        rank = self.places.rank + self.rows.rank - 1
+        return [*before, *(axis for axis in range(rank) if axis not in before)]
+
+
+def _indexed(c: Context, x: Value, given: Sequence[tuple[int, Value | Array]]) -> _Indexed:
+    axes = [axis for axis, _ in given]
+    order = (*axes, *(axis for axis in range(x.rank) if axis not in axes))
+    rows = _flat(c, c.transpose(x, order), len(axes))
+    places = _places(c, [x.shape[axis] for axis in axes], [index for _, index in given])
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    return _Indexed(rows, places, order, first)
+
+
 def _index(c: Context, x: Value, indices: Sequence[Value | None]) -> Value:
-    """Indices broadcast; they stand where the first of them stood, or first where others stand between."""
-    given = [(axis, index) for axis, index in enumerate(_unmasked(c, indices)) if index is not None]
+    given = _unmasked(c, indices)
     if not given:
         return x
-    axes = [axis for axis, _ in given]
     if len(given) == 1 and isinstance(given[0][1], Value):
-        return c.apply("Gather", x, given[0][1], axis=axes[0])
-    others = [axis for axis in range(x.rank) if axis not in axes]
-    rows = _flat(c, c.transpose(x, [*axes, *others]), len(axes))
-    places = _places(c, [x.shape[axis] for axis in axes], [index for _, index in given])
-    picked = c.apply("Gather", rows, places, axis=0)
-    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
-    before = [places.rank + k for k in range(first)]
-    rest = [axis for axis in range(picked.rank) if axis not in before]
-    return c.transpose(picked, [*before, *rest])
+        return c.apply("Gather", x, given[0][1], axis=given[0][0])
+    found = _indexed(c, x, given)
+    chosen = c.apply("Gather", found.rows, found.places, axis=0)
+    return c.transpose(chosen, found.outward)
 
 
-def _unmasked(c: Context, indices: Sequence[Value | None]) -> list[Value | Array | None]:
-    """Masks, which must be known, as the places that they mark; a mask has several axes."""
-    found: list[Value | Array | None] = []
+def _unmasked(c: Context, indices: Sequence[Value | None]) -> list[tuple[int, Value | Array]]:
+    """Axes and their indices. Masks, which must be known, are the places that they mark in several axes."""
+    found: list[tuple[int, Value | Array]] = []
+    axis = 0
     for index in indices:
-        if index is None or index.dtype is not DType.BOOL:
-            found.append(index)
-        elif index.constant is None:
-            raise UnsupportedError("indexing by a mask that is computed from data, whose count nobody knows")
-        else:
-            found += np.nonzero(np.asarray(index.constant))
+        if index is not None and index.dtype is DType.BOOL:
+            if index.constant is None:
+                raise UnsupportedError(
+                    "indexing by a mask that is computed from data, whose count nobody knows"
+                )
+            found += enumerate(np.nonzero(np.asarray(index.constant)), axis)
+            axis += index.rank
+            continue
+        if index is not None:
+            found.append((axis, index))
+        axis += 1
     return found
 
 
 def _assigned(
     c: Context, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
 ) -> Value:
-    """X with a number where a mask holds."""
-    mask = indices[0]
-    if accumulate or len(indices) != 1 or mask is None or mask.dtype is not DType.BOOL:
-        raise UnsupportedError("an assignment by index, other than of a number by a mask")
-    if math.prod(values.shape) != 1:
-        raise UnsupportedError("an assignment of a tensor by a mask, whose count nobody knows")
-    whole = c.reshape(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
-    return c.apply("Where", whole, c.cast(c.reshape(values, ()), x.dtype), x)
+    """X with a number where a mask holds, or with values at indices."""
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is not None and mask.dtype is DType.BOOL and mask.constant is None:
+        if accumulate or math.prod(values.shape) != 1:
+            raise UnsupportedError("an assignment of a tensor by a mask, whose count nobody knows")
+        whole = c.reshape(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
+        return c.apply("Where", whole, c.cast(c.reshape(values, ()), x.dtype), x)
+    found = _indexed(c, x, _unmasked(c, indices))
+    chosen = (*found.places.shape, *found.rows.shape[1:])
+    updates = _expanded(c, values, [chosen[axis] for axis in found.outward])
+    updates = c.transpose(updates, [found.outward.index(axis) for axis in range(len(chosen))])
+    rows = _scattered(c, found.rows, found.places, updates, accumulate=accumulate)
+    whole = c.reshape(rows, [x.shape[axis] for axis in found.order])
+    return c.transpose(whole, [found.order.index(axis) for axis in range(x.rank)])
+
+
+def _expanded(c: Context, x: Value, shape: Sequence[int]) -> Value:
+    return x if x.shape == tuple(shape) else c.apply("Expand", x, c.integers("shape", shape))
+
+
+def _scattered(c: Context, rows: Value, places: Value, updates: Value, *, accumulate: bool) -> Value:
+    """Rows of a matrix with others added to them, or in their place; these are added to zeros then.
+
+    Of several at one place PyTorch takes any; here their places must differ.
+    """
+    if not rows.dtype.is_floating:
+        wide = (c.cast(x, DType.FLOAT64) for x in (rows, updates))
+        rows64, updates64 = wide
+        return c.cast(_scattered(c, rows64, places, updates64, accumulate=accumulate), rows.dtype)
+    updates = c.cast(updates, rows.dtype)
+    if accumulate:
+        return c.apply("ScatterAdd", rows, places, updates, axis=0)
+    type_ = rows.type
+    added = c.apply("ScatterAdd", c.filled("zeros", 0, type_), places, updates, axis=0)
+    ones = c.filled("ones", 1, updates.type)
+    count = c.apply("ScatterAdd", c.filled("zeros", 0, type_), places, ones, axis=0)
+    return c.apply("Where", c.apply("Greater", count, c.number(0, rows.dtype)), added, rows)
+
+
+def _scatter(accumulate: bool) -> Handler:
+    """An element for each index: the other axes say where along them."""
+
+    def handler(
+        c: Context, x: Value, axis: int, index: Value, source: Value | float, **named: object
+    ) -> Value:
+        if named.get("reduce") is not None:
+            raise UnsupportedError("a scatter that multiplies or adds by name")
+        axis %= x.rank
+        grid: list[Value | Array] = list(np.indices(index.shape, sparse=True))
+        grid[axis] = index
+        places = _places(c, x.shape, grid)
+        if not isinstance(source, Value):
+            source = c.filled("value", source, replace(x.type, shape=index.shape))
+        for k, size in enumerate(index.shape):
+            if source.shape[k] != size:
+                source = c.slice(source, k, 0, size)
+        flat = _flat(c, x, x.rank)
+        return c.reshape(_scattered(c, flat, places, source, accumulate=accumulate), x.shape)
+
+    return handler
+
+
+def _rows_added(c: Context, x: Value, axis: int, index: Value, source: Value, *, alpha: float = 1) -> Value:
+    if alpha != 1:
+        source = c.apply("Mul", source, c.number(alpha, source.dtype))
+    return c.apply("ScatterAdd", x, index, source, axis=axis % x.rank)
+
+
+def _rows_copied(c: Context, x: Value, axis: int, index: Value, source: Value) -> Value:
+    axis %= x.rank
+    order = [axis, *(k for k in range(x.rank) if k != axis)]
+    rows, updates = c.transpose(x, order), c.transpose(source, order)
+    copied = _scattered(c, rows, index, updates, accumulate=False)
+    return c.transpose(copied, [order.index(k) for k in range(x.rank)])
+
+
+def _largest(
+    c: Context, x: Value, count: int, axis: int = -1, largest: bool = True, *_: object
+) -> tuple[Value, Value]:
+    """Values and places; of equal ones the first comes first."""
+    if not x.rank:
+        return x, c.number(0, DType.INT64)
+    places = c.apply("ArgTopK", x, k=count, axis=axis % x.rank, largest=int(largest))
+    return element_at(c, x, axis, places), places
+
+
+def _sorted(
+    c: Context, x: Value, axis: int = -1, descending: bool = False, **_: object
+) -> tuple[Value, Value]:
+    return _largest(c, x, x.shape[axis] if x.rank else 1, axis, descending)
+
+
+def _stably_sorted(
+    c: Context, x: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Value, Value]:
+    return _sorted(c, x, dim, descending)
+
+
+def _order(c: Context, x: Value, axis: int = -1, descending: bool = False, **named: Any) -> Value:
+    return _sorted(c, x, named.get("dim", axis), named.get("descending", descending))[1]
 
 
 def element_at(c: Context, x: Value, axis: int, index: Value, **_: object) -> Value:
@@ -147,7 +269,7 @@ def element_at(c: Context, x: Value, axis: int, index: Value, **_: object) -> Va
     grid: list[Value | Array] = list(np.indices(shape, sparse=True))
     grid[axis] = index
     places = _places(c, x.shape, grid)
-    return c.reshape(c.apply("Gather", _flat(c, x, x.rank), places, axis=0), c.result.shape)
+    return c.reshape(c.apply("Gather", _flat(c, x, x.rank), places, axis=0), index.shape)
 
 
 def _windows(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
@@ -167,6 +289,14 @@ HANDLERS: dict[str, Handler] = {
     "index.Tensor": _index,
     "_unsafe_index.Tensor": _index,
     "index_put.default": _assigned,
+    "index_add.default": _rows_added,
+    "index_copy.default": _rows_copied,
+    **{f"scatter.{kind}": _scatter(False) for kind in ("src", "value")},
+    "scatter_add.default": _scatter(True),
+    "topk.default": _largest,
+    "sort.default": _sorted,
+    "sort.stable": _stably_sorted,
+    **{f"argsort.{kind}": _order for kind in ("default", "stable")},
     "index_select.default": lambda c, x, axis, index: c.apply("Gather", x, index, axis=axis % x.rank),
     "unfold.default": _windows,
 }

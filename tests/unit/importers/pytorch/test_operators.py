@@ -94,6 +94,13 @@ w.masked_fill(x > 1, 2.0)[0, 0, 0, 0] * w; w.unfold(2, 3, 1); F.unfold(w, 3, pad
 F.adaptive_avg_pool2d(w, 3); F.adaptive_avg_pool2d(w, (3, 1)); F.adaptive_max_pool2d(w, 3)
 F.adaptive_avg_pool1d(w[0], 3); F.embedding_bag((x[0] > 0).flatten(1).long(), w[0, 0], mode="mean")
 F.embedding_bag((x[0] > 0).flatten(1).long(), w[0, 0], mode="max"); F.bilinear(x, w, w[0])
+x * w.detach() + w; torch.topk(w, 2, 1)[0]
+torch.topk(w, 3, 2, largest=False)[0] * x[:, :, :3]; w.sort(1, descending=True)[0]; w * w.sort(2)[1]
+w * w.argsort(1, descending=True)
+x.scatter(1, (x > 0)[:, :1].long(), w[:, 2:3])
+x.scatter(1, (x > 0)[:, :1].long(), 2.0) * w; w.scatter(2, (x > 0)[:, :, :1].long(), x[:, :, 1:])
+x.scatter_add(1, (x > 0).long() * 3, w); x.index_add(1, torch.tensor([1, 1, 5]), w[:, :3], alpha=2)
+w.index_copy(1, torch.tensor([4, 1]), x[:, :2]); put(x, w)
 F.grid_sample(x, w[:, 0, :, None, :2].tanh(), align_corners=False); F.lp_pool2d(w.abs() + 0.1, 2, 2)
 """
 
@@ -114,6 +121,15 @@ def masked(x: Any, w: Any) -> Any:
     y[x > 0.5] = 0.25
     y[(x > 0)[:, 0, 0, 0]] = -1.0
     return y
+
+
+def put(x: Any, w: Any) -> Any:
+    import torch
+
+    y = torch.zeros_like(x)
+    y[0, [1, 2], 3] = w[0, :2, 0]
+    y[:, torch.tensor([0, 5])] += w[:, 2:4]
+    return y.index_put((torch.tensor([1, 1]), torch.tensor([2, 2])), w[0, :2], accumulate=True)
 
 
 def module_of(function: Callable[[Any, Any], Any]) -> Any:
@@ -137,7 +153,7 @@ def test_loss_and_gradient(case: str) -> None:
     import torch.nn.functional as F
 
     torch.manual_seed(len(case))
-    names = {"F": F, "torch": torch, "assigned": assigned, "masked": masked}
+    names = {"F": F, "torch": torch, "assigned": assigned, "masked": masked, "put": put}
     module, x = module_of(eval(f"lambda x, w: {case}", names)), torch.randn(2, 6, 4, 4)
     captured = arenaplan.torch.graph(module, x, optimizer={"type": "SGD", "learning_rate": 1.0})
     with captured.trainer() as trainer:
@@ -183,3 +199,28 @@ def test_a_size_that_depends_on_values_is_refused() -> None:
 
     with pytest.raises(UnknownOperatorError, match=r"index\.Tensor .*a mask that is computed from data"):
         arenaplan.torch.graph(torch.nn.Sequential(torch.nn.Linear(3, 3), Kept()), torch.randn(2, 3))
+
+
+def test_layers_that_are_written_out_are_one_operation() -> None:
+    import torch
+
+    class Written(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.shift = (torch.nn.Parameter(torch.randn(6)) for _ in range(2))
+
+        def forward(self, x: Any) -> Any:
+            y = x * self.shift
+            y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale
+            y = 0.5 * y * (1 + torch.erf(y / 2**0.5)) + y * torch.sigmoid(y)
+            centred = y - y.mean(-1, keepdim=True)
+            normal = centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-5)
+            return (normal * self.scale + self.shift).pow(2).mean()
+
+    x = torch.randn(4, 6)
+    module = Written()
+    captured = arenaplan.torch.graph(module, x)
+    found = {operation.type for operation in captured.graph.operations}
+    assert found >= {"RMSNormalization", "Gelu", "Swish", "LayerNormalization"}
+    assert not found & {"Sqrt", "Erf", "Sigmoid", "ReduceSum"}
+    assert next(captured.train([(x,)])) == pytest.approx(module(x).item(), rel=1e-6)
