@@ -67,7 +67,7 @@ class GraphRecorder:
             del self.operands[name]
 
     def freeze(self, loss: str) -> list[str]:
-        """Parameters that reach the loss only where nothing has a derivative, which are not trained any more."""
+        """Parameters that reach the loss only where nothing has a derivative; they are not trained then."""
         reached = {loss}
         for operation in reversed(self.operations):
             if reached.intersection(operation.outputs):

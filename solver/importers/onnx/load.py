@@ -188,6 +188,9 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
             f"{frozen} BatchNormalization {'uses' if frozen == 1 else 'use'} the statistics in the file, as"
             " the model says; --batch-norm train takes those of the batch."
         )
+    if walk.shared:
+        names = ", ".join(_some(walk.shared, 4))
+        yield f"Running statistics that several calls update are here updated by the first: {names}."
     fused = sum("FuseBatchNorm" in p.value for n in model.graph.node for p in n.metadata_props)
     convolutions = [n for n in model.graph.node if n.op_type == "Conv"]
     normal = any(n.op_type in _NORMALISATIONS for n in model.graph.node)

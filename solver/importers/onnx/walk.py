@@ -73,6 +73,8 @@ class Walk:
     missing: dict[str, list[str]] = field(default_factory=dict)
     faults: list[GraphError | DocumentError] = field(default_factory=list)
     normalised: dict[str, int] = field(default_factory=lambda: {"train": 0, "frozen": 0})
+    updated: set[str] = field(default_factory=set)
+    shared: list[str] = field(default_factory=list)
     _stored: dict[str, Value] = field(default_factory=dict)
     _nodes: int = 0
     _made: int = 0
@@ -205,7 +207,7 @@ class Walk:
     ) -> Sequence[Value]:
         key = (node.domain, node.op_type)
         if key in self.functions:
-            return self._call(self.functions[key], inputs, attributes, name, depth)
+            return self._call(self.functions[key], inputs, attributes, wanted, name, depth)
         op = node.op_type
         if node.domain not in _ONNX and not (node.domain == "com.microsoft" and op in LOWERINGS):
             return self._lack(f"{node.domain}.{op}", name)
@@ -242,7 +244,7 @@ class Walk:
         body = _body(node, inputs, opset)
         if body is None:
             return self._lack(op, name)
-        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, name, depth)
+        return self._call(body, inputs, {**_defaults(op, opset), **attributes}, wanted, name, depth)
 
     def _lack(self, op: str, name: str) -> Sequence[Value]:
         self.missing.setdefault(op, []).append(name)
@@ -276,7 +278,9 @@ class Walk:
         inputs = list(site.inputs)
         for i in (3, 4):
             value = inputs[i]
-            if trains and isinstance(value, Constant):
+            if trains and isinstance(value, Tensor):
+                inputs[i] = self._own_state(value)
+            elif trains and isinstance(value, Constant):
                 type_ = TensorType(value.shape, DType(value.array.dtype.name))
                 data = np.ascontiguousarray(value.array).tobytes()
                 inputs[i] = self.network.declare(
@@ -287,15 +291,25 @@ class Walk:
                 )
         return replace(site, inputs=inputs, attributes={**site.attributes, "training_mode": int(trains)})
 
+    def _own_state(self, state: Tensor) -> Tensor:
+        """A state that another operation updates already, for one that is called twice, as one of its own."""
+        if state.name in self.updated:
+            self.shared.append(state.name)
+            first = self.network.operands[state.name].initializer
+            state = self.network.declare(state.name, Role.STATE, state.type, first)
+        self.updated.add(state.name)
+        return state
+
     def _call(
         self,
         function: onnx.FunctionProto,
         inputs: Sequence[Value | None],
         attributes: Mapping[str, Any],
+        wanted: Sequence[bool],
         name: str,
         depth: int,
     ) -> Sequence[Value]:
-        """Walk a function's nodes with its inputs bound."""
+        """Walk a function's nodes with its inputs bound. It need not define what nothing reads."""
         scope: _Scope = {}
         for formal, value in zip(function.input, inputs, strict=False):
             if value is not None:
@@ -304,7 +318,10 @@ class Walk:
         opsets = {o.domain: o.version for o in function.opset_import}
         nodes = [_without_absent(node, scope, function) for node in function.node]
         self.run(nodes, scope, opsets, function.output, given, f"{name}/", depth + 1)
-        return [self._fetch(scope, output, name) for output in function.output]
+        return [
+            self._fetch(scope, output, name) if read else Unknown()
+            for output, read in zip(function.output, wanted, strict=False)
+        ]
 
     def _branch(
         self,

@@ -9,6 +9,7 @@ from functools import reduce
 
 import numpy as np
 
+from solver.graph import DType
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 from solver.importers.onnx.network import Constant, Tensor, Value
 
@@ -43,8 +44,18 @@ def _clip(site: Site) -> Value:
     open_low = site.value(1) if site.has(1) and low is None else None
     open_high = site.value(2) if site.has(2) and high is None else None
     if not site.dtype().is_floating:
-        raise Unsupported(f"it clips {site.dtype().value}")
+        return _between(site)
     return site.emit("Clip", site.value(0), open_low, open_high, min=_finite(low), max=_finite(high))
+
+
+def _between(site: Site) -> Value:
+    """Whole numbers within bounds."""
+    x = site.tensor(0)
+    for position, type_ in ((1, "Greater"), (2, "Less")):
+        if site.has(position):
+            bound = site.value(position)
+            x = site.emit("Where", site.emit(type_, x, bound), x, bound)
+    return x
 
 
 def _finite(bound: float | None) -> float | None:
@@ -192,23 +203,32 @@ def _equal(site: Site) -> Value:
 
 
 def _einsum(site: Site) -> Value:
-    """Two operands as a product of matrices: batch, rows and columns are told from the letters."""
+    """Products of matrices, one after the other: batch, rows and columns are told from the letters."""
     equation = site.attributes["equation"].replace(" ", "")
     terms, arrow, result = equation.partition("->")
     letters = terms.split(",")
     if len(letters) != len(site.inputs):
         raise Unsupported(f"the equation {equation!r} is not of {len(site.inputs)} operands")
     letters, result = _spelt_out(site, letters, result if arrow else _implied(terms))
-    if any(len(set(t)) != len(t) for t in (*letters, result)) or len(letters) not in (1, 2):
-        raise Unsupported(f"the equation {equation!r} repeats a letter, or has more than two operands")
-    if len(letters) == 1:
-        summed = tuple(i for i, letter in enumerate(letters[0]) if letter not in result)
-        x: Value = site.value(0)
-        if summed:
-            x = site.emit("ReduceSum", x, axes=summed, keepdims=0)
-        left = [letter for letter in letters[0] if letter in result]
-        return _permuted(site, x, [left.index(letter) for letter in result])
-    return _product(site, letters[0], letters[1], result)
+    if any(len(set(term)) != len(term) for term in (*letters, result)):
+        raise Unsupported(f"the equation {equation!r} repeats a letter")
+    found = _summed(site, site.value(0), letters[0], "".join((*letters[1:], result)))
+    for k, term in enumerate(letters[1:], 1):
+        wanted = "".join((*letters[k + 1 :], result))
+        found = _product(site, found, _summed(site, site.value(k), term, found[1] + wanted), wanted)
+    return _permuted(site, found[0], [found[1].index(letter) for letter in result])
+
+
+_Lettered = tuple[Value, str]
+
+
+def _summed(site: Site, x: Value, letters: str, wanted: str) -> _Lettered:
+    """Without the axes that nothing else has."""
+    axes = tuple(i for i, letter in enumerate(letters) if letter not in wanted)
+    if not axes:
+        return x, letters
+    kept = "".join(letter for letter in letters if letter in wanted)
+    return site.emit("ReduceSum", x, axes=axes, keepdims=0), kept
 
 
 def _implied(terms: str) -> str:
@@ -237,25 +257,103 @@ def _permuted(site: Site, x: Value, order: Sequence[int]) -> Value:
     return site.emit("Transpose", x, perm=tuple(order))
 
 
-def _product(site: Site, left: str, right: str, result: str) -> Value:
-    sizes = {**dict(zip(left, site.shape(0), strict=True)), **dict(zip(right, site.shape(1), strict=True))}
-    batch = [letter for letter in left if letter in right and letter in result]
-    inner = [letter for letter in left if letter in right and letter not in result]
-    rows = [letter for letter in left if letter not in right]
-    columns = [letter for letter in right if letter not in left]
-    if any(letter not in result for letter in rows + columns):
-        raise Unsupported(f"an axis of one operand alone is summed in {left},{right}->{result}")
+def _product(site: Site, left: _Lettered, right: _Lettered, wanted: str) -> _Lettered:
+    """Of two operands; letters of both that are not wanted any more are summed over."""
+    (a, ours), (b, theirs) = left, right
+    sizes = {
+        **dict(zip(ours, site.as_tensor(a).shape, strict=True)),
+        **dict(zip(theirs, site.as_tensor(b).shape, strict=True)),
+    }
+    batch = [letter for letter in ours if letter in theirs and letter in wanted]
+    inner = [letter for letter in ours if letter in theirs and letter not in wanted]
+    rows = [letter for letter in ours if letter not in theirs]
+    columns = [letter for letter in theirs if letter not in ours]
+    found = "".join(batch + rows + columns)
 
-    def matrices(position: int, term: str, groups: Sequence[list[str]]) -> Tensor:
-        order = [term.index(letter) for group in groups for letter in group]
-        shape = [math.prod(sizes[letter] for letter in group) for group in groups[-2:]]
-        moved = _permuted(site, site.value(position), order)
-        return site.reshape(moved, [*(sizes[letter] for letter in batch), *shape])
+    def moved(x: Value, letters: str, groups: Sequence[list[str]], shape: Sequence[int]) -> Tensor:
+        order = [letters.index(letter) for group in groups for letter in group]
+        return site.reshape(_permuted(site, x, order), shape)
 
-    a, b = matrices(0, left, [batch, rows, inner]), matrices(1, right, [batch, inner, columns])
-    found = site.reshape(site.emit("MatMul", a, b), [sizes[letter] for letter in batch + rows + columns])
-    order = [(batch + rows + columns).index(letter) for letter in result]
-    return _permuted(site, found, order)
+    def size(group: list[str]) -> int:
+        return math.prod(sizes[letter] for letter in group)
+
+    outer = [sizes[letter] for letter in batch]
+    if not inner:
+        wide = [*outer, *(sizes[letter] for letter in rows), *(1 for _ in columns)]
+        tall = [*outer, *(1 for _ in rows), *(sizes[letter] for letter in columns)]
+        return site.emit(
+            "Mul", moved(a, ours, [batch, rows], wide), moved(b, theirs, [batch, columns], tall)
+        ), found
+    one = moved(a, ours, [batch, rows, inner], [*outer, size(rows), size(inner)])
+    other = moved(b, theirs, [batch, inner, columns], [*outer, size(inner), size(columns)])
+    return site.reshape(site.emit("MatMul", one, other), [sizes[letter] for letter in found]), found
+
+
+def _reduce_prod(site: Site) -> Value:
+    """Halves of an axis times each other, until one is left, for each of the axes."""
+    x = site.tensor(0)
+    axes = sorted({axis % x.rank for axis in site.axes() or range(x.rank)})
+    for axis in axes:
+        rest: list[Value] = []
+        while (size := x.shape[axis]) > 1:
+            half = size // 2
+            if size % 2:
+                rest.append(site.cut(x, axis, size - 1, size))
+            x = site.emit("Mul", site.cut(x, axis, 0, half), site.cut(x, axis, half, 2 * half))
+        x = reduce(lambda a, b: site.emit("Mul", a, b), rest, x)
+    if site.get("keepdims", 1):
+        return x
+    return site.reshape(x, [size for i, size in enumerate(x.shape) if i not in axes])
+
+
+def _arg_extreme(site: Site) -> Value:
+    """The place of the largest; of equal ones the first, or the last: the first from the other end."""
+    x, axis = site.tensor(0), site.get("axis", 0) % len(site.shape())
+    last, size = site.get("select_last_index", 0), x.shape[axis]
+    if last:
+        x = site.emit("Slice", x, *(site.integers([n]) for n in (-1, -size - 1, axis, -1)))
+    place = site.emit("ArgTopK", x, k=1, axis=axis, largest=int(site.op == "ArgMax"))
+    if last:
+        place = site.emit("Sub", site.number(size - 1, place), place)
+    if site.get("keepdims", 1):
+        return place
+    return site.reshape(place, [size for i, size in enumerate(place.shape) if i != axis])
+
+
+def _div(site: Site) -> Value:
+    """Quotients of whole numbers are taken in double precision, exact below 2^53, and cut off."""
+    x = site.tensor(0)
+    if x.type.dtype.is_floating:
+        return site.emit("Div", x, site.value(1))
+    return site.cast(_cut_off(site, _quotient(site)), x.type.dtype)
+
+
+def _quotient(site: Site) -> Tensor:
+    dtype = site.dtype()
+    wide = dtype if dtype.is_floating else DType.FLOAT64
+    return site.emit("Div", site.cast(site.value(0), wide), site.cast(site.value(1), wide))
+
+
+def _cut_off(site: Site, x: Tensor) -> Tensor:
+    """Towards zero."""
+    return site.emit("Mul", site.emit("Sign", x), site.emit("Floor", site.emit("Abs", x)))
+
+
+def _mod(site: Site) -> Value:
+    """With the sign of the divisor, or (fmod) of the dividend."""
+    quotient = _quotient(site)
+    whole = _cut_off(site, quotient) if site.get("fmod", 0) else site.emit("Floor", quotient)
+    multiple = site.emit("Mul", site.cast(whole, site.dtype()), site.value(1))
+    return site.emit("Sub", site.value(0), multiple)
+
+
+def _of_two_exponentials(site: Site) -> Value:
+    """(exp x + exp -x) / 2, or their difference: hyperbolic cosine and sine."""
+    x = site.tensor(0)
+    both = site.emit(
+        "Add" if site.op == "Cosh" else "Sub", site.emit("Exp", x), site.emit("Exp", site.emit("Neg", x))
+    )
+    return site.emit("Mul", both, site.number(0.5, both))
 
 
 LOWERINGS: Mapping[str, Lowering] = {
@@ -284,4 +382,11 @@ LOWERINGS: Mapping[str, Lowering] = {
     "CastLike": _cast_like,
     "Equal": _equal,
     "Einsum": _einsum,
+    "ReduceProd": _reduce_prod,
+    "ArgMax": _arg_extreme,
+    "ArgMin": _arg_extreme,
+    "Div": _div,
+    "Mod": _mod,
+    "Sinh": _of_two_exponentials,
+    "Cosh": _of_two_exponentials,
 }

@@ -134,6 +134,10 @@ class Site:
             return self.emit("Squeeze", tensor, axes=tuple(range(tensor.rank)))
         return self.emit("Reshape", tensor, self.integers(shape))
 
+    def cut(self, x: Value, axis: int, start: int, end: int) -> Tensor:
+        """A range of one axis."""
+        return self.emit("Slice", x, *(self.integers([n]) for n in (start, end, axis)))
+
     def cast(self, x: Value, dtype: DType) -> Tensor:
         tensor = self.as_tensor(x)
         if tensor.type.dtype is dtype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -205,49 +206,111 @@ def _one_hot(site: Site) -> Value:
     return site.emit("Where", hot, Constant(values[1]), Constant(values[0]))
 
 
-def _picked(site: Site, places: Array) -> Value:
-    """Elements of a tensor by their places in its memory."""
-    x = site.tensor(0)
-    flat = site.reshape(x, [x.type.elements])
-    return site.emit("Gather", flat, Constant(np.ascontiguousarray(places, np.int64)))
-
-
 def _gather_elements(site: Site) -> Value:
-    """Known indices are places in memory; others become places by arithmetic of integers."""
-    shape, known = site.shape(), site.known(1)
+    return _element_at(site, site.tensor(0), site.value(1))
+
+
+def _element_at(site: Site, x: Tensor, index: Tensor | Constant) -> Tensor:
+    places = _element_places(site, x.shape, index)
+    return site.emit("Gather", site.reshape(x, [x.type.elements]), places)
+
+
+def _element_places(site: Site, shape: Sequence[int], index: Tensor | Constant) -> Value:
+    """Known indices are places in memory; others become places by arithmetic of integers.
+
+    These are indices times a stride, plus what the other axes add; negative ones count from the end.
+    """
     axis = site.get("axis", 0) % len(shape)
-    if known is None:
-        return _gathered_at(site, shape, axis)
-    index = known.astype(np.int64)
     grid: list[Array] = list(np.indices(index.shape, sparse=True))
-    grid[axis] = index % shape[axis]
-    return _picked(site, _places(shape, grid))
-
-
-def _gathered_at(site: Site, shape: Sequence[int], axis: int) -> Value:
-    """Places are indices times a stride, plus what the other axes add; negative ones count from the end."""
-    index = site.cast(site.value(1), DType.INT64)
-    behind = site.emit("Less", index, site.number(0, index))
-    wrapped = site.emit("Add", index, site.number(shape[axis], index))
-    index = site.emit("Where", behind, wrapped, index)
+    if isinstance(index, Constant):
+        grid[axis] = index.array.astype(np.int64) % shape[axis]
+        return Constant(np.ascontiguousarray(_places(shape, grid), np.int64))
+    found = _from_the_start(site, index, shape[axis])
     stride = math.prod(shape[axis + 1 :])
-    grid: list[Array] = list(np.indices(index.shape, sparse=True))
     grid[axis] = np.zeros((), np.int64)
-    scaled = site.emit("Mul", index, site.number(stride, index)) if stride > 1 else index
-    places = site.emit("Add", scaled, Constant(np.asarray(_places(shape, grid), np.int64)))
-    flat = site.reshape(site.tensor(0), [math.prod(shape)])
-    return site.emit("Gather", flat, places)
+    scaled = site.emit("Mul", found, site.number(stride, found)) if stride > 1 else found
+    return site.emit("Add", scaled, Constant(np.asarray(_places(shape, grid), np.int64)))
+
+
+def _from_the_start(site: Site, index: Value, size: int) -> Tensor:
+    found = site.cast(index, DType.INT64)
+    behind = site.emit("Less", found, site.number(0, found))
+    return site.emit("Where", behind, site.emit("Add", found, site.number(size, found)), found)
 
 
 def _gather_nd(site: Site) -> Value:
-    """The last axis of the indices is a place in the first axes of the data."""
-    x, index = site.tensor(0), site.constant(1, "the indices").astype(np.int64)
+    x, index = site.tensor(0), site.value(1)
     if site.get("batch_dims", 0):
         raise Unsupported("it has batch dimensions")
+    return site.emit("Gather", _rows(site, x, index.shape[-1]), _row_places(site, x.shape, index))
+
+
+def _rows(site: Site, x: Tensor, depth: int) -> Tensor:
+    """The first axes as one."""
+    return site.reshape(x, [math.prod(x.shape[:depth]), *x.shape[depth:]])
+
+
+def _row_places(site: Site, shape: Sequence[int], index: Tensor | Constant) -> Value:
+    """The last axis of the indices is a place in the first axes of what has this shape."""
     depth = index.shape[-1]
-    places = _places(x.shape[:depth], [index[..., k] % x.shape[k] for k in range(depth)])
-    rows = site.reshape(x, [math.prod(x.shape[:depth]), *x.shape[depth:]])
-    return site.emit("Gather", rows, Constant(places))
+    if isinstance(index, Constant):
+        given = index.array.astype(np.int64)
+        return Constant(_places(shape[:depth], [given[..., k] % shape[k] for k in range(depth)]))
+    found: Tensor | None = None
+    for k in range(depth):
+        part = site.emit("Gather", index, Constant(np.asarray(k, np.int64)), axis=index.rank - 1)
+        place = _from_the_start(site, part, shape[k])
+        stride = math.prod(shape[k + 1 : depth])
+        scaled = site.emit("Mul", place, site.number(stride, place)) if stride > 1 else place
+        found = scaled if found is None else site.emit("Add", found, scaled)
+    assert found is not None, "the last axis has an element"
+    return found
+
+
+def _scatter_elements(site: Site) -> Value:
+    x = site.tensor(0)
+    places = _element_places(site, x.shape, site.value(1))
+    flat = _scattered(site, site.reshape(x, [x.type.elements]), places, site.tensor(2))
+    return site.reshape(flat, x.shape)
+
+
+def _scatter_nd(site: Site) -> Value:
+    x, index = site.tensor(0), site.value(1)
+    places = _row_places(site, x.shape, index)
+    return site.reshape(_scattered(site, _rows(site, x, index.shape[-1]), places, site.tensor(2)), x.shape)
+
+
+def _scattered(site: Site, rows: Tensor, places: Value, updates: Tensor) -> Tensor:
+    """Rows with others added to them, or in their place: these are added to zeros, at places that differ."""
+    if not rows.type.dtype.is_floating:
+        raise Unsupported(f"it writes into {rows.type.dtype.value}")
+    reduction = site.get("reduction", "none")
+    if reduction == "add":
+        return site.emit("ScatterAdd", rows, places, updates)
+    if reduction != "none":
+        raise Unsupported(f"its reduction is {reduction}")
+    zeros = Constant(np.zeros(rows.shape, rows.type.dtype.numpy))
+    added = site.emit("ScatterAdd", zeros, places, updates)
+    if not isinstance(places, Constant):
+        ones = Constant(np.ones(updates.shape, rows.type.dtype.numpy))
+        count = site.emit("ScatterAdd", zeros, places, ones)
+        return site.emit("Where", site.emit("Greater", count, site.number(0, rows)), added, rows)
+    if np.unique(places.array).size != places.array.size:
+        raise Unsupported("it writes twice to one place")
+    written = np.zeros(rows.shape, np.bool_)
+    written[places.array] = True
+    return added if written.all() else site.emit("Where", Constant(written), added, rows)
+
+
+def _top_k(site: Site) -> Sequence[Value]:
+    """Values and places; of equal ones the first comes first."""
+    count = int(site.scalar(1) or 0) if site.has(1) else int(site.attributes["k"])
+    x = site.tensor(0)
+    axis = site.get("axis", -1)
+    places = site.emit("ArgTopK", x, k=count, axis=axis, largest=site.get("largest", 1))
+    if not site.wanted[0]:
+        return [places, places]
+    return [_element_at(replace(site, attributes={"axis": axis}), x, places), places]
 
 
 def _places(shape: Sequence[int], index: Sequence[Array]) -> Array:
@@ -341,6 +404,10 @@ LOWERINGS: Mapping[str, Lowering] = {
     "EyeLike": _eye_like,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TopK": _top_k,
     "Concat": _concat,
     "SequenceConstruct": _sequence_construct,
     "SplitToSequence": _split_to_sequence,

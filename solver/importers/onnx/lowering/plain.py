@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from solver.graph import DType
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 from solver.importers.onnx.network import Value
 
@@ -17,7 +18,7 @@ _PLAIN: Final[Mapping[str, frozenset[str]]] = {
             *("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "PRelu", "Gelu"),
             *("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Sin", "Cos", "Softplus"),
             *("Sign", "Floor", "Ceil", "Round", "IsNaN"),
-            *("Add", "Sub", "Mul", "Div"),
+            *("Add", "Sub", "Mul"),
             *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not"),
             *("Where", "Gather", "Transpose", "Gemm", "MatMul", "CumSum"),
             *("ReduceMean", "ReduceSum", "ReduceMax", "GlobalAveragePool"),
@@ -51,13 +52,15 @@ def _swish(site: Site) -> Value:
 
 
 def _reduce(site: Site) -> Value:
-    """Axes that are known but written as an input stay one; those of an old opset are an attribute."""
+    """Axes become an attribute; whole numbers are summed in double precision, exact below 2^53."""
     axes = site.axes()
     if site.get("noop_with_empty_axes", 0) and not axes:
         return site.value(0)
-    return site.emit(
-        site.op, site.value(0), axes=None if axes is None else axes, keepdims=site.get("keepdims", 1)
-    )
+    x, dtype = site.value(0), site.dtype()
+    if not dtype.is_floating and site.op != "ReduceMax":
+        x = site.cast(x, DType.FLOAT64)
+    found = site.emit(site.op, x, axes=None if axes is None else axes, keepdims=site.get("keepdims", 1))
+    return site.cast(found, dtype)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -52,13 +52,14 @@ _FED_FIRST = {
         "Resize",
         "Trilu",
     ),
-    *("Dropout", "Tile", "Expand"),
+    *("Dropout", "Tile", "Expand", "TopK"),
 }
 #: What is refused, with a reason, by parts of the names of cases.
 _REFUSED = (
-    *("crop_and_resize", "einsum_batch_diagonal", "reduce_min_bool", "div_int32", "pow_types_int"),
+    *("crop_and_resize", "einsum_batch_diagonal", "reduce_min_bool", "pow_types_int"),
     *("identity_sequence", "identity_opt", "gathernd_example_int32_batch_dim1"),
     *("not_2d", "not_3d", "not_4d"),  # of opset 1
+    *("with_reduction_m", "scatternd_m"),  # products and extremes
 )
 
 

@@ -553,6 +553,119 @@ def test_a_product_of_another_kind_stays() -> None:
     assert "MatMul" in types_of(imported(_linear(3, bias=True, swapped=False)).graph)
 
 
+# ---------------------------------------------------------------------- what depends on integers that are fed
+
+#: By name: nodes that make y of w [2, 4], a product of x and fc.weight, and of the integers i [2, 3].
+OF_INTEGERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "GatherElements": ([node("GatherElements", ["w", "i"], ["y"], axis=1)], {}),
+    "GatherND": ([node("GatherND", ["cube", "i"], ["y"])], {"cube": floats(3, 3, 3, 2)}),
+    "ScatterElements": ([node("ScatterElements", ["w", "i", "u"], ["y"], axis=1)], {"u": floats(2, 3)}),
+    "ScatterElements, added": (
+        [node("ScatterElements", ["w", "i", "u"], ["y"], axis=1, reduction="add")],
+        {"u": floats(2, 3)},
+    ),
+    "ScatterND": (
+        [node("ScatterND", ["cube", "i", "w"], ["y"])],
+        {"cube": floats(3, 3, 3, 4)},
+    ),
+    "counted": (
+        [
+            node("Greater", ["i", "one"], ["g"]),
+            node("Cast", ["g"], ["n"], to=7),
+            node("ReduceSum", ["n", "axis"], ["s"], keepdims=1),
+            node("Cast", ["s"], ["f"], to=1),
+            node("Mul", ["w", "f"], ["y"]),
+        ],
+        {"one": np.array(1), "axis": np.array([1])},
+    ),
+    "whole numbers": (
+        [
+            node("Mul", ["i", "seven"], ["m"]),
+            node("Mod", ["m", "three"], ["r"]),
+            node("Div", ["m", "three"], ["q"]),
+            node("Add", ["r", "q"], ["s"]),
+            node("Clip", ["s", "one", "three"], ["c"]),
+            node("GatherElements", ["w", "c"], ["y"], axis=1),
+        ],
+        {"seven": np.array(7), "three": np.array(3), "one": np.array(1)},
+    ),
+    "Einsum of three": (
+        [node("Einsum", ["w", "a", "b"], ["y"], equation="bi,bij,kj->bk")],
+        {"a": floats(2, 4, 3), "b": floats(5, 3)},
+    ),
+    "TopK": ([node("TopK", ["w", "k"], ["y", "z"], axis=1)], {"k": np.array([2])}),
+    "ArgMax": (
+        [
+            node("ArgMax", ["w"], ["a"], axis=1, keepdims=1),
+            node("GatherElements", ["w", "a"], ["b"], axis=1),
+            node("ReduceProd", ["w", "axis"], ["p"], keepdims=1),
+            node("Mul", ["b", "p"], ["y"]),
+        ],
+        {"axis": np.array([1])},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_what_is_computed_from_integers_is_what_onnx_says(name: str) -> None:
+    nodes, constants = OF_INTEGERS[name]
+    weights = {"fc.weight": floats(3, 4), **constants}
+    first = node("MatMul", ["x", "fc.weight"], ["w"])
+    model = model_of([first, *nodes], {"x": (2, 3), "i": ("int64", (2, 3))}, weights)
+    graph = imported(model).graph
+    batch = {"x": floats(2, 3), "i": np.array([[0, 2, 1], [2, 1, 0]])}
+    (y,) = ReferenceEvaluator(model).run(None, batch)
+    batch = {key: value for key, value in batch.items() if key in graph.operands}
+    with Trainer(graph, plan(graph)) as trainer:
+        found = trainer.step({**batch, "label": np.zeros(y.shape, np.float32)})
+    assert found == pytest.approx(float(np.mean(y**2)), rel=1e-5)
+    assert validate(graph, plan(graph), steps=2).identical
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("ignored", [None, 2])
+@pytest.mark.parametrize("weighed", [False, True])
+def test_classes_are_weighed_and_ignored(weighed: bool, ignored: int | None, reduction: str) -> None:
+    given = {"reduction": reduction} | ({} if ignored is None else {"ignore_index": ignored})
+    inputs = ["s", "t", *(["share"] if weighed else [])]
+    nodes = [
+        node("MatMul", ["x", "fc.weight"], ["s"]),
+        node("SoftmaxCrossEntropyLoss", inputs, ["y"], **given),
+    ]
+    weights = {"fc.weight": floats(3, 4)} | ({"share": np.float32([1, 2, 3, 4])} if weighed else {})
+    model = model_of(nodes, {"x": (5, 3), "t": ("int64", (5,))}, weights)
+    graph = imported(model, loss=None).graph
+    batch = {"x": floats(5, 3), "t": np.array([0, 2, 3, 1, 2])}
+    (y,) = ReferenceEvaluator(model).run(None, batch)
+    with Trainer(graph, plan(graph)) as trainer:
+        assert trainer.step(batch) == pytest.approx(float(y), rel=1e-5)
+
+
+def test_a_normalisation_that_is_called_twice_has_statistics_for_each_call() -> None:
+    names = ["bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"]
+    nodes = []
+    for x in "ab":
+        outputs = [f"{x}n", f"{x}m", f"{x}v"]
+        nodes.append(node("BatchNormalization", [x, *names], outputs, training_mode=1))
+    nodes.append(node("Mul", ["an", "bn"], ["y"]))
+    weights = {name: np.float32([1, 2, 3]) for name in names}
+    found = imported(model_of(nodes, {"a": (4, 3), "b": (4, 3)}, weights))
+    assert "updated by the first: bn.running_mean, bn.running_var" in " ".join(found.notes)
+    assert list(roles(found.graph).values()).count("state") == 4
+    assert validate(found.graph, plan(found.graph), steps=2).identical
+
+
+def test_a_function_need_not_define_what_nothing_reads() -> None:
+    """ONNX's Attention has the keys for the next step among its outputs, which training does not read."""
+    nodes = [
+        *(node("MatMul", ["x", f"{name}.weight"], [name]) for name in "qkv"),
+        node("Attention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=2),
+    ]
+    weights = {f"{name}.weight": floats(6, 6) for name in "qkv"}
+    model = model_of(nodes, {"x": (2, 3, 6)}, weights, opset=23)
+    assert "Softmax" in types_of(imported(model).graph)
+
+
 # -------------------------------------------------------------------------------------------- refusals
 
 
