@@ -187,12 +187,12 @@ class _Program:
         self.values: dict[str, Array] = {}
         self.place: dict[int, str] = {}
         arguments = []
-        for label, leaf, carries in leaves:
-            seen = self._value(leaf)
+        for (label, leaf, carries), variable in zip(leaves, closed.jaxpr.invars, strict=True):
+            seen = self._value(variable.aval)
             self._declare(seen, label, leaf, fed=not carries)
             arguments.append(seen)
         by_label = dict(zip((label for label, _, _ in leaves), arguments, strict=True))
-        self.states = [by_label[label].value for label in states]
+        self.states = [by_label[label] for label in states]
         self.outputs = [
             x if not isinstance(x, _Seen) or _is_whole(x) else self._copied(x)
             for x in self._walk(closed.jaxpr, closed.consts, arguments)
@@ -216,7 +216,7 @@ class _Program:
         self.place[seen.value] = label
         self.blocks[label] = Block(label, seen.type, fed)
         if not fed:
-            self.values[label] = np.asarray(array)
+            self.values[label] = _elements(array)
 
     def _walk(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         """What the results of a jaxpr are, for these arguments. Bodies of calls are walked in their place."""
@@ -244,11 +244,15 @@ class _Program:
             elif (seen := _strided(name, params, operands, equation.outvars)) is not None:
                 results = [seen]
             else:
+                avals = [variable.aval for variable in equation.outvars]
                 results = [
-                    self._value(v.aval) if _type_of_aval(v.aval).nbytes else None for v in equation.outvars
+                    self._value(aval) if _type_of_aval(aval).nbytes else np.zeros(aval.shape, aval.dtype)
+                    for aval in avals
                 ]
+                kept = tuple(x if isinstance(x, _Seen) else None for x in results)
                 held = max((_held(each) for each in _jaxprs(params.values())), default=0)
-                self.calls.append(_Call(equation.primitive, params, tuple(operands), tuple(results), held))
+                if any(kept) or equation.effects:
+                    self.calls.append(_Call(equation.primitive, params, tuple(operands), kept, held))
             found |= zip(equation.outvars, results, strict=True)
         return [known(x) for x in jaxpr.outvars]
 
@@ -301,10 +305,12 @@ class _Program:
     ) -> list[tuple[int, str]]:
         """New states get the places of the old ones where that is safe; others are copied at the end."""
         copies = []
-        for state, new in zip(self.states, renewed, strict=True):
-            if not isinstance(new, _Seen) or self.types[new.value].nbytes != self.types[state].nbytes:
+        for old, new in zip(self.states, renewed, strict=True):
+            state = old.value
+            if not isinstance(new, _Seen) or _word(new.aval) != _word(old.aval):
+                found = _word(new.aval) if isinstance(new, _Seen) else "a constant"
                 raise DocumentError(
-                    f"The new state of {self.place[state]!r} is another type than the old one.",
+                    f"The new state of {self.place[state]!r} is {found}, the old one {_word(old.aval)}.",
                     remedy="Return states of the shapes and element types that were given.",
                 )
             if new.value == state:
@@ -401,6 +407,24 @@ def _type_of_aval(aval: Any) -> TensorType:
     return TensorType((math.prod(aval.shape) * dtype.itemsize,), DType.UINT8)
 
 
+def _word(aval: Any) -> str:
+    return f"{aval.dtype}{list(aval.shape)}"
+
+
+def _is_key(dtype: Any) -> bool:
+    """Whether elements are keys of random numbers, of which NumPy knows nothing."""
+    import jax
+
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def _elements(array: Any) -> Array:
+    """An array of JAX's as NumPy has it; of a key the integers in it."""
+    import jax
+
+    return np.asarray(jax.random.key_data(array) if _is_key(getattr(array, "dtype", None)) else array)
+
+
 def _jaxprs(values: Iterable[Any]) -> Iterator[Any]:
     """The bodies among the parameters of a primitive."""
     for value in values:
@@ -439,13 +463,22 @@ def _run(call: _Call, place: Mapping[int, str], blocks: Any) -> None:
     def array(x: Any) -> Any:
         if not isinstance(x, _Seen):
             return x
-        flat = np.array(blocks[place[x.value]]).reshape(-1).view(np.uint8).view(x.aval.dtype)
+        dtype = x.aval.dtype
+        is_key = _is_key(dtype)
+        flat = np.array(blocks[place[x.value]]).reshape(-1).view(np.uint8)
+        flat = flat.view(f"V{dtype.itemsize}" if is_key else dtype)
         strides = tuple(stride * flat.itemsize for stride in x.all_strides)
-        return np.lib.stride_tricks.as_strided(flat[x.start :], x.aval.shape, strides).copy()
+        found = np.lib.stride_tricks.as_strided(flat[x.start :], x.aval.shape, strides).copy()
+        if not is_key:
+            return found
+        from jax.random import wrap_key_data
+
+        whole = found.reshape(-1).view(np.uint32).reshape(*x.aval.shape, -1)
+        return wrap_key_data(whole, impl=dtype._impl)  # which JAX tells of keys, and not of their types
 
     returned = call.primitive.bind(*(array(x) for x in call.operands), **call.params)
     many = returned if call.primitive.multiple_results else [returned]
     for x, result in zip(call.results, many, strict=True):
         if x is not None:
-            flat = np.ascontiguousarray(result).reshape(-1).view(np.uint8)
+            flat = np.ascontiguousarray(_elements(result)).reshape(-1).view(np.uint8)
             blocks[place[x.value]].reshape(-1).view(np.uint8)[:] = flat

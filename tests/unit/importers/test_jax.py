@@ -100,6 +100,47 @@ def test_element_types_that_graphs_do_not_have(jax: Any) -> None:
     np.testing.assert_array_equal(runner.block("w"), step(w, x)[0])
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_keys_of_random_numbers_carry_over(jax: Any, typed: bool) -> None:
+    """Dropout draws anew in each step, as it does in JAX."""
+    numpy = jax.numpy
+
+    def step(state: Any, x: Any) -> Any:
+        w, key = state
+        key, drawn = jax.random.split(key)
+        kept = jax.random.bernoulli(drawn, 0.5, x.shape)
+        return (w - 0.1 * numpy.where(kept, x, 0), key), kept.sum()
+
+    key = jax.random.key(3) if typed else jax.random.PRNGKey(3)
+    state, x = (numpy.zeros(8), key), numpy.arange(8.0)
+    runner = arenaplan.jax.runner(arenaplan.jax.program(step, (state, x)))
+    for _ in range(3):
+        runner.block("x")[...] = x
+        runner.run()
+        state, _ = step(state, x)
+        np.testing.assert_array_equal(runner.block("state[0]"), state[0])
+    found = runner.block("state[1]").view(np.uint32)
+    np.testing.assert_array_equal(found, jax.random.key_data(state[1]))
+
+
+def test_numbers_of_python_are_fed_as_arrays(jax: Any) -> None:
+    runner = arenaplan.jax.runner(arenaplan.jax.program(lambda w, rate: w * rate, (jax.numpy.ones(3), 0.5)))
+    runner.block("rate")[...] = 0.25
+    runner.run()
+    assert runner.block("w").tolist() == [0.25] * 3
+
+
+def test_what_has_no_elements_is_no_step(jax: Any) -> None:
+    numpy = jax.numpy
+    traced = arenaplan.jax.program(
+        lambda w, x: w + numpy.concatenate([numpy.zeros((0,)) * 2, x]), (numpy.ones(3), numpy.ones(3))
+    )
+    runner = arenaplan.jax.runner(traced)
+    runner.block("x")[...] = 2
+    runner.run()
+    assert runner.block("w").tolist() == [3.0] * 3
+
+
 def test_in_place_takes_no_more(jax: Any) -> None:
     step, state, batch = step_of(jax, "plain")
     sizes = [
@@ -166,9 +207,11 @@ class TestStates:
                 lambda s: ((s[1], s[0]), s[0].sum()), ((jax.numpy.ones(2), jax.numpy.zeros(2)),)
             )
 
-    def test_another_shape(self, jax: Any) -> None:
-        with pytest.raises(DocumentError, match="another type than the old one"):
+    def test_another_type(self, jax: Any) -> None:
+        with pytest.raises(DocumentError, match=r"state of 'w' is float32\[2\], the old one float32\[3\]"):
             arenaplan.jax.program(lambda w: (w[:2] + 1, w.sum()), (jax.numpy.ones(3),))
+        with pytest.raises(DocumentError, match=r"is int32\[3\], the old one float32\[3\]"):
+            arenaplan.jax.program(lambda w: w.astype(jax.numpy.int32), (jax.numpy.ones(3),))
 
     def test_one_that_does_not_come_back(self, jax: Any) -> None:
         with pytest.raises(DocumentError, match="returns 1 arrays for the 2"):

@@ -614,7 +614,7 @@ def test_what_is_computed_from_integers_is_what_onnx_says(name: str) -> None:
     model = model_of([first, *nodes], {"x": (2, 3), "i": ("int64", (2, 3))}, weights)
     graph = imported(model).graph
     batch = {"x": floats(2, 3), "i": np.array([[0, 2, 1], [2, 1, 0]])}
-    (y,) = ReferenceEvaluator(model).run(None, batch)
+    (y,) = map(np.asarray, ReferenceEvaluator(model).run(None, batch))
     batch = {key: value for key, value in batch.items() if key in graph.operands}
     with Trainer(graph, plan(graph)) as trainer:
         found = trainer.step({**batch, "label": np.zeros(y.shape, np.float32)})
@@ -626,17 +626,17 @@ def test_what_is_computed_from_integers_is_what_onnx_says(name: str) -> None:
 @pytest.mark.parametrize("ignored", [None, 2])
 @pytest.mark.parametrize("weighed", [False, True])
 def test_classes_are_weighed_and_ignored(weighed: bool, ignored: int | None, reduction: str) -> None:
-    given = {"reduction": reduction} | ({} if ignored is None else {"ignore_index": ignored})
+    given: dict[str, Any] = {"reduction": reduction} | ({} if ignored is None else {"ignore_index": ignored})
     inputs = ["s", "t", *(["share"] if weighed else [])]
     nodes = [
         node("MatMul", ["x", "fc.weight"], ["s"]),
         node("SoftmaxCrossEntropyLoss", inputs, ["y"], **given),
     ]
-    weights = {"fc.weight": floats(3, 4)} | ({"share": np.float32([1, 2, 3, 4])} if weighed else {})
+    weights = {"fc.weight": floats(3, 4)} | ({"share": np.array([1, 2, 3, 4], np.float32)} if weighed else {})
     model = model_of(nodes, {"x": (5, 3), "t": ("int64", (5,))}, weights)
     graph = imported(model, loss=None).graph
     batch = {"x": floats(5, 3), "t": np.array([0, 2, 3, 1, 2])}
-    (y,) = ReferenceEvaluator(model).run(None, batch)
+    (y,) = map(np.asarray, ReferenceEvaluator(model).run(None, batch))
     with Trainer(graph, plan(graph)) as trainer:
         assert trainer.step(batch) == pytest.approx(float(y), rel=1e-5)
 
@@ -648,7 +648,7 @@ def test_a_normalisation_that_is_called_twice_has_statistics_for_each_call() -> 
         outputs = [f"{x}n", f"{x}m", f"{x}v"]
         nodes.append(node("BatchNormalization", [x, *names], outputs, training_mode=1))
     nodes.append(node("Mul", ["an", "bn"], ["y"]))
-    weights = {name: np.float32([1, 2, 3]) for name in names}
+    weights = {name: np.array([1, 2, 3], np.float32) for name in names}
     found = imported(model_of(nodes, {"a": (4, 3), "b": (4, 3)}, weights))
     assert "updated by the first: bn.running_mean, bn.running_var" in " ".join(found.notes)
     assert list(roles(found.graph).values()).count("state") == 4
