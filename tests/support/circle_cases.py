@@ -102,6 +102,30 @@ def _averaged(x: Array) -> Array:
     return np.asarray(np.clip(_windows(x, 2, 2, 2, (0, 0, 0, 0)).mean((-2, -1)), -1, 1))
 
 
+def _deep(x: Array) -> Array:
+    n, h, w, c = x.shape
+    apart = x.reshape(n, h // 2, 2, w // 2, 2, c)
+    return apart.transpose(0, 1, 3, 2, 4, 5).reshape(n, h // 2, w // 2, 4 * c)
+
+
+def _flat(x: Array) -> Array:
+    n, h, w, c = x.shape
+    apart = x.reshape(n, h, w, 2, 2, c // 4)
+    return apart.transpose(0, 1, 3, 2, 4, 5).reshape(n, 2 * h, 2 * w, c // 4)
+
+
+def _as_batch(x: Array) -> Array:
+    padded = np.pad(x, ((0, 0), (0, 1), (2, 0), (0, 0)))
+    return np.concatenate([padded[:, i::2, j::2] for i in range(2) for j in range(2)])
+
+
+def _as_space(x: Array) -> Array:
+    found = np.zeros((1, 4, 6, 2), np.float32)
+    for k in range(4):
+        found[:, k // 2 :: 2, k % 2 :: 2] = x[k : k + 1]
+    return found[:, :3, 2:]
+
+
 def _between(x: Array) -> Array:
     return np.stack([x[:, 0], (x[:, 0] + x[:, 1]) / 2, x[:, 1]], 1)
 
@@ -303,5 +327,57 @@ CASES: Sequence[CircleCase] = (
     ),
     CircleCase(
         "BROADCAST_TO", (2, 1), lambda x: np.repeat(x, 3, 1), (_integers(2, 3),), "BroadcastToOptions"
+    ),
+    CircleCase("MAXIMUM", (2, 3), lambda x: np.maximum(x, _TABLE[0]), (_TABLE[0],)),
+    CircleCase("MINIMUM", (2, 3), lambda x: np.minimum(x, _TABLE[0]), (_TABLE[0],)),
+    CircleCase("SIN", (2, 3), np.sin),
+    CircleCase("COS", (2, 3), np.cos),
+    CircleCase("FLOOR", (2, 3), np.floor),
+    CircleCase("CEIL", (2, 3), np.ceil),
+    CircleCase("ROUND", (2, 3), np.rint),
+    CircleCase("SIGN", (2, 3), np.sign),
+    CircleCase("CUMSUM", (2, 4), lambda x: x.cumsum(1), (_integers(1),), "CumsumOptions"),
+    CircleCase(
+        *("CUMSUM", (2, 4), lambda x: x[:, ::-1].cumsum(1)[:, ::-1], (_integers(1),), "CumsumOptions"),
+        {"reverse": True},
+        label="reverse",
+    ),
+    CircleCase("ADD_N", (2, 3), lambda x: 2 * x + _TABLE[:2], (_TABLE[:2],), "", {}, (0, 1, 0)),
+    CircleCase("L2_NORMALIZATION", (2, 3), lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)),
+    CircleCase("REVERSE_V2", (2, 3, 4), lambda x: x[:, ::-1, ::-1], (_integers(1, 2),)),
+    CircleCase("REDUCE_MIN", (2, 3, 4), lambda x: x.min(1), (_integers(1),), "ReducerOptions"),
+    CircleCase("TILE", (2, 3), lambda x: np.tile(x, (1, 2)), (_integers(1, 2),)),
+    CircleCase(
+        *("SPACE_TO_DEPTH", (2, 4, 6, 3), _deep, (), "SpaceToDepthOptions", {"blockSize": 2}),
+    ),
+    CircleCase(
+        *("DEPTH_TO_SPACE", (2, 2, 3, 12), _flat, (), "DepthToSpaceOptions", {"blockSize": 2}),
+    ),
+    CircleCase(
+        *("SPACE_TO_BATCH_ND", (1, 3, 4, 2), _as_batch),
+        (_integers(2, 2), np.array([[0, 1], [2, 0]], np.int32)),
+        "SpaceToBatchNDOptions",
+    ),
+    CircleCase(
+        *("BATCH_TO_SPACE_ND", (4, 2, 3, 2), _as_space),
+        (_integers(2, 2), np.array([[0, 1], [2, 0]], np.int32)),
+        "BatchToSpaceNDOptions",
+    ),
+    CircleCase(
+        *("MIRROR_PAD", (2, 3, 4), lambda x: np.pad(x, ((0, 0), (1, 2), (3, 0)), "symmetric")),
+        *((np.array([[0, 0], [1, 2], [3, 0]], np.int32),), "MirrorPadOptions", {"mode": "SYMMETRIC"}),
+        label="symmetric",
+    ),
+    CircleCase(
+        *("STRIDED_SLICE", (2, 5), lambda x: x[:, ::-2]),
+        (_integers(0, 0), _integers(0, 0), _integers(1, -2)),
+        *("StridedSliceOptions", {"beginMask": 3, "endMask": 3}),
+        label="backwards",
+    ),
+    CircleCase(
+        *("STRIDED_SLICE", (2, 5, 3), lambda x: x[..., None, 1]),
+        (_integers(0, 0, 1), _integers(0, 0, 2), _integers(1, 1, 1)),
+        *("StridedSliceOptions", {"ellipsisMask": 1, "newAxisMask": 2, "shrinkAxisMask": 4}),
+        label="ellipsis",
     ),
 )

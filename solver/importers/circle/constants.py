@@ -32,24 +32,29 @@ def fold(operator: ModelOperator, values: Sequence[Array | None]) -> Array | Non
     return FOLDED[operator.code](operator, values)
 
 
-def slices(operator: ModelOperator, rank: int, numbers: Sequence[Array]) -> tuple[slice | int, ...]:
-    """What STRIDED_SLICE takes of each axis: a range, or one element where the axis goes.
+def slices(operator: ModelOperator, rank: int, numbers: Sequence[Array]) -> tuple[slice | int | None, ...]:
+    """What STRIDED_SLICE takes, in NumPy's words: a range, one element of an axis, None for a new one.
 
-    `numbers` are begin, end and strides. Raises ValueError for new axes and ellipses.
+    `numbers` are begin, end and strides; an ellipsis, and what they say nothing of, is taken whole.
     """
     begin, end, strides = (n.astype(np.int64).tolist() for n in numbers)
-    if operator.integer("EllipsisMask", 0) or operator.integer("NewAxisMask", 0):
-        raise ValueError("has an ellipsis or a new axis")
-    found: list[slice | int] = []
-    for axis in range(rank):
-        if axis >= len(begin):
-            found.append(slice(None))
-        elif operator.integer("ShrinkAxisMask", 0) >> axis & 1:
-            found.append(begin[axis])
+
+    def marked(mask: str, place: int) -> bool:
+        return bool(operator.integer(mask, 0) >> place & 1)
+
+    found: list[slice | int | None] = []
+    new = sum(marked("NewAxisMask", k) and not marked("EllipsisMask", k) for k in range(len(begin)))
+    for k, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+        if marked("EllipsisMask", k):
+            found += [slice(None)] * (rank - (len(begin) - 1 - new))
+        elif marked("NewAxisMask", k):
+            found.append(None)
+        elif marked("ShrinkAxisMask", k):
+            found.append(first)
         else:
-            first = None if operator.integer("BeginMask", 0) >> axis & 1 else begin[axis]
-            last = None if operator.integer("EndMask", 0) >> axis & 1 else end[axis]
-            found.append(slice(first, last, strides[axis]))
+            start = None if marked("BeginMask", k) else first
+            found.append(slice(start, None if marked("EndMask", k) else last, step))
+    found += [slice(None)] * (rank - sum(part is not None for part in found))
     return tuple(found)
 
 

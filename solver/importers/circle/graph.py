@@ -114,7 +114,7 @@ def translated(model: Model, batch: int | None) -> Network:
     ]
     if missing:
         raise UnknownOperatorError(
-            f"{len(missing)} operators of the model are not known: {', '.join(missing)}.",
+            f"The model has operators that are not known: {', '.join(missing)}.",
             remedy="Leave them out of the part that is trained; `arenaplan operators` lists what there is.",
             path=("operators",),
         )

@@ -7,7 +7,7 @@ in]: both change their order, and `Weight.axes` remembers how.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -156,9 +156,23 @@ def _pad(net: Network, operator: ModelOperator) -> None:
     if operator.code == "PADV2":
         inputs.append(net.input(2))
     if operator.options.get("Mode") == "SYMMETRIC":
-        raise Unsupported("pads with the mirror image and its edge (SYMMETRIC)")
+        _mirrored(net, pads.tolist())
+        return
     mode = "reflect" if operator.code == "MIRROR_PAD" else "constant"
     net.emit("Pad", inputs, {"mode": mode})
+
+
+def _mirrored(net: Network, pads: list[list[int]]) -> None:
+    """A border that repeats the edge, too: each axis taken by positions that go back and forth."""
+    x = net.input(0)
+    axes = [axis for axis, pair in enumerate(pads) if any(pair)]
+    for axis in axes or [0]:
+        places = np.pad(np.arange(net.shape(0)[axis]), pads[axis], "symmetric")
+        inputs = [x, net.numbers(places.tolist())]
+        if axis == (axes or [0])[-1]:
+            net.emit("Gather", inputs, {"axis": axis})
+        else:
+            x = net.part("Gather", inputs, {"axis": axis})
 
 
 def _squeeze(net: Network, operator: ModelOperator) -> None:
@@ -180,25 +194,30 @@ def _strided_slice(net: Network, operator: ModelOperator) -> None:
     taken = slices(operator, len(shape), [np.array(net.integers(k)) for k in (1, 2, 3)])
     if isinstance(taken[0], slice) and taken[0].stop == net.file_shape(0)[0]:
         taken = (slice(taken[0].start, None, taken[0].step), *taken[1:])
-    begins, ends, steps, gone = [], [], [], []
-    for axis, (part, size) in enumerate(zip(taken, shape, strict=True)):
+    begins, ends, steps, kept, sizes = [], [], [], [], iter(shape)
+    for part in taken:
+        if part is None:
+            kept.append(1)
+            continue
+        size = next(sizes)
         if isinstance(part, slice):
             first, last, step = part.indices(size)
-            if step < 0:
-                raise Unsupported("takes elements backwards")
+            kept.append(len(range(first, last, step)))
+            last = last if last >= 0 else -size - 1  # before the first one
         else:
-            first = part + size if part < 0 else part
-            last, step = first + 1, 1
-            gone.append(axis)
+            first, step = part % size, 1
+            last = first + 1
         begins.append(first)
         ends.append(last)
         steps.append(step)
     axes = net.numbers(range(len(shape)))
     inputs = [net.input(0), net.numbers(begins), net.numbers(ends), axes, net.numbers(steps)]
-    if gone:
-        net.emit("Squeeze", [net.part("Slice", inputs), net.numbers(gone)])
-    else:
+    if all(isinstance(part, slice) for part in taken):
         net.emit("Slice", inputs)
+    elif kept:
+        net.emit("Reshape", [net.part("Slice", inputs), net.numbers(kept)])
+    else:
+        net.emit("Squeeze", [net.part("Slice", inputs)])
 
 
 def _expand_dims(net: Network, _: ModelOperator) -> None:
@@ -327,24 +346,137 @@ def _select(net: Network, _: ModelOperator) -> None:
     net.emit("Where", [net.input(k) for k in range(3)])
 
 
+def _extreme(comparison: str) -> Callable[[Network, ModelOperator], None]:
+    def extreme(net: Network, _: ModelOperator) -> None:
+        a, b = net.input(0), net.input(1)
+        net.emit("Where", [net.part(comparison, [a, b]), a, b])
+
+    return extreme
+
+
+def _not_equal(net: Network, _: ModelOperator) -> None:
+    net.emit("Not", [net.part("Equal", [net.input(0), net.input(1)])])
+
+
+def _least(net: Network, operator: ModelOperator) -> None:
+    """The smallest is the largest with the other sign."""
+    inputs = [net.part("Neg", [net.input(0)]), net.numbers(net.integers(1))]
+    net.emit("Neg", [net.part("ReduceMax", inputs, {"keepdims": int(operator.integer("KeepDims", 0))})])
+
+
+def _add_n(net: Network, operator: ModelOperator) -> None:
+    x = net.input(0)
+    for k in range(1, len(operator.inputs) - 1):
+        x = net.part("Add", [x, net.input(k)])
+    net.emit("Add", [x, net.input(len(operator.inputs) - 1)])
+
+
+def _l2_normalised(net: Network, operator: ModelOperator) -> None:
+    x = net.input(0)
+    squares = net.part("ReduceSum", [net.part("Mul", [x, x]), net.numbers((-1,))], {"keepdims": 1})
+    norm = net.part("Clip", [net.part("Sqrt", [squares])], {"min": 1e-6})
+    _activated(net, "Div", [x, norm], {}, fuses=False)
+
+
+def _reversed(net: Network, _: ModelOperator) -> None:
+    axes = net.integers(1)
+    bounds = ([-1] * len(axes), [-net.shape(0)[axis] - 1 for axis in axes], axes, [-1] * len(axes))
+    net.emit("Slice", [net.input(0), *map(net.numbers, bounds)])
+
+
+def _running(net: Network, operator: ModelOperator) -> None:
+    flags = {key.lower(): int(operator.integer(key, 0)) for key in ("Exclusive", "Reverse")}
+    net.emit("CumSum", [net.input(0), net.numbers(net.integers(1))], flags)
+
+
+def _tile(net: Network, _: ModelOperator) -> None:
+    """[a, b] repeated (r, s) times is [r, a, s, b] of one copy each, seen as [ra, sb]."""
+    shape, times = net.shape(0), net.integers(1)
+    opened = net.part("Reshape", [net.input(0), net.numbers([n for size in shape for n in (1, size)])])
+    wide = [n for pair in zip(times, shape, strict=True) for n in pair]
+    copied = net.part("Expand", [opened, net.numbers(wide)])
+    net.emit("Reshape", [copied, net.numbers([r * size for r, size in zip(times, shape, strict=True)])])
+
+
+def _rearranged(
+    net: Network, x: str, apart: Iterable[int], perm: Sequence[int], shape: Iterable[int]
+) -> None:
+    moved = net.part("Transpose", [net.part("Reshape", [x, net.numbers(apart)])], {"perm": tuple(perm)})
+    net.emit("Reshape", [moved, net.numbers(shape)])
+
+
+def _space_to_depth(net: Network, operator: ModelOperator) -> None:
+    (n, h, w, c), b = net.shape(0), operator.integer("BlockSize")
+    _rearranged(
+        net, net.input(0), (n, h // b, b, w // b, b, c), (0, 1, 3, 2, 4, 5), (n, h // b, w // b, c * b * b)
+    )
+
+
+def _depth_to_space(net: Network, operator: ModelOperator) -> None:
+    (n, h, w, c), b = net.shape(0), operator.integer("BlockSize")
+    rest = c // (b * b)
+    _rearranged(net, net.input(0), (n, h, w, b, b, rest), (0, 1, 3, 2, 4, 5), (n, h * b, w * b, rest))
+
+
+def _space_to_batch(net: Network, _: ModelOperator) -> None:
+    """Every b-th row and column by itself, as images of their own: what Keras makes dilations of."""
+    blocks, pads = net.integers(1), np.array(net.integers(2)).reshape(-1, 2)
+    n, *space = net.shape(0)
+    space, rest = space[: len(blocks)], space[len(blocks) :]
+    x = net.input(0)
+    if pads.any():
+        whole = np.zeros((2, 1 + len(space) + len(rest)), np.int64)
+        whole[:, 1 : 1 + len(space)] = pads.T
+        x = net.part("Pad", [x, net.numbers(whole.ravel().tolist())])
+        space = [size + sum(pair) for size, pair in zip(space, pads.tolist(), strict=True)]
+    cut = [size // block for size, block in zip(space, blocks, strict=True)]
+    apart = [n, *(k for pair in zip(cut, blocks, strict=True) for k in pair), *rest]
+    outer = [2 * k + 2 for k in range(len(blocks))]
+    perm = [*outer, 0, *(k - 1 for k in outer), *range(len(apart) - len(rest), len(apart))]
+    _rearranged(net, x, apart, perm, (n * int(np.prod(blocks)), *cut, *rest))
+
+
+def _batch_to_space(net: Network, _: ModelOperator) -> None:
+    blocks, crops = net.integers(1), np.array(net.integers(2)).reshape(-1, 2).tolist()
+    batch, *space = net.shape(0)
+    space, rest = space[: len(blocks)], space[len(blocks) :]
+    n, count = batch // int(np.prod(blocks)), len(blocks)
+    whole = [size * block for size, block in zip(space, blocks, strict=True)]
+    pairs = [axis for k in range(count) for axis in (count + 1 + k, k)]
+    perm = (count, *pairs, *range(2 * count + 1, 2 * count + 1 + len(rest)))
+    x = net.part("Reshape", [net.input(0), net.numbers((*blocks, n, *space, *rest))])
+    x = net.part("Transpose", [x], {"perm": perm})
+    x = net.part("Reshape", [x, net.numbers((n, *whole, *rest))])
+    begins = [first for first, _ in crops]
+    ends = [size - last for size, (_, last) in zip(whole, crops, strict=True)]
+    net.emit("Slice", [x, net.numbers(begins), net.numbers(ends), net.numbers(range(1, count + 1))])
+
+
 #: By the schema's name. What is not here is refused, all of it at once.
 OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = MappingProxyType(
     {
         "ABS": _unary("Abs"),
         "ADD": _arithmetic("Add"),
+        "ADD_N": _add_n,
         "AVERAGE_POOL_2D": _pool("AveragePool"),
         "BATCH_MATMUL": _batch_matmul,
+        "BATCH_TO_SPACE_ND": _batch_to_space,
         "BROADCAST_TO": _broadcast,
         "CAST": _cast,
+        "CEIL": _unary("Ceil"),
         "CONCATENATION": _concatenation,
         "CONV_2D": _convolution,
+        "COS": _unary("Cos"),
+        "CUMSUM": _running,
         "DEPTHWISE_CONV_2D": _depthwise,
+        "DEPTH_TO_SPACE": _depth_to_space,
         "DIV": _arithmetic("Div"),
         "ELU": _unary("Elu"),
         "EMBEDDING_LOOKUP": _embedding,
         "EQUAL": _binary("Equal"),
         "EXP": _unary("Exp"),
         "EXPAND_DIMS": _expand_dims,
+        "FLOOR": _unary("Floor"),
         "FULLY_CONNECTED": _fully_connected,
         "GATHER": _gather,
         "GELU": _gelu,
@@ -352,6 +484,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "GREATER_EQUAL": _binary("GreaterOrEqual"),
         "HARD_SWISH": _unary("HardSwish"),
         "INSTANCE_NORM": _instance_norm,
+        "L2_NORMALIZATION": _l2_normalised,
         "LEAKY_RELU": _leaky_relu,
         "LESS": _binary("Less"),
         "LESS_EQUAL": _binary("LessOrEqual"),
@@ -361,17 +494,21 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "LOGICAL_OR": _binary("Or"),
         "LOGISTIC": _unary("Sigmoid"),
         "LOG_SOFTMAX": _unary("LogSoftmax", axis=-1),
+        "MAXIMUM": _extreme("Greater"),
         "MAX_POOL_2D": _pool("MaxPool"),
         "MEAN": _reduction("ReduceMean"),
+        "MINIMUM": _extreme("Less"),
         "MIRROR_PAD": _pad,
         "MUL": _arithmetic("Mul"),
         "NEG": _unary("Neg"),
+        "NOT_EQUAL": _not_equal,
         "PACK": _pack,
         "PAD": _pad,
         "PADV2": _pad,
         "POW": _binary("Pow"),
         "PRELU": _prelu,
         "REDUCE_MAX": _reduction("ReduceMax"),
+        "REDUCE_MIN": _least,
         "RELU": _unary("Relu"),
         "RELU6": _unary("Clip", min=0.0, max=6.0),
         "RELU_0_TO_1": _unary("Clip", min=0.0, max=1.0),
@@ -379,11 +516,17 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "RESHAPE": _reshape,
         "RESIZE_BILINEAR": _resize("linear"),
         "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
+        "REVERSE_V2": _reversed,
+        "ROUND": _unary("Round"),
         "RSQRT": _rsqrt,
         "SELECT": _select,
         "SELECT_V2": _select,
+        "SIGN": _unary("Sign"),
+        "SIN": _unary("Sin"),
         "SLICE": _slice,
         "SOFTMAX": _softmax,
+        "SPACE_TO_BATCH_ND": _space_to_batch,
+        "SPACE_TO_DEPTH": _space_to_depth,
         "SPLIT": _split,
         "SPLIT_V": _split_v,
         "SQRT": _unary("Sqrt"),
@@ -394,6 +537,7 @@ OPERATORS: Final[Mapping[str, Callable[[Network, ModelOperator], None]]] = Mappi
         "SUB": _arithmetic("Sub"),
         "SUM": _reduction("ReduceSum"),
         "TANH": _unary("Tanh"),
+        "TILE": _tile,
         "TRANSPOSE": _transpose,
         "TRANSPOSE_CONV": _transposed,
         "UNPACK": _unpack,
