@@ -202,7 +202,7 @@ def _on_normalisation(walk: Walk, model: onnx.ModelProto, options: ImportOptions
         and (renamed == len(convolutions) or biased == len(convolutions))
     ):
         yield (
-            f"The {fused or len(convolutions)} convolutions seem to have lost their batch normalisation:"
+            f"{fused or len(convolutions)} of the layers seem to have lost their batch normalisation:"
             " exporters fold it into the weights. To train it, export with torch.onnx.export(...,"
             " optimize=False), or with dynamo=False, training=TrainingMode.TRAINING,"
             " do_constant_folding=False."

@@ -279,7 +279,7 @@ class Walk:
         for i in (3, 4):
             value = inputs[i]
             if trains and isinstance(value, Tensor):
-                inputs[i] = self._own_state(value)
+                inputs[i] = self._own_state(value, ("zeros", "ones")[i - 3])
             elif trains and isinstance(value, Constant):
                 type_ = TensorType(value.shape, DType(value.array.dtype.name))
                 data = np.ascontiguousarray(value.array).tobytes()
@@ -291,12 +291,15 @@ class Walk:
                 )
         return replace(site, inputs=inputs, attributes={**site.attributes, "training_mode": int(trains)})
 
-    def _own_state(self, state: Tensor) -> Tensor:
-        """A state that another operation updates already, for one that is called twice, as one of its own."""
-        if state.name in self.updated:
-            self.shared.append(state.name)
-            first = self.network.operands[state.name].initializer
-            state = self.network.declare(state.name, Role.STATE, state.type, first)
+    def _own_state(self, given: Tensor, scheme: str) -> Tensor:
+        """A state for one operation: another one where it is called twice, or where the model computes it."""
+        state = given
+        known = self.network.operands.get(given.name)
+        if known is None or known.role is not Role.STATE:
+            state = self.network.declare(given.name, Role.STATE, given.type, Initializer(scheme))
+        elif given.name in self.updated:
+            self.shared.append(given.name)
+            state = self.network.declare(given.name, Role.STATE, given.type, known.initializer)
         self.updated.add(state.name)
         return state
 

@@ -144,7 +144,12 @@ def import_module(
 def _translated(captured: Captured, *, values: bool) -> Translation:
     made = translate(captured, values=values)
     if made.missing:
-        made = translate(decomposed(captured, HANDLERS), values=values)
+        try:
+            apart = decomposed(captured, HANDLERS)
+        except Exception:  # PyTorch may fail in any way on what it has no rule for
+            refuse(made.missing)
+            raise
+        made = translate(apart, values=values)
         refuse(made.missing)
     return made
 

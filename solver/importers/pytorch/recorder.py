@@ -54,14 +54,15 @@ class Recorder(GraphRecorder):
         self.scope = ""
         self.learned: set[str] = set()
         self._names: set[str] = set()
+        self._counts: dict[str, int] = {}
 
     def name(self, wanted: str) -> str:
         """`wanted`, with a number behind it where that is taken."""
         wanted = wanted.replace("@", "_")
-        found, number = wanted, 1
+        found = wanted
         while found in self._names:
-            number += 1
-            found = f"{wanted}_{number}"
+            self._counts[wanted] = self._counts.get(wanted, 1) + 1
+            found = f"{wanted}_{self._counts[wanted]}"
         self._names.add(found)
         return found
 

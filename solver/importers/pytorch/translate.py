@@ -213,11 +213,17 @@ class _Translator:
         parts = list(_leaves([arguments, *named.values()]))
         if any(part is _UNKNOWN for part in parts):
             return _UNKNOWN
+        operator, module = operator_name(node.target), self._module(node)
+        lost = next((x for x in node.all_input_nodes if self.env[x] is None), None)
+        if lost is not None and "norm" not in operator:  # norms give no statistics, and take none
+            self.missing.append(
+                Missing(operator, node.name, module, f"it reads {lost.name!r}, which is not here")
+            )
+            return _UNKNOWN
         framework = torch()
         random = framework.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         if not random and not any(isinstance(part, Value) for part in parts):
             return node.target(*arguments, **named)
-        operator, module = operator_name(node.target), self._module(node)
         handler = HANDLERS.get(operator)
         if handler is None:
             self.missing.append(Missing(operator, node.name, module, "it has no counterpart"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -67,10 +68,10 @@ def _average(rank: int) -> Handler:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Value:
-        if divisor_override is not None:
-            raise UnsupportedError("a divisor of its own")
         kernel = listed(kernel, rank)
-        return _pool(
+        if divisor_override is not None and ceil_mode:
+            raise UnsupportedError("a divisor of its own, and windows that are cut off")
+        y = _pool(
             c,
             "AveragePool",
             rank,
@@ -79,8 +80,11 @@ def _average(rank: int) -> Handler:
             strides=listed(stride or kernel, rank),
             pads=listed(padding, rank) * 2,
             ceil_mode=int(ceil_mode),
-            count_include_pad=int(count_include_pad),
+            count_include_pad=int(count_include_pad or divisor_override is not None),
         )
+        if divisor_override is None:
+            return y
+        return c.apply("Mul", y, c.number(math.prod(kernel) / divisor_override, y.dtype))
 
     return handler
 

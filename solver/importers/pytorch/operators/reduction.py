@@ -13,6 +13,9 @@ from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS"]
 
+#: A square of a distance is at least this, so that the slope of its root is finite.
+_TINY = 1e-30
+
 _Axes = int | Sequence[int] | None
 
 
@@ -131,9 +134,26 @@ def _norm(
 ) -> Value:
     if order == 1:
         return _reduce(c, "ReduceSum", c.apply("Abs", x), axes, keepdims)
+    if order == 2:
+        return c.apply("Sqrt", _reduce(c, "ReduceSum", c.apply("Mul", x, x), axes, keepdims))
+    if math.isinf(order):
+        return (_greatest if order > 0 else _least)(c, c.apply("Abs", x), axes, keepdims)
+    if order == 0:
+        raise UnsupportedError("a norm of order 0")
+    powers = c.apply("Pow", c.apply("Abs", x), c.number(order, x.dtype))
+    total = _reduce(c, "ReduceSum", powers, axes, keepdims)
+    return c.apply("Pow", total, c.number(1 / order, x.dtype))
+
+
+def _distances(c: Context, a: Value, b: Value, order: float = 2, *_: object) -> Value:
+    """Of each row of the one to each row of the other. Distances of nothing have no derivative."""
+    pairs = [c.reshape(x, (*x.shape[:-2], *shape, x.shape[-1])) for x, shape in (
+        (a, (a.shape[-2], 1)), (b, (1, b.shape[-2])))]  # fmt: skip
+    difference = c.apply("Sub", *pairs)
     if order != 2:
-        raise UnsupportedError(f"a norm of order {order}")
-    return c.apply("Sqrt", _reduce(c, "ReduceSum", c.apply("Mul", x, x), axes, keepdims))
+        return _norm(c, difference, order, [-1])
+    squares = _reduce(c, "ReduceSum", c.apply("Mul", difference, difference), [-1], False)
+    return c.apply("Sqrt", c.apply("Clip", squares, min=_TINY))
 
 
 def _log_sum_exp(c: Context, x: Value, axes: _Axes, keepdims: bool = False) -> Value:
@@ -165,4 +185,5 @@ HANDLERS: dict[str, Handler] = {
     "var_mean.correction": _variance_and_mean,
     "linalg_vector_norm.default": _norm,
     "logsumexp.default": _log_sum_exp,
+    "_cdist_forward.default": _distances,
 }

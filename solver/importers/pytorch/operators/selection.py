@@ -272,6 +272,35 @@ def element_at(c: Context, x: Value, axis: int, index: Value, **_: object) -> Va
     return c.reshape(c.apply("Gather", _flat(c, x, x.rank), places, axis=0), index.shape)
 
 
+def _in_order(c: Context, x: Value, place: int, axis: int | None) -> tuple[Value, Value]:
+    """What stands at a place of an axis once it is sorted, and where it stood."""
+    shape = c.result.shape
+    if axis is None:
+        x, axis = c.reshape(x, (math.prod(x.shape),)), 0
+    axis %= x.rank
+    smallest = c.apply("ArgTopK", x, k=place + 1, axis=axis, largest=0)
+    places = c.slice(smallest, axis, place, place + 1)
+    return c.reshape(element_at(c, x, axis, places), shape), c.reshape(places, shape)
+
+
+def _median(c: Context, x: Value, axis: int | None = None, *_: object) -> Any:
+    """The lower one of two in the middle."""
+    count = math.prod(x.shape) if axis is None else x.shape[axis]
+    found = _in_order(c, x, (count - 1) // 2, axis)
+    return found[0] if axis is None else found
+
+
+def _diagonal(c: Context, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+    """Of two axes, at the end."""
+    first, second = first % x.rank, second % x.rank
+    rest = [axis for axis in range(x.rank) if axis not in (first, second)]
+    rows, columns = x.shape[first], x.shape[second]
+    places = np.arange(c.result.shape[-1]) * (columns + 1) + (offset if offset >= 0 else -offset * columns)
+    moved = c.transpose(x, [*rest, first, second])
+    flat = c.reshape(moved, (*moved.shape[:-2], rows * columns))
+    return c.apply("Gather", flat, c.integers("diagonal", places.tolist()), axis=flat.rank - 1)
+
+
 def _windows(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
     """Windows of an axis that overlap; what they hold is the last axis."""
     axis %= x.rank
@@ -294,6 +323,9 @@ HANDLERS: dict[str, Handler] = {
     **{f"scatter.{kind}": _scatter(False) for kind in ("src", "value")},
     "scatter_add.default": _scatter(True),
     "topk.default": _largest,
+    "kthvalue.default": lambda c, x, k, axis=-1, *_: _in_order(c, x, k - 1, axis),
+    **{f"median.{kind}": _median for kind in ("default", "dim")},
+    "diagonal.default": _diagonal,
     "sort.default": _sorted,
     "sort.stable": _stably_sorted,
     **{f"argsort.{kind}": _order for kind in ("default", "stable")},

@@ -655,6 +655,18 @@ def test_a_normalisation_that_is_called_twice_has_statistics_for_each_call() -> 
     assert validate(found.graph, plan(found.graph), steps=2).identical
 
 
+def test_a_normalisation_whose_statistics_the_model_computes_has_states_of_its_own() -> None:
+    """As PyTorch exports one that tracks none."""
+    nodes = [
+        node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=0),
+        node("BatchNormalization", ["x", "bn.weight", "bn.bias", "m", "m"], ["y", "a", "b"], training_mode=1),
+    ]
+    weights = {"bn.weight": floats(3), "bn.bias": floats(3)}
+    graph = imported(model_of(nodes, {"x": (4, 3)}, weights, opset=17)).graph
+    assert types_of(graph) == ["BatchNormalization", "MeanSquaredError"]
+    assert validate(graph, plan(graph), steps=2).identical
+
+
 def test_a_function_need_not_define_what_nothing_reads() -> None:
     """ONNX's Attention has the keys for the next step among its outputs, which training does not read."""
     nodes = [

@@ -101,6 +101,10 @@ x.scatter(1, (x > 0)[:, :1].long(), w[:, 2:3])
 x.scatter(1, (x > 0)[:, :1].long(), 2.0) * w; w.scatter(2, (x > 0)[:, :, :1].long(), x[:, :, 1:])
 x.scatter_add(1, (x > 0).long() * 3, w); x.index_add(1, torch.tensor([1, 1, 5]), w[:, :3], alpha=2)
 w.index_copy(1, torch.tensor([4, 1]), x[:, :2]); put(x, w)
+torch.cdist(w[0], x[0]); torch.cdist(w, x, p=1.0); w.norm(3, dim=1); w.median(1, keepdim=True)[0] * w
+w.median() * w
+F.avg_pool2d(w, 3, 2, 1, divisor_override=5); w.kthvalue(2, 1)[0]
+w.kthvalue(2, 1)[1] * w[:, 0]; w.diagonal(0, 2, 3); w.diagonal(-1, 1, 3)
 F.grid_sample(x, w[:, 0, :, None, :2].tanh(), align_corners=False); F.lp_pool2d(w.abs() + 0.1, 2, 2)
 """
 
@@ -224,3 +228,19 @@ def test_layers_that_are_written_out_are_one_operation() -> None:
     assert found >= {"RMSNormalization", "Gelu", "Swish", "LayerNormalization"}
     assert not found & {"Sqrt", "Erf", "Sigmoid", "ReduceSum"}
     assert next(captured.train([(x,)])) == pytest.approx(module(x).item(), rel=1e-6)
+
+
+def test_what_pytorch_cannot_take_apart_is_named() -> None:
+    import torch
+
+    class Unpooled(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Conv2d(1, 1, 1)
+
+        def forward(self, x: Any) -> Any:
+            pooled, places = torch.nn.functional.max_pool2d(self.layer(x), 2, return_indices=True)
+            return torch.nn.functional.max_unpool2d(pooled, places, 2).sum()
+
+    with pytest.raises(UnknownOperatorError, match=r"max_\w*pool2d"):
+        arenaplan.torch.graph(Unpooled(), torch.randn(1, 1, 4, 4))
