@@ -21,6 +21,7 @@ from solver.importers.pytorch.operators import (
     movement,
     normalization,
     pooling,
+    random,
     recurrent,
     reduction,
     resizing,
@@ -31,7 +32,7 @@ __all__ = ["HANDLERS"]
 
 _FAMILIES = (
     *(attention, convolution, elementwise, linear, loss, movement),
-    *(normalization, pooling, recurrent, reduction, resizing, selection),
+    *(normalization, pooling, random, recurrent, reduction, resizing, selection),
 )
 
 #: By name, as ``linear.default``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solver.graph import AttributeValue
-from solver.importers.pytorch.context import Context, Handler, UnsupportedError
+from solver.importers.pytorch.context import Context, Handler
 from solver.importers.pytorch.recorder import Value
 
 __all__ = ["HANDLERS", "listed"]
@@ -17,9 +17,9 @@ def listed(given: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return values * rank if len(values) == 1 else values
 
 
-def _batched(x: Value, rank: int) -> None:
-    if x.rank != rank + 2:
-        raise UnsupportedError(f"images without a batch: {x.type}")
+def _batched(c: Context, x: Value, weight: Value) -> Value:
+    """Images without a batch are a batch of one."""
+    return c.reshape(x, (1, *x.shape)) if x.rank == weight.rank - 1 else x
 
 
 def _conv(
@@ -33,16 +33,15 @@ def _conv(
     groups: int = 1,
 ) -> Value:
     rank = weight.rank - 2
-    _batched(x, rank)
     dilations = listed(dilation, rank)
     if padding == "same":
         totals = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
         pads = (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
     else:
         pads = (0,) * 2 * rank if isinstance(padding, str) else listed(padding, rank) * 2
-    return c.apply(
+    y = c.apply(
         "Conv",
-        x,
+        _batched(c, x, weight),
         weight,
         *([bias] if bias else []),
         kernel_shape=weight.shape[2:],
@@ -51,6 +50,7 @@ def _conv(
         pads=pads,
         group=groups,
     )
+    return y if x.rank == weight.rank else c.reshape(y, y.shape[1:])
 
 
 def _transposed(
@@ -65,7 +65,6 @@ def _transposed(
     dilation: int | Sequence[int] = 1,
 ) -> Value:
     rank = weight.rank - 2
-    _batched(x, rank)
     attributes: dict[str, AttributeValue] = {
         "kernel_shape": weight.shape[2:],
         "strides": listed(stride, rank),
@@ -74,7 +73,8 @@ def _transposed(
         "output_padding": listed(output_padding, rank),
         "group": groups,
     }
-    return c.apply("ConvTranspose", x, weight, *([bias] if bias else []), **attributes)
+    y = c.apply("ConvTranspose", _batched(c, x, weight), weight, *([bias] if bias else []), **attributes)
+    return y if x.rank == weight.rank else c.reshape(y, y.shape[1:])
 
 
 def _convolution(

@@ -184,6 +184,12 @@ def _remainder(rounding_mode: str) -> Handler:
     return handler
 
 
+def _abs(c: Context, x: Value) -> Value:
+    if x.dtype.is_floating:
+        return c.apply("Abs", x)
+    return c.apply("Where", c.apply("Less", x, c.number(0, x.dtype)), _neg(c, x), x)
+
+
 def _neg(c: Context, x: Value) -> Value:
     """Whole numbers times -1."""
     return c.apply("Neg", x) if x.dtype.is_floating else c.apply("Mul", x, c.number(-1, x.dtype))
@@ -321,7 +327,6 @@ _UNARY = {
     "log": "Log",
     "sqrt": "Sqrt",
     "reciprocal": "Reciprocal",
-    "abs": "Abs",
     "erf": "Erf",
     "sin": "Sin",
     "cos": "Cos",
@@ -370,6 +375,7 @@ HANDLERS: dict[str, Handler] = {
     **{f"fmod.{kind}": _remainder("trunc") for kind in ("Tensor", "Scalar")},
     "trunc.default": _truncated,
     "isnan.default": lambda c, x: c.apply("IsNaN", x),
+    "abs.default": _abs,
     "neg.default": _neg,
     "rsqrt.default": _rsqrt,
     "square.default": _square,

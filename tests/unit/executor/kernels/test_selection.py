@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -197,7 +199,8 @@ def test_rows_are_added_where_indices_say(shape: tuple[int, ...], picked: tuple[
     x, updates = normal(*shape), normal(*shape[:axis], *picked, *shape[axis + 1 :])
     operation = OneOperation("ScatterAdd", [x, index, updates], axis=axis)
     expected = x.copy()
-    np.add.at(expected, (*[slice(None)] * axis, index), updates)
+    places: Any = (*[slice(None)] * axis, index)
+    np.add.at(expected, places, updates)
     np.testing.assert_allclose(operation.forward(), expected, rtol=1e-12)
     operation.assert_derivatives()
 

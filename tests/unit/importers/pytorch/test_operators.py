@@ -11,6 +11,7 @@ import pytest
 
 import arenaplan
 from solver.errors import UnknownOperatorError
+from solver.executor import validate
 
 pytestmark = pytest.mark.parity
 
@@ -103,7 +104,9 @@ x.scatter_add(1, (x > 0).long() * 3, w); x.index_add(1, torch.tensor([1, 1, 5]),
 w.index_copy(1, torch.tensor([4, 1]), x[:, :2]); put(x, w)
 torch.cdist(w[0], x[0]); torch.cdist(w, x, p=1.0); w.norm(3, dim=1); w.median(1, keepdim=True)[0] * w
 w.median() * w
-F.avg_pool2d(w, 3, 2, 1, divisor_override=5); w.kthvalue(2, 1)[0]
+F.avg_pool2d(w, 3, 2, 1, divisor_override=5)
+F.conv2d(x[0], w[:, :, :3, :3]); F.conv_transpose1d(x[0, 0], w[0, :4, :, :2]); w * (x * 9).long().abs()
+w.kthvalue(2, 1)[0]
 w.kthvalue(2, 1)[1] * w[:, 0]; w.diagonal(0, 2, 3); w.diagonal(-1, 1, 3)
 F.grid_sample(x, w[:, 0, :, None, :2].tanh(), align_corners=False); F.lp_pool2d(w.abs() + 0.1, 2, 2)
 """
@@ -244,3 +247,27 @@ def test_what_pytorch_cannot_take_apart_is_named() -> None:
 
     with pytest.raises(UnknownOperatorError, match=r"max_\w*pool2d"):
         arenaplan.torch.graph(Unpooled(), torch.randn(1, 1, 4, 4))
+
+
+def test_random_numbers_are_drawn_anew() -> None:
+    """As many as they should be, between their bounds; a step that runs again draws the same ones."""
+    import torch
+
+    class Noisy(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Any) -> Any:
+            given = self.scale * x
+            wide = torch.randn_like(given) + torch.empty_like(given).normal_(1.0, 2.0)
+            drawn = torch.rand_like(given) + torch.bernoulli(torch.full_like(given, 0.25))
+            late = torch.empty_like(given).exponential_(2.0) + torch.rand(20_000)
+            return (given * (wide + drawn + late)).mean()
+
+    x = torch.ones(20_000)
+    captured = arenaplan.torch.graph(Noisy(), x, optimizer={"type": "SGD", "learning_rate": 1e-9})
+    losses = list(captured.train([(x,)] * 3))
+    assert len(set(losses)) == 3
+    assert losses == pytest.approx([1 + 0.5 + 0.25 + 0.5 + 0.5] * 3, abs=0.1)
+    assert validate(captured.graph, captured.plan(), steps=2).identical
