@@ -49,6 +49,7 @@ from solver.program import (
     Program,
     Step,
     lent,
+    loads,
     permitted,
 )
 
@@ -90,15 +91,11 @@ class Aliases(Pass):
 
     def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
         views = sum(alias.view for alias in after.aliases)
-        footprint = Footprint(before)
-        peak = footprint.peak
-        for alias in after.aliases:
-            footprint.share(alias.value, alias.source, alias.offset)
         return {
             "views": views,
             "overwritten": len(after.aliases) - views,
-            "peak_before": peak,
-            "peak_after": footprint.peak,
+            "peak_before": _peak(before),
+            "peak_after": _peak(after),
         }
 
 
@@ -117,9 +114,14 @@ def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ran
     return parts if better else whole
 
 
+def _peak(program: Program) -> int:
+    return sum(max(curve, default=0) for curve in loads(program))
+
+
 def _room(program: Program) -> tuple[int, int]:
-    footprint = Footprint(program)
-    return footprint.peak, footprint.area
+    """Peak and area, as a footprint has them."""
+    curves = loads(program)
+    return _peak(program), sum(map(sum, curves))
 
 
 def _apart(footprint: Footprint, sources: Sequence[int], offsets: Sequence[int]) -> bool:
