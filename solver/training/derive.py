@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from types import MappingProxyType
 
+from solver.frozen import maker
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
@@ -56,6 +57,8 @@ _KIND_OF_ROLE = {
 _SCALE = TensorType((), DType.FLOAT64)
 
 _FED = frozenset({Role.INPUT, Role.LABEL})
+
+_binding = maker(Binding)
 
 #: Where the values of a reference program live, before a target says where.
 _SPACE = Space("arena", 64)
@@ -107,15 +110,15 @@ class _Derivation:
     def _forward(self, operation: Operation) -> None:
         said = self.answers[operation.id]
         saved = [
-            Binding(request.name, self._saved(operation, request), Access.WRITE)
+            _binding(request.name, self._saved(operation, request), Access.WRITE)
             for request in said.saved.values()
         ]
         given = [
-            Binding(_slot("x", i), value, Access.UPDATE if i in said.updates else Access.READ)
+            _binding(_slot("x", i), value, Access.UPDATE if i in said.updates else Access.READ)
             for i, value in self._values(operation.inputs, said.read)
         ]
         results = [
-            Binding(_slot("y", k), value, Access.WRITE)
+            _binding(_slot("y", k), value, Access.WRITE)
             for k, value in self._values(operation.outputs, range(len(operation.outputs)))
         ]
         scratch = self._scratch(operation.id, Phase.FORWARD, said.forward_scratch)
@@ -158,12 +161,12 @@ class _Derivation:
             scale = []
         else:
             seed = _own_node(loss, SEED, (_SCALE,), (type_,), {})
-            scale = [Binding("loss_scale", self._loss_scale(), Access.READ)]
+            scale = [_binding("loss_scale", self._loss_scale(), Access.READ)]
         self.defined.add(loss)
         self.builder.step(
             self.builder.operation(seed),
             Phase.CALC_DERIVATIVE,
-            (*scale, Binding("dx0", self._derivative(loss), Access.WRITE)),
+            (*scale, _binding("dx0", self._derivative(loss), Access.WRITE)),
             part="seed",
         )
 
@@ -187,7 +190,7 @@ class _Derivation:
         said = self.answers[operation.id]
         needs = said.backward(wanted)
         bindings = [
-            Binding(_slot(slot, i), value, Access.READ)
+            _binding(_slot(slot, i), value, Access.READ)
             for slot, names, positions in (
                 ("x", operation.inputs, needs.inputs),
                 ("y", operation.outputs, needs.outputs),
@@ -195,12 +198,12 @@ class _Derivation:
             for i, value in self._values(names, sorted(positions))
         ]
         bindings += [
-            Binding(name, self._saved(operation, said.saved[name]), Access.READ)
+            _binding(name, self._saved(operation, said.saved[name]), Access.READ)
             for name in sorted(needs.saved)
         ]
         if needs.reads_output_derivatives:
             bindings += [
-                Binding(_slot("dy", k), self._derivative(output), Access.READ)
+                _binding(_slot("dy", k), self._derivative(output), Access.READ)
                 for k, output in enumerate(operation.outputs)
                 if output in self.defined
             ]
@@ -216,10 +219,10 @@ class _Derivation:
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
-            return Binding(_slot("dx", position), self._derivative(name), Access.WRITE)
+            return _binding(_slot("dx", position), self._derivative(name), Access.WRITE)
         partial = self._derivative(name, partial=f"{operation.id}.{position}")
         partials.append((position, partial))
-        return Binding(_slot("dx", position), partial, Access.WRITE)
+        return _binding(_slot("dx", position), partial, Access.WRITE)
 
     def _accumulate(self, operation: Operation, phase: Phase, position: int, partial: int) -> None:
         name = operation.inputs[position]
@@ -228,8 +231,8 @@ class _Derivation:
             self.builder.operation(_own_node(operation.id, ACCUMULATE, (type_, type_), (), {})),
             phase,
             (
-                Binding("x0", self._derivative(name), Access.UPDATE),
-                Binding("x1", partial, Access.READ),
+                _binding("x0", self._derivative(name), Access.UPDATE),
+                _binding("x1", partial, Access.READ),
             ),
             part=f"accumulate{position}",
         )
@@ -245,15 +248,15 @@ class _Derivation:
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
-        bindings = [Binding(_slot("dx", i), self._derivative(w), Access.READ) for i, w in enumerate(weights)]
+        bindings = [_binding(_slot("dx", i), self._derivative(w), Access.READ) for i, w in enumerate(weights)]
         if rules.skips:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
             joint.append(("updates", counter))
-            bindings.append(Binding("updates", counter, Access.UPDATE))
+            bindings.append(_binding("updates", counter, Access.UPDATE))
         if rules.loss_scale_growth is not None:
-            bindings.append(Binding("loss_scale", self._loss_scale(), Access.UPDATE))
+            bindings.append(_binding("loss_scale", self._loss_scale(), Access.UPDATE))
             row = self._optimizer_variable(loss, "in_a_row", TensorType((), DType.INT64))
-            bindings.append(Binding("in_a_row", row, Access.UPDATE))
+            bindings.append(_binding("in_a_row", row, Access.UPDATE))
         types = tuple(self.graph.operands[weight].type for weight in weights)
         largest = max(type_.elements for type_ in types)
         square = optimizer_block("square", TensorType((largest,), DType.FLOAT64))
@@ -269,7 +272,7 @@ class _Derivation:
             Phase.APPLY_GRADIENT,
             (
                 *bindings,
-                Binding("factor", factor, Access.WRITE),
+                _binding("factor", factor, Access.WRITE),
                 *self._scratch(loss, Phase.APPLY_GRADIENT, (square,)),
             ),
             part="clip",
@@ -284,7 +287,7 @@ class _Derivation:
         scaled = bool(joint) or rules.divisor != 1
         # One mapping for all: what every update has in common is written and compared once.
         attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **_attributes(rules)})
-        both = [Binding(name, found, Access.READ) for name, found in joint]
+        both = [_binding(name, found, Access.READ) for name, found in joint]
         blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
         for weight in self.graph.trainable:
             type_ = self.graph.operands[weight].type
@@ -296,9 +299,9 @@ class _Derivation:
                 self.builder.operation(_own_node(weight, UPDATE, (type_,), (), attributes)),
                 Phase.APPLY_GRADIENT,
                 (
-                    Binding("x0", value, Access.UPDATE),
-                    Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
-                    *[Binding(name, state, Access.UPDATE) for name, state in states],
+                    _binding("x0", value, Access.UPDATE),
+                    _binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
+                    *[_binding(name, state, Access.UPDATE) for name, state in states],
                     *both,
                     *self._scratch(weight, Phase.APPLY_GRADIENT, blocks[type_]),
                 ),
@@ -348,7 +351,7 @@ class _Derivation:
 
     def _scratch(self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]) -> list[Binding]:
         return [
-            Binding(
+            _binding(
                 request.name,
                 self.builder.value(
                     f"{origin}@{phase.word}.{request.name}", request.type, Kind.SCRATCH, origin
