@@ -78,7 +78,7 @@ def main() -> None:
     )
     parser.add_argument("--part", help="service: only this table")
     parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
-    parser.add_argument("--open", action="store_true", help="generators: peers only where the bound is not met")
+    parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
