@@ -172,13 +172,18 @@ class _Walk:
         self.levels: dict[int, list[Step]] = defaultdict(list)
         self.last: dict[int, int] = {}
         self.redefinitions: dict[int, list[int]] = defaultdict(list)
+        last = self.last
         for step in program.steps:
-            for level in range(step.level, step.until + 1):  # a copy may take several
-                self.levels[level].append(step)
+            level, until = step.level, step.until
+            self.levels[level].append(step)
+            for later in range(level + 1, until + 1):  # a copy may take several
+                self.levels[later].append(step)
             for binding in step.bindings:
-                self.last[binding.value] = max(self.last.get(binding.value, 0), step.until)
+                value = binding.value
+                if last.get(value, -1) < until:
+                    last[value] = until
                 if binding.access is Access.UPDATE:
-                    self.redefinitions[binding.value].append(step.level)
+                    self.redefinitions[value].append(level)
 
     def run(self) -> tuple[Alias, ...]:
         for t, step in enumerate(self.program.steps):
@@ -309,11 +314,12 @@ class _Walk:
 
     def _region(self, value: int) -> _Region:
         """The region of a value; at first it is alone in its own."""
-        if value not in self.regions:
-            self.regions[value] = _Region({value}, self._until(value), self._redefined(value, -1))
-        while (into := self.regions[value].into) is not None:
-            self.regions[value] = into
-        return self.regions[value]
+        region = self.regions.get(value)
+        if region is None:
+            region = self.regions[value] = _Region({value}, self._until(value), self._redefined(value, -1))
+        while region.into is not None:
+            region = self.regions[value] = region.into
+        return region
 
     def _hold(self, region: _Region, value: int, level: int) -> None:
         """From `level` on the region holds one value, and what it held before is gone."""
@@ -325,6 +331,7 @@ class _Walk:
         return _AFTER if value in self.kept else self.last[value]
 
     def _redefined(self, value: int, level: int) -> int:
-        times = self.redefinitions.get(value, [])
-        position = bisect_right(times, level)
-        return times[position] if position < len(times) else _NEVER
+        times = self.redefinitions.get(value)
+        if times is None or times[-1] <= level:
+            return _NEVER
+        return times[bisect_right(times, level)]

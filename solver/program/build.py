@@ -27,6 +27,7 @@ from solver.program.ir import (
 __all__ = ["Builder"]
 
 _value, _binding, _step = maker(Value), maker(Binding), maker(Step)
+_entry, _exit = maker(Entry), maker(Exit)
 
 
 class Builder:
@@ -85,11 +86,11 @@ class Builder:
             operations=tuple(self._operations),
             steps=steps,
             entry=tuple(
-                Entry(number[value], kind, number[value])
+                _entry(number[value], kind, number[value])
                 for value, kind in sorted(self.entries.items())
                 if value in number
             ),
-            exit=tuple(Exit(number[v], number[v]) for v in sorted(self.exits) if v in number),
+            exit=tuple(_exit(number[v], number[v]) for v in sorted(self.exits) if v in number),
             aliases=tuple(
                 replace(alias, value=number[alias.value], source=number[alias.source]) for alias in aliases
             ),
