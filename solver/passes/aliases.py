@@ -106,12 +106,20 @@ def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ran
     `sub_ranges` O(log n) for each part, n being the levels; the peak is never above the one without.
     """
     whole = replace(program, aliases=_Walk(program, allowed or _all).run())
-    if not sub_ranges:
+    if not sub_ranges or not any(_parts(program, step) for step in program.steps):
         return whole
     footprint = Footprint(program)
     parts = replace(program, aliases=_Walk(program, allowed or _all, footprint).run())
     better = (footprint.peak, footprint.area) < _room(whole)
     return parts if better else whole
+
+
+def _parts(program: Program, step: Step) -> Sequence[Part]:
+    """What a step cuts out of a value, or puts together from several."""
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        return ()
+    return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
 
 
 def _peak(program: Program) -> int:
@@ -231,13 +239,10 @@ class _Walk:
 
     def _keep_parts(self, footprint: Footprint, t: int, step: Step) -> None:
         """Let what a step puts together lie where its parts are, if they can stay and that takes less."""
-        node = self.program.operations[step.operation]
-        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
-            return
-        by_slot = {binding.slot: binding for binding in step.bindings}
         parts: dict[str, list[Part]] = defaultdict(list)
-        for part in lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD):
+        for part in _parts(self.program, step):
             parts[part.target].append(part)
+        by_slot = {binding.slot: binding for binding in step.bindings} if parts else {}
         for slot, of in parts.items():
             target = by_slot.get(slot)
             sources = [by_slot[part.source].value for part in of if part.source in by_slot]
