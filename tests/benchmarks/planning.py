@@ -40,7 +40,7 @@ VARIANTS: Mapping[str, PlanOptions] = {
 STAGES = ("parse", "prepare", "derive", "passes", "layout", "prove", "digest", "write")
 
 #: At least so many seconds for a row, and so many plans.
-SECONDS, FEWEST, MOST = 6.0, 3, 60
+SECONDS, FEWEST, MOST = 3.0, 3, 60
 
 COLD_RUNS = 11
 
