@@ -198,8 +198,9 @@ class _Run:
 
     @property
     def listed(self) -> bool:
-        """Whether one more order, that of the problem, takes little beside what else is tried."""
-        return PROBE_BUFFERS < len(self.instance) < CLASSES_FROM
+        """Whether one more order, that of the problem, is worth a pass, and takes little beside all others."""
+        far = (self.layout.peak - self.bound) * GOOD_ENOUGH > self.bound
+        return far and PROBE_BUFFERS < len(self.instance) < CLASSES_FROM
 
     @property
     def capacities(self) -> CapacitySearch:
@@ -354,7 +355,7 @@ STAGES: Final = (
     Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
     Stage("greedy", lambda run: not (run.negligible or run.long), 0, _greedy),
-    Stage("as given", lambda run: run.listed and not run.negligible, 0, _as_given),
+    Stage("as given", lambda run: run.listed, 0, _as_given),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
