@@ -198,7 +198,7 @@ class _Run:
 
     @property
     def listed(self) -> bool:
-        """Whether one more order, that of the problem, is worth a pass, and takes little beside all others."""
+        """Whether one more order, that of the problem, is worth a pass and takes little beside the others."""
         far = (self.layout.peak - self.bound) * GOOD_ENOUGH > self.bound
         return far and PROBE_BUFFERS < len(self.instance) < CLASSES_FROM
 
