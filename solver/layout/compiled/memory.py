@@ -1,0 +1,28 @@
+"""Memory that is there only where it was written, and gone as soon as nobody holds it.
+
+What an allocator hands out for a large array may be what others have written and freed: all of that is in
+memory, used or not, and stays there for the next one. Pages that the system hands out are not, and do not.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from typing import Final
+
+import numpy as np
+
+from solver.layout.model.instance import Integers
+
+__all__ = ["paged"]
+
+#: Bytes from which an array is worth pages of its own.
+PAGED_FROM: Final = 1 << 16
+
+
+def paged(*shape: int) -> Integers:
+    """Zeros, of which a page is in memory once it was written to."""
+    size = 8 * math.prod(shape)
+    if size < PAGED_FROM:
+        return np.zeros(shape, np.int64)
+    return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)
