@@ -138,6 +138,10 @@ class _Run:
         """See `rows_of`."""
         return rows_of(self.problem)
 
+    def forget(self) -> None:
+        """The pieces, which are made again at need: meanwhile a solver has use for their memory."""
+        self.__dict__.pop("held", None)
+
     @property
     def late(self) -> bool:
         """Whether the deadline would be over before a stage has looked at all pieces."""
@@ -205,6 +209,7 @@ def _repaired_whole(run: _Run, work: int) -> None:
 
 def _whole(run: _Run) -> None:
     """The solver on buffers without holes, started from the incumbent where that is a layout of these."""
+    run.forget()
     whole, start = without_holes(run.problem), run.layout
     with columns_kept(whole):
         try:

@@ -16,13 +16,16 @@ from solver.layout.model.instance import Integers
 
 __all__ = ["paged"]
 
-#: Bytes from which an array is worth pages of its own.
-PAGED_FROM: Final = 1 << 16
+#: Bytes from which an array has pages of its own. Small questions take less time than pages take to come.
+PAGED_FROM: Final = 1 << 20
 
 
-def paged(*shape: int) -> Integers:
-    """Zeros, of which a page is in memory once it was written to."""
+def paged(*shape: int, cleared: bool = False) -> Integers:
+    """A page of a large array is in memory once it was written to; what it holds before counts for nothing.
+
+    `cleared`: it holds zeros.
+    """
     size = 8 * math.prod(shape)
     if size < PAGED_FROM:
-        return np.zeros(shape, np.int64)
+        return np.zeros(shape, np.int64) if cleared else np.empty(shape, np.int64)
     return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)

@@ -183,7 +183,7 @@ def allocate(
         parts=paged(depth + width, PART_FIELDS),
         frames=paged(depth, FRAME_FIELDS),
         trail=paged(TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS),
-        table=paged(1 << table_bits, TABLE_FIELDS),
+        table=paged(1 << table_bits, TABLE_FIELDS, cleared=True),
         counters=np.zeros(COUNTERS, dtype=np.int64),
         signals=signals,
     )

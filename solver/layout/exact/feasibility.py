@@ -243,7 +243,7 @@ class FeasibilitySearch:
             seed = self._options.seed + k
             state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
         elif len(state.table) < 1 << bits:
-            state = state._replace(table=paged(1 << bits, TABLE_FIELDS))
+            state = state._replace(table=paged(1 << bits, TABLE_FIELDS, cleared=True))
         self._states[k] = race.states[k] = state
         race.calls[k] = self._bind(state, self._ranks)
         race.answers[k] = PAUSED
