@@ -166,7 +166,8 @@ def _nothing() -> tuple[SearchState, Integers]:
 class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes), and one to four kB a buffer.
+    Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes; 400 kB for more than `MANY`
+    buffers), and as far as its path has come: one to four kB a buffer at most.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
