@@ -25,6 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.branch_and_bound import tighten
