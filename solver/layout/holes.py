@@ -21,7 +21,7 @@ import numpy as np
 from solver.errors import ProblemError
 from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
-from solver.layout.check.rules import check_problem, find_violations
+from solver.layout.check.rules import check_problem, known_sound
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
@@ -42,6 +42,7 @@ from solver.layout.model.problem import (
     Lifespan,
     Outcome,
 )
+from solver.layout.model.sorting import in_order, ranks
 from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK
 from solver.layout.structures.classes import in_classes
 from solver.layout.structures.colouring import depth
@@ -137,6 +138,10 @@ class _Run:
         """See `rows_of`."""
         return rows_of(self.problem)
 
+    def forget(self) -> None:
+        """The pieces, which are made again at need: meanwhile a solver has use for their memory."""
+        self.__dict__.pop("held", None)
+
     @property
     def late(self) -> bool:
         """Whether the deadline would be over before a stage has looked at all pieces."""
@@ -166,29 +171,28 @@ def _greedy(run: _Run) -> None:
     """First fit in pieces, in as many orders as `GREEDY_WORK` allows.
 
     A first layout, of whole buffers, comes at once, so that the rest can be cut short at any time; unless
-    only holes keep pins apart. From `CLASSES_FROM` buffers on it takes a few sorts, and windows lower it.
+    there are pins, which only holes may keep apart. From `CLASSES_FROM` buffers on it takes a few sorts,
+    pinned or not, and windows lower it.
     """
     instance, deadline = run.instance, run.deadline
-    if not instance.pinned:
-        offsets = in_classes(instance) if len(instance) >= CLASSES_FROM else None
-        if offsets is None:
-            offsets = place_once(instance, np.lexsort((-instance.size,)))
+    many = len(instance) >= CLASSES_FROM
+    if many or not instance.pinned:
+        offsets = in_classes(instance) if many else place_once(instance, in_order(-instance.size))
         run.take(layout_of(instance, offsets), "greedy")
-        most = depth(instance)
-        if len(instance) >= CLASSES_FROM and most <= DEPTH:
-            offsets = in_order_of_time(instance, most, deadline)
-            run.take(None if offsets is None else layout_of(instance, offsets), "greedy")
-            _repaired_whole(run, FEW_WINDOWS_WORK)
-        if run.late:
-            run.cut = True
-            return
-    cost = max(1, Placing(instance, run.held, deadline).cost)
-    most = max(GREEDY_WORK // cost, int(len(instance) <= ONE_ORDER))
+    if many and not instance.pinned and (most := depth(instance)) <= DEPTH:
+        found = in_order_of_time(instance, most, deadline)
+        run.take(None if found is None else layout_of(instance, found), "greedy")
+        _repaired_whole(run, FEW_WINDOWS_WORK)
+    if (many or not instance.pinned) and run.late:
+        run.cut = True
+        return
+    place = Placing(instance, run.held)
+    most = max(GREEDY_WORK // max(1, place.cost), int(len(instance) <= ONE_ORDER))
     for order_of in list(orders(instance).values())[:most]:
         if run.layout is not None and (run.layout.peak <= run.enough or deadline.expired):
             break
         limit = MAX_BYTES if run.layout is None else run.layout.peak - 1
-        place = Placing(instance, run.held, None if run.layout is None else deadline)
+        place.deadline = Deadline() if run.layout is None else deadline
         offsets, placed = place(order_of(), limit)
         if placed == len(instance):
             run.take(layout_of(instance, offsets), "greedy")
@@ -205,13 +209,14 @@ def _repaired_whole(run: _Run, work: int) -> None:
 
 def _whole(run: _Run) -> None:
     """The solver on buffers without holes, started from the incumbent where that is a layout of these."""
+    run.forget()
     whole, start = without_holes(run.problem), run.layout
     with columns_kept(whole):
         try:
             check_problem(whole)
         except ProblemError:  # pins that only holes keep apart
             return
-        if start is not None and find_violations(replace(whole, capacity=None), start, limit=1):
+        if start is not None and not known_sound(replace(whole, capacity=None), start):
             start = None
 
         def told(news: Progress) -> None:
@@ -396,11 +401,8 @@ def rows_of(problem: LayoutProblem) -> Integers:
     """
     columns = Columns.of(problem)
     if columns is not None:
-        rows = columns.pieces()
-        steps = np.sort(rows[:, :2], axis=None)
-        steps = steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
-        for column in (0, 1):
-            rows[:, column] = steps.searchsorted(rows[:, column])
+        rows = np.ascontiguousarray(columns.pieces())
+        rows[:, 0], rows[:, 1] = ranks(rows[:, 0], rows[:, 1])
         return rows
     held = pieces(problem)
     exact = sorted({step for p in held for step in (p.lifespan.start, p.lifespan.end)})
@@ -413,11 +415,12 @@ class Placing:
     """First fit of buffers that are several pieces; compiled where that is worth it.
 
     O(those that meet it, log n) for each placement compiled, O(n) as a few NumPy calls a piece otherwise.
-    With a deadline it stops early once that has passed. `held`: see `rows_of`.
+    With a deadline it stops early once that has passed, which the next pass may have another of. `held`: see
+    `rows_of`.
     """
 
     def __init__(self, instance: Instance, held: Integers, deadline: Deadline | None = None) -> None:
-        self._instance, self._deadline, self._rows = instance, deadline, held
+        self._instance, self._rows, self.deadline = instance, held, deadline or Deadline()
         self._first = np.searchsorted(self._rows[:, 4], np.arange(len(instance) + 1))
         self._pinned = np.flatnonzero(instance.offset != FREE)
         compiled = len(held) >= COMPILED_FROM and compiled_placing()
@@ -432,11 +435,9 @@ class Placing:
         """Offsets (`FREE` where not placed), and how far into the order it got. Pins are placed first."""
         free, pinned = np.flatnonzero(self._instance.offset[order] == FREE), self._pinned
         place = self._in_numpy if self._shelf is None else self._shelf
-        offsets, placed = place(np.concatenate((pinned, order[free])), len(pinned), limit, self._late)
+        placing = np.concatenate((pinned, order[free]))
+        offsets, placed = place(placing, len(pinned), limit, lambda: self.deadline.expired)
         return offsets, len(order) if placed == len(free) else int(free[placed])
-
-    def _late(self) -> bool:
-        return self._deadline is not None and self._deadline.expired
 
     def _in_numpy(
         self, order: Integers, pinned: int, limit: int, late: Callable[[], bool]
@@ -459,7 +460,7 @@ class Placing:
 
 
 class Shelf:
-    """Memory of the compiled placing, used again by every pass; some 200 bytes a piece."""
+    """Memory of the compiled placing, used again by every pass: some 40 bytes a piece beside its row."""
 
     def __init__(self, instance: Instance, rows: Integers, first: Integers) -> None:
         start, end = rows[:, 0], rows[:, 1]
@@ -468,7 +469,7 @@ class Shelf:
         self._width = max(1, int((end - start).mean()))
         self._head = np.empty(int(end.max()) // self._width + 1, np.int64)
         reaches = (end - 1) // self._width - start // self._width + 1
-        self._entries = np.empty((int(reaches.sum()), 2), np.int64)
+        self._entries = np.empty((int(reaches.sum()), 2), np.int32)
         meets = np.sort(start).searchsorted(end, side="left") - np.sort(end).searchsorted(start, side="right")
         added = np.concatenate(([0], np.cumsum(meets)))
         self._scratch = np.empty((2, int(np.diff(added[first]).max())), np.int64)

@@ -41,9 +41,10 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
-from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome
+from solver.layout.model.sorting import in_order
 from solver.layout.structures.classes import in_classes
 from solver.layout.structures.colouring import depth
 from solver.layout.structures.recognise import structured
@@ -223,14 +224,18 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if structure and len(instance) >= STRUCTURE_FIRST:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
-        offsets = in_classes(instance) if len(instance) >= CLASSES_FROM else None
-        if offsets is None:
-            offsets = place_once(instance, np.lexsort((instance.start - instance.end, -instance.size)))
+        many = len(instance) >= CLASSES_FROM
+        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance))
         run.take("greedy", layout_of(instance, offsets))
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
     if incumbent is not None:
         run.take("incumbent", incumbent)
+
+
+def _by_size(instance: Instance) -> Integers:
+    """The largest first, of equal ones the longest."""
+    return in_order(-instance.size, instance.start - instance.end)
 
 
 def _structure(run: _Run) -> None:
@@ -282,10 +287,14 @@ def _coarsely(run: _Run, questions: _Questions) -> None:
 
 
 def _in_order_of_time(run: _Run, _: int) -> None:
-    """First fit by birth: a tenth of the time of other orders where few live at once."""
-    offsets = in_order_of_time(run.instance, depth(run.instance), run.watch.deadline)
+    """First fit by birth: a tenth of the time of other orders where few live at once. With pins by size."""
+    offsets, module = in_order_of_time(run.instance, depth(run.instance), run.watch.deadline), kernel()
     if offsets is not None:
         run.take("greedy", layout_of(run.instance, offsets))
+    elif run.instance.pinned and module is not None:
+        order, limit = _by_size(run.instance), run.layout.peak - 1
+        layout, cut = walk(run.instance, module, order, limit, run.watch.deadline)
+        run.take("greedy", layout or run.layout, cut=cut)
 
 
 def _windows(run: _Run, work: int) -> None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from solver.layout.model.columns import Columns
 from solver.layout.model.pieces import in_pieces
 from solver.layout.model.problem import Buffer, LayoutProblem
+from solver.layout.model.sorting import in_order
 
 __all__ = ["LowerBound", "exact_max_load", "live_at", "max_load", "pinned_top"]
 
@@ -107,7 +108,7 @@ def _by_step(columns: Columns, size: _Integers) -> tuple[_Integers, _Integers]:
 
 def _by_birth(columns: Columns, size: _Integers) -> tuple[_Integers, _Integers]:
     """The step of each birth, and the load right after it. O(n log n), whatever the steps are."""
-    by_start, by_end = np.argsort(columns.start, kind="stable"), np.argsort(columns.end, kind="stable")
+    by_start, by_end = in_order(columns.start), in_order(columns.end)
     now = columns.start[by_start]
     dead = np.concatenate(([0], np.cumsum(size[by_end])))
     died = columns.end[by_end].searchsorted(now, side="right")

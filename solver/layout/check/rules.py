@@ -25,6 +25,7 @@ from solver.errors import ProblemError
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.pieces import Piece, pieces
 from solver.layout.model.problem import MAX_BYTES, Buffer, Hole, Layout, LayoutProblem, Lifespan
+from solver.layout.model.sorting import in_order
 
 __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
 
@@ -210,16 +211,17 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return False
     if problem.capacity is not None and peak > problem.capacity:
         return False
-    start, end = columns.start, columns.end
-    if len(columns.holes):
-        start, end, low, high, owner = columns.pieces().T.copy()
-        bottom, top = bottom[owner] + low, bottom[owner] + high
-    return _disjoint(start, end, bottom, top)
+    if not len(columns.holes):
+        return _disjoint(columns.start, columns.end, bottom, top)
+    start, end, low, high, owner = columns.pieces().T
+    low += bottom[owner]
+    high += bottom[owner]
+    return _disjoint(start, end, low, high)
 
 
 def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
     """Whether no two share a byte at some step. False, too, where it takes too long to say so here."""
-    byte_order, time_order = np.argsort(bottom, kind="stable"), np.argsort(start, kind="stable")
+    byte_order, time_order = in_order(bottom), in_order(start)
     by_bytes = _meeting(bottom[byte_order], top[byte_order])
     by_time = _meeting(start[time_order], end[time_order])
     # Those that share bytes are looked at whether they share a step, or the other way round.
@@ -231,6 +233,7 @@ def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integer
         return not _any_meets(pairs, low[order], high[order])
     if len(start) < SWEPT_FROM:
         return False
+    del byte_order, time_order, by_bytes, by_time, pairs, order
     try:
         from solver.layout.check.sweep import disjoint
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.layout.compiled.jit import compiled
+from solver.layout.model.sorting import in_order, ranks
 
 __all__ = ["disjoint"]
 
@@ -27,12 +28,10 @@ _Flags: TypeAlias = npt.NDArray[np.uint8]
 
 def disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
     """Whether no two of [start, end) x [bottom, top) share a point; none is empty. O(n log n)."""
-    ranks = np.unique(bottom, return_inverse=True)[1].astype(np.int64)
+    (rank,), by_start, by_end = ranks(bottom), in_order(start), in_order(end)
     leaves = 1 << len(start).bit_length()
-    by_start = np.argsort(start, kind="stable")
-    by_end = np.argsort(end, kind="stable")
     owner, occupied = np.zeros(leaves, np.int64), np.zeros(2 * leaves, np.uint8)
-    return bool(_sweep(start, end, bottom, top, ranks, by_start, by_end, owner, occupied))
+    return bool(_sweep(start, end, bottom, top, rank, by_start, by_end, owner, occupied))
 
 
 @compiled

@@ -86,7 +86,10 @@ def _callback(one: Source, kinds: Sequence[Kind], arguments: Sequence[Any]) -> A
         "carray": cast(Any, numba).carray,
         "function": dispatcher(one),
         "pointer": _pointer,
-        **{str(np.dtype(kind)): kind for kind in (np.bool_, np.float64, np.int8, np.int64, np.uint8)},
+        **{
+            str(np.dtype(kind)): kind
+            for kind in (np.bool_, np.float64, np.int8, np.int32, np.int64, np.uint8)
+        },
     }
     at = 0
 

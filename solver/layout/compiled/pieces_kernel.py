@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from solver.layout.compiled.jit import compiled
-from solver.layout.model.instance import Integers
+from solver.layout.model.instance import Indices, Integers
 
 __all__ = ["ALIGNMENT", "EXACT", "NONE", "OFFSET", "USED", "place_pieces", "reorder"]
 
@@ -59,7 +59,7 @@ def _lowest(begins: Integers, ends: Integers, count: int, alignment: int) -> int
 
 @compiled
 def _put(
-    pieces: Integers, first: int, last: int, width: int, head: Integers, entries: Integers, counts: Integers
+    pieces: Integers, first: int, last: int, width: int, head: Integers, entries: Indices, counts: Integers
 ) -> None:
     for p in range(first, last):
         for stretch in range(pieces[p, START] // width, (pieces[p, END] - 1) // width + 1):
@@ -70,7 +70,7 @@ def _put(
 
 
 @compiled
-def _take_back(pieces: Integers, first: int, last: int, width: int, head: Integers, entries: Integers) -> int:
+def _take_back(pieces: Integers, first: int, last: int, width: int, head: Integers, entries: Indices) -> int:
     """Undoes the last `_put` that is not undone; how many entries it had."""
     count = 0
     for p in range(first, last):
@@ -88,7 +88,7 @@ def _place(
     first: Integers,
     width: int,
     head: Integers,
-    entries: Integers,
+    entries: Indices,
     scratch: Integers,
 ) -> int:
     """The lowest offset for buffer i beside what is placed."""
@@ -120,7 +120,7 @@ def place_pieces(
     pinned: int,
     width: int,
     head: Integers,
-    entries: Integers,
+    entries: Indices,
     scratch: Integers,
     counts: Integers,
     limit: int,
@@ -151,7 +151,7 @@ def reorder(
     pinned: int,
     width: int,
     head: Integers,
-    entries: Integers,
+    entries: Indices,
     scratch: Integers,
     counts: Integers,
     limit: int,

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from solver.layout.compiled.memory import paged
 from solver.layout.model.instance import FREE, Instance, Integers
 
 __all__ = ["SearchState", "allocate"]
@@ -179,10 +180,10 @@ def allocate(
         zone2=hashes(width),
         weight=np.ones(width),
         key=np.zeros(width),
-        parts=np.empty((depth + width, PART_FIELDS), dtype=np.int64),
-        frames=np.empty((depth, FRAME_FIELDS), dtype=np.int64),
-        trail=np.empty((TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS), dtype=np.int64),
-        table=np.zeros((1 << table_bits, TABLE_FIELDS), dtype=np.int64),
+        parts=paged(depth + width, PART_FIELDS),
+        frames=paged(depth, FRAME_FIELDS),
+        trail=paged(TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS),
+        table=paged(1 << table_bits, TABLE_FIELDS, cleared=True),
         counters=np.zeros(COUNTERS, dtype=np.int64),
         signals=signals,
     )

@@ -24,12 +24,13 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from solver.layout.exact.feasibility import FeasibilitySearch, Watch
+from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import walk
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import Layout
+from solver.layout.model.sorting import in_order
 
 __all__ = ["FINE", "MIDDLE", "ROUGH", "SEARCHED", "Coarse", "Grain", "coarsen", "search_coarsely"]
 
@@ -84,7 +85,7 @@ class Coarse:
         boxes come before it and end no higher than there; those above come after. So its place there is free.
         """
         bottom = offsets[self.box] + self.within
-        return np.concatenate((self.always, self.packed[np.argsort(bottom, kind="stable")], self.easy))
+        return np.concatenate((self.always, self.packed[in_order(bottom)], self.easy))
 
 
 def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
@@ -116,7 +117,7 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
         rest[members],
         np.cumsum(begins) - 1,
         _above(part.size[members], begins),
-        left[np.argsort(-instance.size[left], kind="stable")],
+        left[in_order(-instance.size[left])],
     )
 
 
@@ -125,7 +126,7 @@ def _packed(
 ) -> tuple[Integers, _Flags]:
     """The buffers of `hard` box by box, and which of them begin a box."""
     alone = part.size[hard] > room // DUST
-    order = np.lexsort((part.start[hard], last[hard], first[hard], alone))
+    order = in_order(alone.astype(np.int64), first[hard], last[hard], part.start[hard])
     hard = hard[order]
     begins = alone[order] | _differs(first[hard]) | _differs(last[hard])
     begins |= _differs(_above(part.size[hard], begins) // max(1, room // BOX))
@@ -173,7 +174,7 @@ def search_coarsely(
     room = capacity - int(instance.size[coarse.always].sum())
     if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
-    decision = FeasibilitySearch(coarse.instance, watch.options).decide(room, work, watch)
+    decision = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS).decide(room, work, watch)
     if decision.offsets is None:
         return None
     layout, cut = walk(instance, module, coarse.order(decision.offsets), limit, watch.deadline)

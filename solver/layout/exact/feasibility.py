@@ -21,6 +21,7 @@ import numpy as np
 
 from solver.layout.compiled.fallback import warn_uncompiled
 from solver.layout.compiled.jit import addressed
+from solver.layout.compiled.memory import paged
 from solver.layout.compiled.priorities import ORDERS, priorities, ranked
 from solver.layout.compiled.skyline_kernel import race
 from solver.layout.compiled.skyline_state import (
@@ -65,10 +66,13 @@ from solver.layout.model.problem import Deadline
 __all__ = ["SHORT_TABLE_BITS", "Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
-#: `SHORT` work does, which remembers fewer.
+#: `SHORT` work does, which remembers fewer: no more than one for each 64 of work. So does one about more than
+#: `MANY` buffers, for each of its nodes is as much work.
 TABLE_BITS: Final = 18
 SHORT_TABLE_BITS: Final = 14
+LEAST_TABLE_BITS: Final = 8
 SHORT: Final = 4_000_000
+MANY: Final = 2000
 
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
 DEPTH_PER_BUFFER: Final = 12
@@ -162,7 +166,8 @@ def _nothing() -> tuple[SearchState, Integers]:
 class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes), and one to four kB a buffer.
+    Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes; 400 kB for more than `MANY`
+    buffers), and as far as its path has come: one to four kB a buffer at most.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
@@ -178,9 +183,9 @@ class FeasibilitySearch:
         self._kind = kind[self._order]
         shared = kind if options.rules.symmetry else np.arange(len(instance))
         self._shared = shared
-        ranks = priorities(instance, shared)[:, self._order]
-        # Rows that lie in one piece: as the kernel is compiled, for this layout of memory alone.
-        self._ranks = np.ascontiguousarray(np.concatenate((ranks, ranks[:1])))
+        # The last row is for a guide.
+        self._ranks = paged(ORDERS + 1, len(instance))
+        np.take(priorities(instance, shared), self._order, axis=1, out=self._ranks[:ORDERS])
         self._states: list[SearchState | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
@@ -231,13 +236,15 @@ class FeasibilitySearch:
 
     def _join(self, race: _Race, k: int, capacity: int, limit: Integers, work: int, *, guided: bool) -> None:
         """One more seed, with what it has learnt before."""
-        state, bits = self._states[k], self._table_bits if work > SHORT else SHORT_TABLE_BITS
+        state, bits = self._states[k], min(self._table_bits, max(LEAST_TABLE_BITS, work.bit_length() - 6))
+        if work <= SHORT or len(self._instance) > MANY:
+            bits = min(bits, SHORT_TABLE_BITS)
         if state is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
             state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
         elif len(state.table) < 1 << bits:
-            state = state._replace(table=np.zeros((1 << bits, TABLE_FIELDS), np.int64))
+            state = state._replace(table=paged(1 << bits, TABLE_FIELDS, cleared=True))
         self._states[k] = race.states[k] = state
         race.calls[k] = self._bind(state, self._ranks)
         race.answers[k] = PAUSED

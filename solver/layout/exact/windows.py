@@ -25,6 +25,7 @@ import numpy as np
 from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
+from solver.layout.model.sorting import in_order
 
 __all__ = ["Ask", "Repaired", "Window", "repair"]
 
@@ -108,7 +109,7 @@ class _Windows:
     def __init__(self, instance: Instance, layout: Layout, watch: Watch, ask: Ask) -> None:
         self._instance, self._watch, self._search = instance, watch, ask
         self._offset = np.array(layout.offsets, dtype=np.int64)
-        self._by_start = np.argsort(instance.start, kind="stable")
+        self._by_start = in_order(instance.start)
         self._start = instance.start[self._by_start]
         # Before this position nothing lives on into a section.
         self._reach = np.maximum.accumulate(instance.end[self._by_start])

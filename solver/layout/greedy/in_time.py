@@ -15,6 +15,7 @@ import numpy as np
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import Deadline
+from solver.layout.model.sorting import in_order
 
 __all__ = ["in_order_of_time", "time_kernel"]
 
@@ -45,7 +46,7 @@ def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Inte
     module = None if instance.pinned else time_kernel()
     if module is None:
         return None
-    order = np.lexsort((-instance.size, instance.start))
+    order = in_order(instance.start, -instance.size)
     offset, live, count = np.full(len(order), FREE, np.int64), np.empty(depth + 1, np.int64), 0
     for first in range(0, len(order), LOOK):
         if deadline.expired:

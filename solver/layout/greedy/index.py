@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.memory import paged
 from solver.layout.model.instance import FREE, Instance, Integers
 
 __all__ = ["COMPILED_FROM", "LOADED_FROM", "Kernel", "Walk", "kernel"]
@@ -26,7 +27,7 @@ LOADED_FROM: Final = 3000
 LOOK: Final = 1000
 
 _CHUNKS: Final = 64
-_BUFFERS_OF_A_CHUNK: Final = 8
+_BUFFERS_OF_A_CHUNK: Final = 4
 _BLOCK: Final = 16
 
 
@@ -123,7 +124,7 @@ class Walk:
             nodes[:made].copy(),
             np.empty(4 * chunks, np.int64),
             np.empty((chunks, 3), np.int64),
-            np.empty((chunks, strips.CHUNK, 4), np.int64),
+            paged(chunks, strips.CHUNK, 4),
             np.arange(chunks - 1, -1, -1),
             np.empty((strips.DEPTH, 4), np.int64),
             np.array([chunks, 0, self._module.DONE]),
@@ -164,6 +165,6 @@ class Walk:
 
 def _grown(rows: Integers) -> Integers:
     """Half as many rows again, which cost no memory before they are used."""
-    more = np.empty((len(rows) + len(rows) // 2, *rows.shape[1:]), np.int64)
+    more = paged(len(rows) + len(rows) // 2, *rows.shape[1:])
     more[: len(rows)] = rows
     return more

@@ -25,6 +25,7 @@ from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import InPieces
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
+from solver.layout.model.sorting import in_order
 
 __all__ = [
     "Fit",
@@ -191,7 +192,7 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
 
 def _sorted(*keys: npt.NDArray[Any]) -> Integers:
     """By the first key, then the second."""
-    return np.lexsort(keys[::-1])
+    return in_order(*keys)
 
 
 def _slack(instance: Instance, weight: float) -> npt.NDArray[np.float64]:

@@ -19,6 +19,7 @@ from solver.layout.model.problem import MAX_BYTES, Buffer, LayoutProblem
 __all__ = ["UNPINNED", "Columns", "Tabled", "columns_kept"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
+_Flags: TypeAlias = npt.NDArray[np.bool_]
 
 #: In place of the offset of a buffer that no pin holds.
 UNPINNED = -1
@@ -120,23 +121,28 @@ class Columns:
         """Rows as those of holes, of what is held: see `model.pieces`. Buffer by buffer, in order of time."""
         everyone, size = np.arange(len(self.size)), self.size
         if not len(self.holes):
-            return np.stack((self.start, self.end, np.zeros_like(size), size, everyone), axis=1)
-        begin, stop, _, _, owner = self.holes.T
-        last = self.start.copy()
+            return np.stack((self.start, self.end, np.zeros_like(size), size, everyone)).T
+        begin, stop, low, high, owner = self.holes.T
+        after, last = self._before_holes(), self.start.copy()
         last[owner] = stop  # of several, the last one
         # Before each hole, each hole, and after the last: where they stand follows from how many there are.
-        rows = np.empty((len(size) + 2 * len(owner), 5), np.int64)
         before = 2 * np.arange(len(owner)) + owner
-        rest = everyone + 2 * owner.searchsorted(everyone, side="right")
-        held: tuple[tuple[_Integers, tuple[_Integers | int, ...]], ...] = (
-            (before, (self._before_holes(), begin, 0, size[owner], owner)),
-            (rest, (last, self.end, 0, size, everyone)),
+        rest = everyone + 2 * np.bincount(owner, minlength=len(size)).cumsum()
+        held: tuple[tuple[_Integers, _Flags, tuple[_Integers | None, ...]], ...] = (
+            (before, after < begin, (after, begin, None, size[owner], owner)),
+            (before + 1, low < high, (begin, stop, low, high, owner)),
+            (rest, last < self.end, (last, self.end, None, size, everyone)),
         )
-        for places, values in held:
-            for column, some in enumerate(values):
-                rows[places, column] = some
-        rows[before + 1] = self.holes
-        return rows[(rows[:, 0] < rows[:, 1]) & (rows[:, 2] < rows[:, 3])]
+        place = np.zeros(len(size) + 2 * len(owner), np.int64)
+        for at, some, _ in held:
+            place[at] = some
+        place.cumsum(out=place)
+        made = np.empty((HOLE_FIELDS, int(place[-1])), np.int64)
+        for at, some, values in held:
+            to = place[at[some]] - 1
+            for column, value in zip(made, values, strict=True):
+                column[to] = 0 if value is None else value[some]
+        return made.T
 
     def in_pieces(self) -> Columns:
         """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
@@ -146,7 +152,7 @@ class Columns:
         granule = int(self.alignment.min())
         granule = 1 if bool((low % granule).any()) else granule
         same, alone = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, UNPINNED))
-        return Columns(high - low, start.copy(), end.copy(), same, alone, self.holes[:0])
+        return Columns(high - low, start, end, same, alone, self.holes[:0])
 
 
 class Tabled(tuple[Buffer, ...]):

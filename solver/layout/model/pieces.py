@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from solver.layout.model.columns import Columns, Tabled
 from solver.layout.model.problem import Buffer, LayoutProblem, Lifespan
 
 __all__ = ["Piece", "has_holes", "in_pieces", "pieces", "without_holes"]
@@ -42,10 +43,11 @@ def without_holes(problem: LayoutProblem) -> LayoutProblem:
     """
     if not has_holes(problem):
         return problem
-    buffers = (
-        Buffer(b.id, b.size, b.lifespan, b.alignment, b.offset) if b.holes else b for b in problem.buffers
-    )
-    return replace(problem, buffers=tuple(buffers))
+    buffers, columns = problem.buffers, Columns.of(problem)
+    whole = (Buffer(b.id, b.size, b.lifespan, b.alignment, b.offset) if b.holes else b for b in buffers)
+    if columns is None:
+        return replace(problem, buffers=tuple(whole))
+    return replace(problem, buffers=Tabled(whole, replace(columns, holes=columns.holes[:0])))
 
 
 def pieces(problem: LayoutProblem) -> list[Piece]:

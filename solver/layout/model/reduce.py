@@ -64,12 +64,10 @@ def peel(
 
 def _neighbour_load(instance: Instance, size: Integers) -> Integers:
     """The total size of the buffers that each one conflicts with."""
-    by_start, by_end = np.argsort(instance.start), np.argsort(instance.end)
-    born = np.concatenate(([0], np.cumsum(size[by_start])))
-    dead = np.concatenate(([0], np.cumsum(size[by_end])))
-    before = instance.start[by_start].searchsorted(instance.end, side="left")
-    gone = instance.end[by_end].searchsorted(instance.start, side="right")
-    contention: Integers = born[before] - dead[gone] - size
+    born, dead = np.zeros((2, instance.sections + 1), np.int64)
+    np.add.at(born, instance.start + 1, size)
+    np.add.at(dead, instance.end, size)
+    contention: Integers = born.cumsum()[instance.end] - dead.cumsum()[instance.start] - size
     return contention
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.layout.model.instance import Instance, Integers
+from solver.layout.model.sorting import in_order
 from solver.layout.structures.colouring import coloured, depth
 
 __all__ = ["chain"]
@@ -43,7 +44,7 @@ def _hanging(instance: Instance, upper: np.ndarray) -> Integers:
     floor, above = np.flatnonzero(~upper), np.flatnonzero(upper)
     if not len(floor) or not len(above):
         return offsets
-    floor = floor[np.argsort(instance.start[floor], kind="stable")]
+    floor = floor[in_order(instance.start[floor])]
     # Those of the floor are apart, so each of the others meets a range of them.
     first = instance.end[floor].searchsorted(instance.start[above], side="right")
     last = instance.start[floor].searchsorted(instance.end[above], side="left")
@@ -56,7 +57,7 @@ def _hanging(instance: Instance, upper: np.ndarray) -> Integers:
 
 def _stretches(instance: Instance) -> Integers:
     """Which stretch of sections that no lifespan crosses each buffer lies in, from 0."""
-    order = np.argsort(instance.start, kind="stable")
+    order = in_order(instance.start)
     reach = np.maximum.accumulate(instance.end[order])
     begins = np.append(False, instance.start[order][1:] >= reach[:-1])
     stretch = np.empty(len(instance), dtype=np.int64)

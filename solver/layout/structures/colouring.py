@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.layout.model.instance import Instance, Integers, round_up
+from solver.layout.model.sorting import in_order
 
 __all__ = ["coloured", "depth", "uniform"]
 
@@ -31,8 +32,8 @@ def coloured(instance: Instance, colours: int) -> Integers:
 
     There are so many `colours`, at least `depth`.
     """
-    births = np.argsort(instance.start, kind="stable").tolist()
-    deaths = np.argsort(instance.end, kind="stable").tolist()
+    births = in_order(instance.start).tolist()
+    deaths = in_order(instance.end).tolist()
     colour = [0] * len(births)
     for k, i in enumerate(births):
         colour[i] = k if k < colours else colour[deaths[k - colours]]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.layout.model.instance import Instance, Integers
+from solver.layout.model.sorting import in_order
 
 __all__ = ["laminar"]
 
@@ -26,7 +27,7 @@ def laminar(instance: Instance) -> Integers | None:
     """
     if not len(instance) or instance.pinned:
         return None
-    order = np.lexsort((-instance.end, instance.start))
+    order = in_order(instance.start, -instance.end)
     start, end = instance.start[order], instance.end[order]
     # Two in a row cross in nearly all other problems.
     if bool(((start[1:] < end[:-1]) & (end[:-1] < end[1:])).any()):

@@ -4,6 +4,7 @@ import random
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from solver.layout import (
@@ -23,11 +24,15 @@ from solver.layout import (
 from solver.layout import portfolio as module
 from solver.layout.bounds.max_load import LowerBound
 from solver.layout.bounds.settle import settle
+from solver.layout.check.rules import known_sound
 from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
 from solver.layout.greedy.placement import GreedyResult, greedy_portfolio
-from solver.layout.model.instance import Instance
+from solver.layout.model.columns import UNPINNED, Columns
+from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.table import buffers_of
+from solver.layout.structures.classes import in_classes
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
 from tests.support.training_shaped import training_shaped
 
@@ -285,3 +290,16 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
     monkeypatch.setattr(module, "search_coarsely", listen)
     return asked
+
+
+def test_very_many_buffers_with_pins_come_to_lie_between_them() -> None:
+    """The first layout of so many lies above all pins; an order follows while there is time."""
+    rng, count = np.random.default_rng(5), module.CLASSES_FROM
+    start = np.arange(count)
+    pin = np.where(start % 40 == 0, 64, UNPINNED)
+    columns = Columns(rng.integers(1, 1000, count), start, start + 20, np.ones(count, np.int64), pin)
+    p = LayoutProblem(buffers_of([str(i) for i in range(count)], columns))
+    outcome, instance = solve(p, options=SolveOptions(work=1)), Instance.of(p)
+    assert outcome.layout is not None
+    assert known_sound(p, outcome.layout)
+    assert outcome.layout.peak < layout_of(instance, in_classes(instance)).peak

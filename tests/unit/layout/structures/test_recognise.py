@@ -114,13 +114,10 @@ def test_colours_differ_where_buffers_meet(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [shape for shape in sorted(SHAPES) if not shape.startswith("gaps")])
-def test_classes_place_anything_without_pins(shape: str) -> None:
+def test_classes_place_anything(shape: str) -> None:
     p = SHAPES[shape](500, 1)
     instance = Instance.of(p)
-    offsets = in_classes(instance)
-    assert (offsets is None) == instance.pinned
-    if offsets is not None:
-        assert find_violations(p, layout_of(instance, offsets)) == ()
+    assert find_violations(p, layout_of(instance, in_classes(instance))) == ()
 
 
 def test_names_are_different() -> None:

@@ -1,0 +1,31 @@
+"""Memory that is there only where it was written, and gone as soon as nobody holds it.
+
+What an allocator hands out for a large array may be what others have written and freed: all of that is in
+memory, used or not, and stays there for the next one. Pages that the system hands out are not, and do not.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from typing import Final
+
+import numpy as np
+
+from solver.layout.model.instance import Integers
+
+__all__ = ["paged"]
+
+#: Bytes from which an array has pages of its own. Small questions take less time than pages take to come.
+PAGED_FROM: Final = 1 << 20
+
+
+def paged(*shape: int, cleared: bool = False) -> Integers:
+    """A page of a large array is in memory once it was written to; what it holds before counts for nothing.
+
+    `cleared`: it holds zeros.
+    """
+    size = 8 * math.prod(shape)
+    if size < PAGED_FROM:
+        return np.zeros(shape, np.int64) if cleared else np.empty(shape, np.int64)
+    return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)
