@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, help="service: so many requests a second of --soak; default: all"
     )
-    parser.add_argument("--part", help="service: only this table")
+    parser.add_argument("--part", help="service, schedules: only this table; or a network: resnet50@0.4")
     arguments = parser.parse_args()
     suites = SUITES | {
         "onert": partial(onert_losses.run, python=arguments.python),
@@ -84,6 +84,7 @@ def main() -> None:
         "service": partial(
             service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
         ),
+        "schedules": partial(schedules.run, part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
         "partitioner": partial(partitioner.run, torch=arguments.torch),
         "doubles": partial(doubles.run, torch=arguments.torch),
