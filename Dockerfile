@@ -46,7 +46,7 @@ COPY arenaplan arenaplan
 RUN /opt/build/bin/hatchling build -t wheel -d /tmp/wheel \
     && /opt/build/bin/pip install --no-compile --no-deps --no-index /tmp/wheel/*.whl \
     && /opt/build/bin/python -P -m solver.compile --libraries
-COPY deploy/fill-environment deploy/fill-root deploy/
+COPY deploy/fill-environment deploy/fill-root deploy/image-lock deploy/
 COPY deploy/stand-in deploy/stand-in
 
 FROM builder AS builder-service

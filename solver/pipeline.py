@@ -102,12 +102,13 @@ def plan(
     watch = _Stopwatch(observe, follow)
     deadline = Deadline.after(options.deadline_seconds)
     with watch("prepare"):
-        prepared = _prepared(graph, target, options, deadline)
+        planner = _Planner(target, options, deadline)
+        prepared = _prepared(graph, planner, options)
         options = replace(
             options, scratch_budget=prepared.scratch_budget
         )  # what the plan can be repeated with
     with watch("derive"):
-        reference = _reference(prepared, target, options)
+        reference = _reference(prepared, planner, options)
     made = _planned(graph.name, reference, target.passes, options, deadline, watch)
     made = replace(
         made,
@@ -201,8 +202,9 @@ class Start:
 def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | None = None) -> Start:
     """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
     target = _checked(options)
-    prepared = _prepared(graph, target, options, deadline or Deadline())
-    return Start(prepared, _reference(prepared, target, options), target)
+    planner = _Planner(target, options, deadline or Deadline())
+    prepared = _prepared(graph, planner, options)
+    return Start(prepared, _reference(prepared, planner, options), target)
 
 
 @collector_paused()
@@ -215,9 +217,9 @@ def modelled_costs(graph: TrainableGraph, options: PlanOptions) -> Costs:
     return Costs(tuple(zip(program.step_labels, roofline(program), strict=True)), "modelled by a roofline")
 
 
-def _reference(prepared: Prepared, target: Target, options: PlanOptions) -> Lowered:
+def _reference(prepared: Prepared, planner: _Planner, options: PlanOptions) -> Lowered:
     """The reference program, whose steps all have a cost where costs are given."""
-    reference = target.reference(prepared, options)
+    reference = planner.reference(prepared)
     if options.costs is not None:
         check_costs(reference.program, options.costs)
     return reference
@@ -504,8 +506,8 @@ def _check_numbers(options: PlanOptions) -> None:
 # ------------------------------------------------------------------------------------- preparations
 
 
-def _prepared(graph: TrainableGraph, target: Target, options: PlanOptions, deadline: Deadline) -> Prepared:
-    prepared, planner = Prepared(graph), _Planner(target, options, deadline)
+def _prepared(graph: TrainableGraph, planner: _Planner, options: PlanOptions) -> Prepared:
+    prepared = Prepared(graph)
     for each in preparations.chosen(options):
         prepared = each.run(prepared, planner)
     return prepared
@@ -516,6 +518,7 @@ class _Planner:
 
     def __init__(self, target: Target, options: PlanOptions, deadline: Deadline) -> None:
         self._target, self._options, self._deadline = target, options, deadline
+        self._last: tuple[Prepared, Lowered] | None = None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -527,8 +530,19 @@ class _Planner:
     def stop(self) -> bool:
         return self._deadline.expired
 
-    def footprint(self, prepared: Prepared) -> tuple[int, int, frozenset[str]]:
+    def reference(self, prepared: Prepared) -> Lowered:
+        """Its reference program. What was asked for last is kept: mostly that is what is planned then."""
+        asked = prepared.scratch_budget, prepared.storage
+        if self._last is not None:
+            last, lowered = self._last
+            if last.graph is prepared.graph and (last.scratch_budget, last.storage) == asked:
+                return lowered
         lowered = self._target.reference(prepared, self._options)
+        self._last = prepared, lowered
+        return lowered
+
+    def footprint(self, prepared: Prepared) -> tuple[int, int, frozenset[str]]:
+        lowered = self.reference(prepared)
         program = lowered.program
         for each in self._target.passes(_with_capacity(self._options)):
             program = program if each.searches else each.run(program)

@@ -32,7 +32,7 @@ ANONYMOUS: Final = Principal("default", "anonymous", ALL_SCOPES)
 
 def principal_of(request: Request) -> Principal:
     """Whoever was recognised for this request."""
-    principal: Principal = getattr(request.state, "principal", ANONYMOUS)
+    principal: Principal = request.scope.get("state", {}).get("principal", ANONYMOUS)
     return principal
 
 

@@ -27,6 +27,7 @@ from clients import (
     Retry,
 )
 from service.cli.console import Exit, fail, read_document
+from service.jobs.query import in_flags
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
@@ -255,10 +256,10 @@ def _error(problem: ProblemError) -> ArenaplanError | None:
     path: list[str | int] = [int(part) if part.isdecimal() else part for part in parts]
     if path and path[0] in _MEMBERS:
         del path[0]
-    remedy = problem.remedy or ""
+    detail, remedy = in_flags(problem.detail), in_flags(problem.remedy or "")
     if isinstance(problem, CapacityExceeded):
         return CapacityError(
-            problem.detail,
+            detail,
             required=problem.required,
             available=problem.available,
             live_at_peak=problem.live_at_peak,
@@ -267,7 +268,7 @@ def _error(problem: ProblemError) -> ArenaplanError | None:
             proved=problem.proved,
         )
     kind = _ERRORS.get(code)
-    return None if kind is None else kind(problem.detail, remedy=remedy, path=path)
+    return None if kind is None else kind(detail, remedy=remedy, path=path)
 
 
 def read_plan(path: Path, server: str | None, *, as_json: bool = False) -> bytes:

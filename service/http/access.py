@@ -15,8 +15,8 @@ from service.auth.gate import Gate
 from service.auth.policy import needed_scope
 from service.auth.principal import Principal
 from service.auth.table import Entry
-from service.http.middleware import note, path_of
 from service.http.responses import problem_response
+from service.http.scopes import header_of, note, path_of
 from service.problems import Problem
 from service.settings import Settings
 
@@ -81,15 +81,15 @@ class Access:
         if meter.quotas_of(tenant).stored_bytes is None or not _stores(scope):
             return meter.admitted(tenant)
         stored = await self._registry.stored_bytes(tenant)
-        length = _header(scope, b"content-length")
+        length = header_of(scope, b"content-length")
         more = int(length) if length is not None and length.isdecimal() else self._longest
         return meter.admitted(tenant, stored=stored, more=more)
 
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
         note(scope, problem=problem.kind.code, detail=problem.detail)
         response = problem_response(problem, scope["state"]["request_id"])
-        length = _header(scope, b"content-length") or "0"
-        if _header(scope, b"transfer-encoding") or not length.isdecimal() or int(length) > UNREAD_BYTES:
+        length = header_of(scope, b"content-length") or "0"
+        if header_of(scope, b"transfer-encoding") or not length.isdecimal() or int(length) > UNREAD_BYTES:
             response.headers["Connection"] = "close"
         await response(scope, receive, send)
 
@@ -128,7 +128,7 @@ def _stores(scope: Scope) -> bool:
     path = path_of(scope)
     if scope["method"] == "PUT" or (scope["method"] == "POST" and path == "/v1/jobs"):
         return True
-    return "respond-async" in (_header(scope, b"prefer") or "")
+    return "respond-async" in (header_of(scope, b"prefer") or "")
 
 
 def _authorization(scope: Scope) -> str | None:
@@ -137,7 +137,3 @@ def _authorization(scope: Scope) -> str | None:
     if len(found) > 1:
         raise Problem("bad-request", "There is more than one Authorization header.")
     return found[0].decode("latin-1") if found else None
-
-
-def _header(scope: Scope, wanted: bytes) -> str | None:
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), None)

@@ -10,8 +10,8 @@ from service.auth.principal import principal_of
 from service.http.bodies import is_model, read_json_body, read_model_body
 from service.http.content_addressed import ContentAddressed
 from service.http.disconnect import GONE, unless_disconnected
-from service.http.middleware import note
 from service.http.prefer import respond_later, seconds_to_wait
+from service.http.scopes import note
 from service.http.state import state_of
 from service.jobs.protocol import Limits, run_task
 from service.jobs.requests import model_work

@@ -12,7 +12,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -157,8 +157,10 @@ class Hosts:
 
     def __init__(self, names: str) -> None:
         self._names = {name.strip().lower().rstrip(".") for name in names.split(",")} - {""}
+        #: Whether a Host header names one of them; the same few come again and again.
+        self.include: Callable[[str], bool] = lru_cache(maxsize=64)(self._include)
 
-    def include(self, host: str) -> bool:
+    def _include(self, host: str) -> bool:
         if "*" in self._names:
             return True
         bracketed, _, _ = host.lower().rpartition("]")

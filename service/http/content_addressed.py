@@ -14,9 +14,9 @@ from service.auth.principal import principal_of
 from service.http.bodies import read_json_body
 from service.http.cache import CachedPlan
 from service.http.disconnect import GONE, unless_disconnected
-from service.http.middleware import note
 from service.http.prefer import respond_later, seconds_to_wait
 from service.http.responses import content_response
+from service.http.scopes import note
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import run_task

@@ -8,8 +8,8 @@ from fastapi import Request, Response
 
 from service.auth.principal import principal_of
 from service.http.disconnect import GONE, unless_disconnected
-from service.http.middleware import note
 from service.http.responses import CACHE_CONTROL, matches_tag
+from service.http.scopes import note
 from service.http.state import State, state_of
 from service.jobs.frames import Frame
 from service.jobs.protocol import Limits, run_task

@@ -11,8 +11,8 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
 from service.http.disconnect import GONE
-from service.http.middleware import note
 from service.http.responses import instance_of, problem_response
+from service.http.scopes import note
 from service.problems import Problem
 from solver.errors import json_pointer
 

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.content_addressed import ContentAddressed
 from service.http.intake import FREE_BYTES
-from service.http.middleware import path_of
+from service.http.scopes import path_of
 from service.http.state import State
 
 __all__ = ["KnownAnswers"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import time
@@ -15,11 +14,12 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.responses import problem_response
+from service.http.scopes import path_of
 from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics
 
-__all__ = ["HeadAsGet", "RequestContext", "is_head", "note", "path_of"]
+__all__ = ["HeadAsGet", "RequestContext"]
 
 _log = structlog.get_logger("service.access")
 
@@ -39,22 +39,6 @@ _ALWAYS: Final = (
 _POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 #: For two years, browsers come back by HTTPS only.
 _HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=63072000")
-
-
-def note(scope: Scope, **facts: Any) -> None:
-    """Add facts to the access line of this request."""
-    scope["state"]["facts"].update(facts)
-
-
-def path_of(scope: Scope) -> str:
-    """The path without the prefix that a reverse proxy strips."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
-
-
-def is_head(scope: Scope) -> bool:
-    """Whether the caller wants the headers alone."""
-    return bool(scope["state"].get("head"))
 
 
 class RequestContext:
@@ -109,16 +93,22 @@ class _Exchange:
     """One request and what was answered, from ``with`` to its end."""
 
     def __init__(self, scope: Scope, send: Send, metrics: Metrics, log: Any) -> None:
-        self.request_id = _request_id(scope)
+        self.request_id = ""
+        carried = {}
+        for name, value in scope["headers"]:
+            if name == b"x-request-id" and not self.request_id and _WELL_FORMED.fullmatch(value):
+                self.request_id = str(value, "ascii")
+            elif name in _TRACE_HEADERS:
+                carried[_TRACE_HEADERS[name]] = value.decode("latin-1")
+        self.request_id = self.request_id or next(_IDS)
         self._scope = scope
         self._send = send
         self._metrics = metrics
         self._log = log
         self._began = time.perf_counter()
         self._status: int | None = None
-        self._held = contextlib.ExitStack()
-        scope.setdefault("state", {}).update(request_id=self.request_id, facts={}, held=self._held)
-        carried = {_TRACE_HEADERS[k]: v.decode("latin-1") for k, v in scope["headers"] if k in _TRACE_HEADERS}
+        self._state = scope.setdefault("state", {})
+        self._state.update(request_id=self.request_id, facts={})
         self._tracing = tracing.span(scope["method"], carried, kind="SERVER")
 
     def __enter__(self) -> None:
@@ -133,7 +123,8 @@ class _Exchange:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give back what was held for the request (the room of its body), and tell of it."""
-        self._held.close()
+        if "held" in self._state:
+            self._state["held"].close()
         self._metrics.in_flight -= 1
         self._tell()
         structlog.contextvars.reset_contextvars(**self._tokens)
@@ -143,7 +134,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = [*message["headers"], (b"x-request-id", self.request_id.encode()), *_ALWAYS]
-            if not any(name == b"content-security-policy" for name, _ in message["headers"]):
+            if b"content-security-policy" not in dict(message["headers"]):
                 headers.append(_POLICY)
             if self._scope.get("scheme") == "https":
                 headers.append(_HTTPS_ONLY)
@@ -197,13 +188,6 @@ class _Exchange:
             client=(scope.get("client") or ("",))[0],
             **facts,
         )
-
-
-def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _WELL_FORMED.fullmatch(value):
-            return str(value, "ascii")
-    return next(_IDS)
 
 
 def _made_up() -> Iterator[str]:

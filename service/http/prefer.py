@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from service.auth.principal import principal_of
 from service.http.job_responses import answer_response, job_response
-from service.http.middleware import note
+from service.http.scopes import note
 from service.http.state import state_of
 from service.jobs.model import NewJob, State
 from service.jobs.requests import MODEL_WORK

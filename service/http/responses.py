@@ -8,6 +8,7 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.http.scopes import header_of
 from service.problems import MEDIA_TYPE, Problem
 
 __all__ = ["CACHE_CONTROL", "content_response", "instance_of", "matches_tag", "problem_response"]
@@ -24,7 +25,7 @@ def content_response(request: Request, name: str, body: bytes, *, kept: bool, hi
     """
     location = f"{request.scope.get('root_path', '')}/v1/{name}" if kept else None
     digest = name.rpartition("/")[2]
-    condition = request.headers.get("if-none-match")
+    condition = header_of(request.scope, b"if-none-match")
     if condition is not None and matches_tag(condition, digest):
         return Response(status_code=304, headers=_headers(digest, location, hit))
     return _Prepared(body, _prepared(digest, location, hit, len(body)))

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from service.jobs.query import in_query
 from service.jobs.requests import MEMBERS, check_members, read_request
 from service.problems import Problem
 from solver import documents
-from solver.errors import TooManyOperationsError
+from solver.errors import ArenaplanError, TooManyOperationsError
 from solver.importers.options import IMPORT_OPTIONS, import_options
 from solver.importers.registry import find_importer, load_model, unknown_format
 from solver.pipeline import TrainableGraph
@@ -90,7 +91,10 @@ class _Model:
 
     def options(self) -> PlanOptions:
         options = documents.load_options(self.fields)
-        import_options(self.choices, batch=options.batch)  # what is wrong there stands in the query as well
+        with _said_of_a_query():
+            import_options(
+                self.choices, batch=options.batch
+            )  # what is wrong there stands in the query as well
         return options
 
     def graph(self, batch: int | None, limits: Mapping[str, Any]) -> TrainableGraph:
@@ -98,8 +102,9 @@ class _Model:
         if importer is None:
             error = unknown_format("The body")
             raise Problem("invalid-document", error.message, remedy=error.remedy)
-        chosen = import_options(self.choices, batch=batch)
-        graph = load_model(importer, self.data, options=chosen, path=None, name="model").graph
+        with _said_of_a_query():
+            chosen = import_options(self.choices, batch=batch)
+            graph = load_model(importer, self.data, options=chosen, path=None, name="model").graph
         if len(graph.operations) > limits["max_operations"]:
             raise TooManyOperationsError(
                 f"The model has {len(graph.operations):,} operations;"
@@ -124,6 +129,16 @@ class _Model:
                     here = replace(given, file=replace(given.file, path=place))
                     operands[operand.id] = replace(operand, initializer=here)
             yield graph.with_graph(operands=operands)
+
+
+@contextlib.contextmanager
+def _said_of_a_query() -> Iterator[None]:
+    """Errors name parameters where they name flags."""
+    try:
+        yield
+    except ArenaplanError as error:
+        error.message, error.remedy = in_query(error.message), in_query(error.remedy)
+        raise
 
 
 def read_document(task: str, body: bytes) -> Subject:

@@ -6,6 +6,7 @@ What is not written stays as it is, to the byte: weights are put where the file 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from solver.errors import GraphError, OptionsError, PlanError
 from solver.graph import OptimizerSpec
 from solver.graph.types import Array
 from solver.importers.circle import CircleTraining, dump_training
-from solver.importers.circle.graph import DEFAULT, translated
+from solver.importers.circle.graph import DEFAULT, ONERT_EPSILON, translated
 from solver.importers.circle.metadata import with_metadata
 from solver.importers.circle.network import Weight
 from solver.importers.circle.read import TRAINING, read_model
@@ -68,6 +69,9 @@ def with_training(data: bytes, training: CircleTraining) -> bytes:
     Tables are written anew, so offsets inside the file change. Raises DocumentError for a file that cannot
     be read, OptionsError for an optimizer that the format does not have.
     """
+    if training.trainable is None:
+        # All of them by number: of a file without the list, onert 0.1.0 trains nothing.
+        training = replace(training, trainable=tuple(range(len(read_model(data).operators))))
     return with_metadata(data, TRAINING, dump_training(training))
 
 
@@ -95,15 +99,24 @@ def training_of_plan(plan: Plan, data: bytes) -> CircleTraining:
     attributes = losses[0].attributes
     if attributes.get("label_smoothing"):
         raise _unwritten("label smoothing", "Train without it.")
+    if losses[0].operation.type == "MeanSquaredError" and attributes["reduction"] == "sum":
+        raise _unwritten(
+            "a sum over all elements", "Plan with the reduction sum_of_means, which is onert's sum."
+        )
     loss: Any = "mean-squared-error"
     if losses[0].operation.type == "CategoricalCrossEntropy":
+        if not attributes["from_logits"] and attributes["epsilon"] != ONERT_EPSILON:
+            raise _unwritten(
+                f"epsilon {attributes['epsilon']:g} of the cross entropy, as onert's is {ONERT_EPSILON:g}",
+                "Plan the model file itself.",
+            )
         loss = "sparse-categorical-crossentropy" if attributes["sparse"] else "categorical-crossentropy"
     return CircleTraining(
         _optimizer(updates),
         loss,
         from_logits=bool(attributes.get("from_logits", False)),
         batch=batch,
-        reduction="sum" if attributes["reduction"] == "sum" else "mean",
+        reduction="mean" if attributes["reduction"] == "mean" else "sum",
         trainable=_trained_operators(network.owned, updates),
     )
 

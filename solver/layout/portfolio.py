@@ -37,7 +37,8 @@ from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
 from solver.layout.greedy.in_time import in_order_of_time
-from solver.layout.greedy.large import GOOD_ENOUGH
+from solver.layout.greedy.index import kernel
+from solver.layout.greedy.large import GOOD_ENOUGH, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
 from solver.layout.model.instance import Instance, layout_of
@@ -196,6 +197,12 @@ class _Run:
         return len(self.instance) > CAPACITY_SEARCH_BUFFERS and self.shallow and depth(self.instance) <= DEPTH
 
     @property
+    def listed(self) -> bool:
+        """Whether one more order, that of the problem, is worth a pass and takes little beside the others."""
+        far = (self.layout.peak - self.bound) * GOOD_ENOUGH > self.bound
+        return far and PROBE_BUFFERS < len(self.instance) < CLASSES_FROM
+
+    @property
     def capacities(self) -> CapacitySearch:
         """One for all questions, which learns from each."""
         if self.search is None:
@@ -248,6 +255,18 @@ def _greedy(run: _Run, _: int) -> None:
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout)
     run.take("greedy", greedy.layout, cut=greedy.cut)
+
+
+def _as_given(run: _Run, _: int) -> None:
+    """First fit in the order of the problem, given up as soon as it is too high.
+
+    Who cuts memory into buffers often lists what lies lower first: such an order fills what it was cut from.
+    """
+    compiled = kernel()
+    if compiled is not None:
+        order, limit = np.arange(len(run.instance)), run.layout.peak - 1
+        layout, cut = walk(run.instance, compiled, order, limit, run.watch.deadline)
+        run.take("greedy", layout or run.layout, cut=cut)
 
 
 def _coarsely(run: _Run, questions: _Questions) -> None:
@@ -336,6 +355,7 @@ STAGES: Final = (
     Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
     Stage("greedy", lambda run: not (run.negligible or run.long), 0, _greedy),
+    Stage("as given", lambda run: run.listed, 0, _as_given),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),

@@ -49,6 +49,7 @@ from solver.program import (
     Program,
     Step,
     lent,
+    loads,
     permitted,
 )
 
@@ -90,15 +91,11 @@ class Aliases(Pass):
 
     def facts(self, before: Program, after: Program) -> dict[str, int | str | bool]:
         views = sum(alias.view for alias in after.aliases)
-        footprint = Footprint(before)
-        peak = footprint.peak
-        for alias in after.aliases:
-            footprint.share(alias.value, alias.source, alias.offset)
         return {
             "views": views,
             "overwritten": len(after.aliases) - views,
-            "peak_before": peak,
-            "peak_after": footprint.peak,
+            "peak_before": _peak(before),
+            "peak_after": _peak(after),
         }
 
 
@@ -109,7 +106,7 @@ def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ran
     `sub_ranges` O(log n) for each part, n being the levels; the peak is never above the one without.
     """
     whole = replace(program, aliases=_Walk(program, allowed or _all).run())
-    if not sub_ranges:
+    if not sub_ranges or not any(_parts(program, step) for step in program.steps):
         return whole
     footprint = Footprint(program)
     parts = replace(program, aliases=_Walk(program, allowed or _all, footprint).run())
@@ -117,9 +114,22 @@ def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ran
     return parts if better else whole
 
 
+def _parts(program: Program, step: Step) -> Sequence[Part]:
+    """What a step cuts out of a value, or puts together from several."""
+    node = program.operations[step.operation]
+    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+        return ()
+    return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
+
+
+def _peak(program: Program) -> int:
+    return sum(max(curve, default=0) for curve in loads(program))
+
+
 def _room(program: Program) -> tuple[int, int]:
-    footprint = Footprint(program)
-    return footprint.peak, footprint.area
+    """Peak and area, as a footprint has them."""
+    curves = loads(program)
+    return _peak(program), sum(map(sum, curves))
 
 
 def _apart(footprint: Footprint, sources: Sequence[int], offsets: Sequence[int]) -> bool:
@@ -170,13 +180,18 @@ class _Walk:
         self.levels: dict[int, list[Step]] = defaultdict(list)
         self.last: dict[int, int] = {}
         self.redefinitions: dict[int, list[int]] = defaultdict(list)
+        last = self.last
         for step in program.steps:
-            for level in range(step.level, step.until + 1):  # a copy may take several
-                self.levels[level].append(step)
+            level, until = step.level, step.until
+            self.levels[level].append(step)
+            for later in range(level + 1, until + 1):  # a copy may take several
+                self.levels[later].append(step)
             for binding in step.bindings:
-                self.last[binding.value] = max(self.last.get(binding.value, 0), step.until)
+                value = binding.value
+                if last.get(value, -1) < until:
+                    last[value] = until
                 if binding.access is Access.UPDATE:
-                    self.redefinitions[binding.value].append(step.level)
+                    self.redefinitions[value].append(level)
 
     def run(self) -> tuple[Alias, ...]:
         for t, step in enumerate(self.program.steps):
@@ -224,13 +239,10 @@ class _Walk:
 
     def _keep_parts(self, footprint: Footprint, t: int, step: Step) -> None:
         """Let what a step puts together lie where its parts are, if they can stay and that takes less."""
-        node = self.program.operations[step.operation]
-        if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
-            return
-        by_slot = {binding.slot: binding for binding in step.bindings}
         parts: dict[str, list[Part]] = defaultdict(list)
-        for part in lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD):
+        for part in _parts(self.program, step):
             parts[part.target].append(part)
+        by_slot = {binding.slot: binding for binding in step.bindings} if parts else {}
         for slot, of in parts.items():
             target = by_slot.get(slot)
             sources = [by_slot[part.source].value for part in of if part.source in by_slot]
@@ -307,11 +319,12 @@ class _Walk:
 
     def _region(self, value: int) -> _Region:
         """The region of a value; at first it is alone in its own."""
-        if value not in self.regions:
-            self.regions[value] = _Region({value}, self._until(value), self._redefined(value, -1))
-        while (into := self.regions[value].into) is not None:
-            self.regions[value] = into
-        return self.regions[value]
+        region = self.regions.get(value)
+        if region is None:
+            region = self.regions[value] = _Region({value}, self._until(value), self._redefined(value, -1))
+        while region.into is not None:
+            region = self.regions[value] = region.into
+        return region
 
     def _hold(self, region: _Region, value: int, level: int) -> None:
         """From `level` on the region holds one value, and what it held before is gone."""
@@ -323,6 +336,7 @@ class _Walk:
         return _AFTER if value in self.kept else self.last[value]
 
     def _redefined(self, value: int, level: int) -> int:
-        times = self.redefinitions.get(value, [])
-        position = bisect_right(times, level)
-        return times[position] if position < len(times) else _NEVER
+        times = self.redefinitions.get(value)
+        if times is None or times[-1] <= level:
+            return _NEVER
+        return times[bisect_right(times, level)]

@@ -20,6 +20,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TypeVar
 
+from solver.frozen import maker
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation, TensorType
 
@@ -214,6 +215,9 @@ class Step:
     due: bool = False
 
 
+_step = maker(Step)
+
+
 @dataclass(frozen=True, slots=True)
 class Alias:
     """`value` lies in the bytes of `source`, `offset` bytes behind its beginning, from `step` on.
@@ -346,7 +350,7 @@ class Program:
         for old, level in zip(order, range(len(order)) if levels is None else levels, strict=True):
             step = self.steps[old]
             if step.level != level or step.until != level:
-                step = Step(
+                step = _step(
                     step.operation,
                     step.phase,
                     step.bindings,

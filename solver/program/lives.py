@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from solver.frozen import maker
 from solver.layout import Lifespan
 from solver.program.ir import COPY, Access, EntryKind, Program
 
@@ -45,6 +46,9 @@ class Region:
     def spans(self) -> tuple[Lifespan, ...]:
         """When the bytes are held, as intervals in order of time."""
         return without(self.lifespan, self.lent) if self.lent else (self.lifespan,)
+
+
+_lifespan, _region = maker(Lifespan), maker(Region)
 
 
 def without(whole: Lifespan, gone: tuple[Lifespan, ...]) -> tuple[Lifespan, ...]:
@@ -80,7 +84,7 @@ def lives(program: Program) -> dict[int, Lifespan]:
     for exit_ in program.exit:
         if exit_.value in first:
             last[exit_.value] = end - 1
-    return {value: Lifespan(first[value], last[value] + 1) for value in sorted(first)}
+    return {value: _lifespan(first[value], last[value] + 1) for value in sorted(first)}
 
 
 def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
@@ -189,12 +193,12 @@ def _regions(
         if value not in sets:
             size = -(-nbytes // alignment) * alignment
             gone = () if value in holds else lending.get(value, ())
-            yield Region((value,), (0,), found.space, nbytes, size, span, gone)
+            yield _region((value,), (0,), found.space, nbytes, size, span, gone)
             continue
         members = sets[value]
         of = [spans[member] for member, _ in members]
         nbytes = max(offset + program.values[member].type.nbytes for member, offset in members)
-        yield Region(
+        yield _region(
             tuple(member for member, _ in members),
             tuple(offset for _, offset in members),
             found.space,

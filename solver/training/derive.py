@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from types import MappingProxyType
 
+from solver.frozen import maker
 from solver.graph.nodes import graph_nodes
 from solver.graph.ops import lookup
 from solver.graph.ops.base import BackwardNeeds, Node, ScratchRequest
@@ -57,6 +58,8 @@ _SCALE = TensorType((), DType.FLOAT64)
 
 _FED = frozenset({Role.INPUT, Role.LABEL})
 
+_binding = maker(Binding)
+
 #: Where the values of a reference program live, before a target says where.
 _SPACE = Space("arena", 64)
 
@@ -70,11 +73,23 @@ def derive(graph: TrainableGraph, nodes: Mapping[str, Node] | None = None) -> Pr
     return _Derivation(graph, nodes or graph_nodes(graph)).run()
 
 
+class _Numbers(dict[str, int]):
+    """Numbers of values by name, each declared when it is first asked for."""
+
+    def __init__(self, declare: Callable[[str], int]) -> None:
+        self._declare = declare
+
+    def __missing__(self, name: str) -> int:
+        number = self[name] = self._declare(name)
+        return number
+
+
 class _Derivation:
     """Builds one program; lives for one call of `derive`."""
 
     def __init__(self, graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
         self.graph = graph
+        self.operands = graph.operands
         self.nodes = nodes
         self.trainable = frozenset(graph.trainable)
         self.outputs = frozenset((graph.loss, *graph.outputs))
@@ -85,8 +100,8 @@ class _Derivation:
         #: Derivatives that already have a def.
         self.defined: set[str] = set()
         #: Numbers of operands and of their derivatives, by name.
-        self.numbers: dict[str, int] = {}
-        self.derivatives: dict[str, int] = {}
+        self.numbers = _Numbers(self._declare)
+        self.derivatives = _Numbers(self._declare_derivative)
 
     def run(self) -> Program:
         for operation in self.graph.operations:
@@ -107,16 +122,15 @@ class _Derivation:
     def _forward(self, operation: Operation) -> None:
         said = self.answers[operation.id]
         saved = [
-            Binding(request.name, self._saved(operation, request), Access.WRITE)
+            _binding(request.name, self._saved(operation, request), Access.WRITE)
             for request in said.saved.values()
         ]
-        given = [
-            Binding(_slot("x", i), value, Access.UPDATE if i in said.updates else Access.READ)
-            for i, value in self._values(operation.inputs, said.read)
-        ]
+        numbers, names = self.numbers, operation.inputs
+        given = [_binding(slot, numbers[names[i]], access) for i, slot, access in said.given if names[i]]
         results = [
-            Binding(_slot("y", k), value, Access.WRITE)
-            for k, value in self._values(operation.outputs, range(len(operation.outputs)))
+            _binding(_slot("y", k), numbers[name], Access.WRITE)
+            for k, name in enumerate(operation.outputs)
+            if name
         ]
         scratch = self._scratch(operation.id, Phase.FORWARD, said.forward_scratch)
         self.builder.step(self.operations[operation.id], Phase.FORWARD, (*given, *results, *saved, *scratch))
@@ -124,14 +138,15 @@ class _Derivation:
     def _drop_unread(self) -> None:
         """What no backward step came to read is not saved, where the forward kernel does without it."""
         steps = self.builder.steps
-        read = {b.value for step in steps for b in step.bindings if b.access.reads}
-        for t, step in enumerate(steps):
-            if step.phase is not Phase.FORWARD:
-                continue
-            optional = lookup(self.builder.kernel(step)).optional_saved
-            if optional:
-                kept = tuple(b for b in step.bindings if b.slot not in optional or b.value in read)
-                steps[t] = replace(step, bindings=kept)
+        asked = [
+            (t, step, optional)
+            for t, step in enumerate(steps)
+            if step.phase is Phase.FORWARD and (optional := lookup(self.builder.kernel(step)).optional_saved)
+        ]
+        read = {b.value for step in steps for b in step.bindings if b.access.reads} if asked else set()
+        for t, step, optional in asked:
+            kept = tuple(b for b in step.bindings if b.slot not in optional or b.value in read)
+            steps[t] = replace(step, bindings=kept)
 
     def _mark_constants(self) -> None:
         """What is given and never written stays as it is; what is written carries over."""
@@ -147,23 +162,23 @@ class _Derivation:
     def _keep_gradients(self) -> None:
         """Gradients carry over, from zeros: whatever defines one is a partial that is added to it."""
         for weight in self.graph.trainable:
-            self.builder.entries[self._derivative(weight)] = EntryKind.CARRIED
+            self.builder.entries[self.derivatives[weight]] = EntryKind.CARRIED
         self.defined.update(self.graph.trainable)
 
     def _seed(self) -> None:
         """The derivative of the loss with respect to itself: where every chain begins."""
-        loss, type_ = self.graph.loss, self.graph.operands[self.graph.loss].type
+        loss, type_ = self.graph.loss, self.operands[self.graph.loss].type
         if self.graph.training.loss_scale_growth is None:
             seed = _own_node(loss, SEED, (), (type_,), {"value": self.graph.training.loss_scale})
             scale = []
         else:
             seed = _own_node(loss, SEED, (_SCALE,), (type_,), {})
-            scale = [Binding("loss_scale", self._loss_scale(), Access.READ)]
+            scale = [_binding("loss_scale", self._loss_scale(), Access.READ)]
         self.defined.add(loss)
         self.builder.step(
             self.builder.operation(seed),
             Phase.CALC_DERIVATIVE,
-            (*scale, Binding("dx0", self._derivative(loss), Access.WRITE)),
+            (*scale, _binding("dx0", self.derivatives[loss], Access.WRITE)),
             part="seed",
         )
 
@@ -185,22 +200,23 @@ class _Derivation:
         if not wanted:
             return
         said = self.answers[operation.id]
-        needs = said.backward(wanted)
+        needs, numbers = said.backward(wanted), self.numbers
         bindings = [
-            Binding(_slot(slot, i), value, Access.READ)
+            _binding(_slot(slot, i), numbers[names[i]], Access.READ)
             for slot, names, positions in (
                 ("x", operation.inputs, needs.inputs),
                 ("y", operation.outputs, needs.outputs),
             )
-            for i, value in self._values(names, sorted(positions))
+            for i in sorted(positions)
+            if names[i]
         ]
         bindings += [
-            Binding(name, self._saved(operation, said.saved[name]), Access.READ)
+            _binding(name, self._saved(operation, said.saved[name]), Access.READ)
             for name in sorted(needs.saved)
         ]
         if needs.reads_output_derivatives:
             bindings += [
-                Binding(_slot("dy", k), self._derivative(output), Access.READ)
+                _binding(_slot("dy", k), self.derivatives[output], Access.READ)
                 for k, output in enumerate(operation.outputs)
                 if output in self.defined
             ]
@@ -216,20 +232,21 @@ class _Derivation:
         name = operation.inputs[position]
         if name not in self.defined:
             self.defined.add(name)
-            return Binding(_slot("dx", position), self._derivative(name), Access.WRITE)
-        partial = self._derivative(name, partial=f"{operation.id}.{position}")
+            return _binding(_slot("dx", position), self.derivatives[name], Access.WRITE)
+        label = f"{name}@{operation.id}.{position}@grad"
+        partial = self.builder.value(label, self.operands[name].type, Kind.PARTIAL, name)
         partials.append((position, partial))
-        return Binding(_slot("dx", position), partial, Access.WRITE)
+        return _binding(_slot("dx", position), partial, Access.WRITE)
 
     def _accumulate(self, operation: Operation, phase: Phase, position: int, partial: int) -> None:
         name = operation.inputs[position]
-        type_ = self.graph.operands[name].type
+        type_ = self.operands[name].type
         self.builder.step(
             self.builder.operation(_own_node(operation.id, ACCUMULATE, (type_, type_), (), {})),
             phase,
             (
-                Binding("x0", self._derivative(name), Access.UPDATE),
-                Binding("x1", partial, Access.READ),
+                _binding("x0", self.derivatives[name], Access.UPDATE),
+                _binding("x1", partial, Access.READ),
             ),
             part=f"accumulate{position}",
         )
@@ -245,16 +262,16 @@ class _Derivation:
         loss, rules, weights = self.graph.loss, self.graph.training, self.graph.trainable
         factor = self.builder.value(f"{loss}@factor", TensorType((), DType.FLOAT64), Kind.SAVED, loss)
         joint = [("factor", factor)]
-        bindings = [Binding(_slot("dx", i), self._derivative(w), Access.READ) for i, w in enumerate(weights)]
+        bindings = [_binding(_slot("dx", i), self.derivatives[w], Access.READ) for i, w in enumerate(weights)]
         if rules.skips:
             counter = self._optimizer_variable(loss, "updates", TensorType((), DType.INT64))
             joint.append(("updates", counter))
-            bindings.append(Binding("updates", counter, Access.UPDATE))
+            bindings.append(_binding("updates", counter, Access.UPDATE))
         if rules.loss_scale_growth is not None:
-            bindings.append(Binding("loss_scale", self._loss_scale(), Access.UPDATE))
+            bindings.append(_binding("loss_scale", self._loss_scale(), Access.UPDATE))
             row = self._optimizer_variable(loss, "in_a_row", TensorType((), DType.INT64))
-            bindings.append(Binding("in_a_row", row, Access.UPDATE))
-        types = tuple(self.graph.operands[weight].type for weight in weights)
+            bindings.append(_binding("in_a_row", row, Access.UPDATE))
+        types = tuple(self.operands[weight].type for weight in weights)
         largest = max(type_.elements for type_ in types)
         square = optimizer_block("square", TensorType((largest,), DType.FLOAT64))
         node = _own_node(
@@ -269,7 +286,7 @@ class _Derivation:
             Phase.APPLY_GRADIENT,
             (
                 *bindings,
-                Binding("factor", factor, Access.WRITE),
+                _binding("factor", factor, Access.WRITE),
                 *self._scratch(loss, Phase.APPLY_GRADIENT, (square,)),
             ),
             part="clip",
@@ -284,21 +301,21 @@ class _Derivation:
         scaled = bool(joint) or rules.divisor != 1
         # One mapping for all: what every update has in common is written and compared once.
         attributes = MappingProxyType({"optimizer": spec.type, **optimizer_rules(spec), **_attributes(rules)})
-        both = [Binding(name, found, Access.READ) for name, found in joint]
+        both = [_binding(name, found, Access.READ) for name, found in joint]
         blocks: dict[TensorType, tuple[ScratchRequest, ...]] = {}
         for weight in self.graph.trainable:
-            type_ = self.graph.operands[weight].type
+            type_ = self.operands[weight].type
             states = [(name, self._optimizer_variable(weight, name, type_)) for name in names]
-            value, gradient = self._value(weight), self._derivative(weight)
+            value, gradient = self.numbers[weight], self.derivatives[weight]
             if type_ not in blocks:
                 blocks[type_] = optimizer_scratch(spec, type_, scaled=scaled)
             self.builder.step(
                 self.builder.operation(_own_node(weight, UPDATE, (type_,), (), attributes)),
                 Phase.APPLY_GRADIENT,
                 (
-                    Binding("x0", value, Access.UPDATE),
-                    Binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
-                    *[Binding(name, state, Access.UPDATE) for name, state in states],
+                    _binding("x0", value, Access.UPDATE),
+                    _binding("dx0", gradient, Access.UPDATE if clears else Access.READ),
+                    *[_binding(name, state, Access.UPDATE) for name, state in states],
                     *both,
                     *self._scratch(weight, Phase.APPLY_GRADIENT, blocks[type_]),
                 ),
@@ -307,17 +324,10 @@ class _Derivation:
 
     # ------------------------------------------------------------------------ values
 
-    def _values(self, names: tuple[str, ...], positions: Iterable[int]) -> list[tuple[int, int]]:
-        """The values of those of `positions` that are not left out, with their positions."""
-        return [(i, self._value(names[i])) for i in positions if names[i]]
-
-    def _value(self, name: str) -> int:
-        known = self.numbers.get(name)
-        if known is not None:
-            return known
-        operand = self.graph.operands[name]
+    def _declare(self, name: str) -> int:
+        operand = self.operands[name]
         kind = Kind.LOSS if name == self.graph.loss else _KIND_OF_ROLE[operand.role]
-        number = self.numbers[name] = self.builder.value(name, operand.type, kind, name)
+        number = self.builder.value(name, operand.type, kind, name)
         if operand.role in _FED:
             self.builder.entries[number] = EntryKind.FED
         elif operand.role is not Role.INTERMEDIATE:
@@ -327,15 +337,9 @@ class _Derivation:
             self.builder.exits[number] = None
         return number
 
-    def _derivative(self, name: str, partial: str = "") -> int:
-        type_ = self.graph.operands[name].type
-        if partial:
-            return self.builder.value(f"{name}@{partial}@grad", type_, Kind.PARTIAL, name)
-        known = self.derivatives.get(name)
-        if known is None:
-            kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
-            known = self.derivatives[name] = self.builder.value(f"{name}@grad", type_, kind, name)
-        return known
+    def _declare_derivative(self, name: str) -> int:
+        kind = Kind.GRADIENT if name in self.trainable else Kind.DERIVATIVE
+        return self.builder.value(f"{name}@grad", self.operands[name].type, kind, name)
 
     def _optimizer_variable(self, weight: str, name: str, type_: TensorType) -> int:
         number = self.builder.value(f"{weight}@{name}", type_, Kind.OPTIMIZER_VARIABLE, weight)
@@ -348,7 +352,7 @@ class _Derivation:
 
     def _scratch(self, origin: str, phase: Phase, requests: tuple[ScratchRequest, ...]) -> list[Binding]:
         return [
-            Binding(
+            _binding(
                 request.name,
                 self.builder.value(
                     f"{origin}@{phase.word}.{request.name}", request.type, Kind.SCRATCH, origin
@@ -406,10 +410,15 @@ class _Answers:
         kind = lookup(node.operation.type)
         self.differentiable = kind.differentiable(node)
         self.saved = {request.name: request for request in kind.saved(node)}
-        self.updates = kind.updates(node)
         self.forward_scratch = kind.forward_scratch(node)
-        #: Constant inputs by rule (shapes, axes, pads) are known when planning: no kernel reads them.
-        self.read = [i for i in range(len(node.inputs)) if i not in kind.constant_inputs]
+        #: Position, slot and access of each input of the forward kernel. Constant inputs by rule (shapes,
+        #: axes, pads) are known when planning: no kernel reads them.
+        updates = kind.updates(node)
+        self.given = [
+            (i, _slot("x", i), Access.UPDATE if i in updates else Access.READ)
+            for i in range(len(node.inputs))
+            if i not in kind.constant_inputs
+        ]
         self._kind, self._node = kind, node
         self._backward: dict[frozenset[int], BackwardNeeds] = {}
 

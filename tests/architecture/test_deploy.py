@@ -37,6 +37,9 @@ def compose(root: Path) -> dict[str, Any]:
 
 
 class TestDockerfile:
+    #: Compilers, what stands in for pandas, and what only Windows needs.
+    LEFT_OUT = ("colorama", "llvmlite", "numba", "pandas", "tzdata")
+
     def test_base_is_a_pinned_build_argument(self, stages: list[Stage]) -> None:
         arguments = dict(one.arguments.split("=", 1) for one in stages[0].all("ARG"))
         assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", arguments["PYTHON_IMAGE"])
@@ -55,6 +58,20 @@ class TestDockerfile:
         assert len(installs) == 5
         assert all("--no-deps" in one for one in installs)
         assert all("--require-hashes" in one or "--no-index" in one for one in installs)
+
+    @pytest.mark.parametrize("lock", ["", "-plan", "-client"])
+    def test_image_lock(self, root: Path, lock: str) -> None:
+        """The bill of materials and the image are made of the same lines: all, but what stays behind."""
+        file = root / f"requirements-image{lock}.lock"
+        ran = subprocess.run([root / "deploy/image-lock", file], capture_output=True, text=True, check=True)
+        # A package is a line that begins with its name, and indented lines with its hashes.
+        whole, printed = (
+            set(re.split(r"\n(?=[a-z#])", text.strip()))
+            for text in (file.read_text(encoding="utf-8"), ran.stdout)
+        )
+        assert printed < whole
+        left_out = {one.partition("==")[0] for one in whole - printed}
+        assert left_out == {one.partition("==")[0] for one in whole} & {*self.LEFT_OUT}
 
     def test_final_stage_installs_nothing(self, final: Stage) -> None:
         commands = " ".join(run.arguments for run in final.all("RUN"))

@@ -16,13 +16,14 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from solver.layout import Deadline, LayoutProblem, SolveOptions, load_compiled, solve
+from solver.layout import Deadline, LayoutProblem, Outcome, SolveOptions, load_compiled, solve
 from tests.benchmarks.peers import SEARCHES, Rival, generated, installed, rivals
 
 __all__ = ["SOURCES", "run"]
@@ -50,8 +51,11 @@ class _Allowance(Deadline):
         return self.until - time.process_time()
 
 
-def run(console: Console) -> None:
-    """Measure and print; a row each as soon as it is known."""
+def run(console: Console, *, sizes: Sequence[int] = (), only_open: bool = False) -> None:
+    """Measure and print; a row each as soon as it is known. With `sizes` only problems of so many buffers.
+
+    With `only_open` its allocators are not asked where ours meets the bound, which none can be below.
+    """
     if not installed():
         console.print("OmniMalloc is not installed here: pip install omnimalloc==1.0.0")
         return
@@ -59,13 +63,13 @@ def run(console: Console) -> None:
     seed = int(os.environ.get("ARENAPLAN_SEED") or time.time())
     table, worse, compared = Table(*HEADINGS, title=f"layout: OmniMalloc's generators, seed {seed}"), 0, 0
     for seconds in SECONDS:
-        for buffers in BUFFERS:
+        for buffers in sizes or BUFFERS:
             for source in SOURCES:
                 problem = generated(source, buffers, seed)
                 if problem is None:
                     table.add_row(source, f"{buffers:,}", "", "", "", "", "no intervals", "")
                     continue
-                row, ratio = _row(problem, seconds)
+                row, ratio = _row(problem, seconds, only_open=only_open)
                 worse, compared = worse + (ratio < 1), compared + 1
                 table.add_row(source, f"{len(problem.buffers):,}", str(seed), *row)
                 console.log(source, len(problem.buffers), *row)
@@ -73,16 +77,15 @@ def run(console: Console) -> None:
     console.print(f"worse than one of its allocators: {worse} of {compared}")
 
 
-def _row(problem: LayoutProblem, seconds: float) -> tuple[tuple[str, ...], float]:
+def _row(problem: LayoutProblem, seconds: float, *, only_open: bool) -> tuple[tuple[str, ...], float]:
     """The cells from the processor time on, and the smallest peak of theirs over ours."""
-    theirs = rivals(problem, seconds)
+    allowed, theirs = seconds, list[Rival]()
+    outcome, cpu = _ours(problem, seconds) if only_open else (None, 0.0)
+    if outcome is None or outcome.layout is None or outcome.layout.peak > outcome.lower_bound:
+        theirs = rivals(problem, seconds)
+        allowed = max((rival.cpu for rival in theirs if rival.allocator in SEARCHES), default=seconds)
+        outcome, cpu = _ours(problem, allowed)
     best = min(theirs, key=lambda rival: rival.peak, default=Rival("", 0, seconds))
-    searched = [rival.cpu for rival in theirs if rival.allocator in SEARCHES]
-    allowed = max(searched, default=seconds)
-    gc.collect()
-    began = time.process_time()
-    outcome = solve(problem, deadline=_Allowance(until=began + allowed), options=SolveOptions(work=None))
-    cpu = time.process_time() - began
     peak = outcome.layout.peak if outcome.layout else 0
     ratio = best.peak / peak if best.peak else 1.0
     return (
@@ -92,3 +95,11 @@ def _row(problem: LayoutProblem, seconds: float) -> tuple[tuple[str, ...], float
         f"{best.peak / outcome.lower_bound:.5f} ({best.allocator}, {best.cpu:.2f} s)" if best.peak else "",
         f"{ratio:.4f}",
     ), ratio
+
+
+def _ours(problem: LayoutProblem, seconds: float) -> tuple[Outcome, float]:
+    """Our answer within seconds of the processor, and those that it took."""
+    gc.collect()
+    began = time.process_time()
+    outcome = solve(problem, deadline=_Allowance(until=began + seconds), options=SolveOptions(work=None))
+    return outcome, time.process_time() - began

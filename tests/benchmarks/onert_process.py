@@ -1,7 +1,8 @@
 """Trains a graph in Samsung's onert; a script that an interpreter with onert runs, without this project.
 
 It writes the graph as a `.circle` file, trains it on one batch, and prints one JSON object as its last line:
-``{"losses": [...]}``, or ``{"missing": "..."}`` with the name of the package that cannot be imported.
+``{"losses": [...]}``, or ``{"missing": "..."}`` with the name of the package that cannot be imported. The
+model with the weights after step n is left as ``after-n.circle``.
 `tests.benchmarks.onert_losses` starts it.
 
 Arguments: a directory with ``job.json`` (tensors with shape and maybe a key of ``arrays.npz``, operations,
@@ -12,7 +13,9 @@ input, output, batch, learning rate, steps, maybe the path of a finished model) 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -114,11 +117,33 @@ def losses(model: Path, job: Mapping[str, Any], arrays: Mapping[str, Any]) -> li
         batch_size=job["batch"],
     )
     image, label = arrays[job["input"]], arrays["label"]
-    return [float(session.train_step([image], [label])["loss"][0]) for _ in range(job["steps"])]
+    found = []
+    for step in range(1, job["steps"] + 1):
+        found.append(float(session.train_step([image], [label])["loss"][0]))
+        _export(session, Path(f"after-{step}.circle"))
+    return found
+
+
+def _export(session: Any, path: Path) -> None:
+    """Write the model with the weights that it has now.
+
+    The binding of onert 0.1.0 keeps no copy of the path that it is given, and writes to whatever name it
+    finds there by then. So this happens in an empty directory, and its one file is taken.
+    """
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        try:
+            session.session.train_export_circle("model.circle")
+            (written,) = Path(empty).iterdir()
+            written.replace(before / path)
+        finally:
+            os.chdir(before)
 
 
 def main() -> None:
-    directory = Path(sys.argv[1])
+    directory = Path(sys.argv[1]).resolve()
+    os.chdir(directory)
     job = json.loads((directory / "job.json").read_text(encoding="utf-8"))
     model = directory / "model.circle"
     with np.load(directory / "arrays.npz") as arrays:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import random
 import select
@@ -32,7 +33,8 @@ from rich.table import Table
 
 from clients import AsyncClient, ClientError
 from examples.resnet50 import resnet50
-from solver.documents import dump_graph
+from solver import pipeline
+from solver.documents import dump_graph, dump_plan, load_graph
 from tests.benchmarks.measure import ROOT
 from tests.support.deep_graphs import DEEP
 from tests.support.server import Server, running_server
@@ -85,7 +87,7 @@ def run(console: Console, soak: float = 0.0, part: str | None = None, rate: floa
     if soak:
         soaked(console, soak, rate)
         return
-    parts = {one.__name__: one for one in (rates, workers, costs, jobs, crowd, hostile, restarts)}
+    parts = {one.__name__: one for one in (rates, bodies, workers, costs, jobs, crowd, hostile, restarts)}
     for name, one in parts.items():
         if part in (None, name):
             one(console)
@@ -221,21 +223,22 @@ def _rate(pid: int, port: int, request: bytes, connections: int = CONNECTIONS) -
 
 def rates(console: Console) -> None:
     """Requests a second of answers that are known, beside a hello world and an echo by the same server."""
-    small = json.dumps({"graph": _mnist()}).encode()
+    small, middle = (json.dumps({"graph": one}).encode() for one in (_mnist(), DEEP["deep MLP"](57)))
     big = _megabyte()
     with _rivals() as (rival, rival_port), running_server(workers=1, deadline_max_seconds=600) as server:
         _warm(server)
         with server.client() as http:
             headers = {"Content-Type": "application/json"}
-            plan = http.post("/v1/plan", content=small, headers=headers)
-            assert http.post("/v1/plan", content=big, headers=headers).status_code == 200
+            plans = [http.post("/v1/plan", content=one, headers=headers) for one in (small, middle, big)]
+            assert {plan.status_code for plan in plans} == {200}
         own, own_port = server.process.pid, _port(server)
         hello, echo = "FastAPI, hello world", "FastAPI, echo of 1 MB"
-        kept = f"kept plan of {len(plan.content):,} B"
+        kept = [f"kept plan of {len(plan.content):,} B" for plan in plans]
         candidates: list[tuple[str, int, int, bytes, str]] = [
             ("uvicorn, nothing behind it", rival, rival_port, _request("GET", "/bare"), ""),
             (hello, rival, rival_port, _request("GET", "/hello"), ""),
-            (kept, own, own_port, _request("POST", "/v1/plan", small), hello),
+            (kept[0], own, own_port, _request("POST", "/v1/plan", small), hello),
+            (kept[1], own, own_port, _request("POST", "/v1/plan", middle), hello),
             (echo, rival, rival_port, _request("POST", "/echo", big), ""),
             ("kept plan, 1 MB asked", own, own_port, _request("POST", "/v1/plan", big), echo),
         ]  # fmt: skip
@@ -243,7 +246,6 @@ def rates(console: Console) -> None:
         for _ in range(TURNS):
             for name, pid, port, request, _base in candidates:
                 found[name].append(_rate(pid, port, request))
-        new = _new_bodies(own, own_port, big)
     table = Table(title=f"Requests a second, {CONNECTIONS} connections, median of {TURNS} turns")
     for column in (
         "",
@@ -255,15 +257,15 @@ def rates(console: Console) -> None:
     ):
         table.add_column(column, justify="left" if not column else "right")
 
-    def middle(name: str, of: Callable[[_Rate], float]) -> float:
+    def median(name: str, of: Callable[[_Rate], float]) -> float:
         return statistics.median(of(one) for one in found[name])
 
     for name, *_, base in candidates:
         cells = [
-            f"{middle(name, lambda r: r.each_second):,.0f}",
-            f"{middle(name, lambda r: r.cpu_microseconds):,.0f}",
+            f"{median(name, lambda r: r.each_second):,.0f}",
+            f"{median(name, lambda r: r.cpu_microseconds):,.0f}",
         ]
-        cells.append(f"{middle(name, lambda r: r.p99_milliseconds):,.1f}")
+        cells.append(f"{median(name, lambda r: r.p99_milliseconds):,.1f}")
         if base:
             ratio = statistics.median(
                 one.each_second / other.each_second
@@ -272,23 +274,74 @@ def rates(console: Console) -> None:
             cpu = min(r.cpu_microseconds for r in found[base]) / min(r.cpu_microseconds for r in found[name])
             cells += [f"{ratio:.2f}", f"{cpu:.2f}"]
         table.add_row(name, *cells)
-    echoed = min(one.cpu_microseconds for one in found[echo])
-    table.add_row(
-        "new spelling of 1 MB", f"{new.each_second:,.1f}", f"{new.cpu_microseconds:,.0f}", "", "",
-        f"{echoed / new.cpu_microseconds:.2f}",
-    )  # fmt: skip
     console.print(table)
 
 
-def _new_bodies(pid: int, port: int, body: bytes, count: int = 12) -> _Rate:
-    """Bodies that were never seen: read by a worker, and found to mean what is known."""
+def bodies(console: Console, count: int = 12) -> None:
+    """Processor time of bodies of 1 MB that nobody has sent before, beside an echo through pydantic.
+
+    The same but for spaces is found by what it means; a new name or another weight makes a new plan. What
+    that takes without a service is measured in this process.
+    """
+    operations, weights = _megabyte(), _weights(0.0)
+    kinds: list[tuple[str, bytes, Callable[[int], bytes]]] = [
+        ("6,501 operations, spelled anew", operations, lambda k: operations + b" " * k),
+        ("6,501 operations, a new plan", operations, lambda k: _megabyte(f"chain {k}")),
+        ("11 operations and their weights, a new plan", weights, lambda k: _weights(k / 1e3)),
+    ]
+    table = Table(title="CPU milliseconds of a new body of 1 MB, one caller, one worker")
+    for column in (
+        "body", "MB", "echo", "the API", "its worker", "echo to API", "worker to echo",
+        "without a service", "of which the plan",
+    ):  # fmt: skip
+        table.add_column(column, justify="left" if column == "body" else "right")
     headers = {"Content-Type": "application/json"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
-        before, began = _cpu(pid), time.perf_counter()
-        for k in range(count):
-            answer = http.post("/v1/plan", content=body + b" " * (k + 1), headers=headers)
-            assert answer.headers["x-cache"] == "hit"
-        return _Rate(count / (time.perf_counter() - began), (_cpu(pid) - before) / count * 1e6, 0.0)
+    with _rivals() as (rival, rival_port), running_server(workers=1, deadline_max_seconds=600) as server:
+        _warm(server)
+        (worker,) = server.worker_pids()
+        for name, first, another in kinds:
+            with server.client() as http, httpx.Client(base_url=f"http://127.0.0.1:{rival_port}") as other:
+                for client, path in ((http, "/v1/plan"), (other, "/echo")):
+                    client.timeout = httpx.Timeout(120)
+                    assert client.post(path, content=first, headers=headers).status_code == 200
+                before = _cpu(rival), _cpu(server.process.pid), _cpu(worker)
+                for k in range(1, count + 1):
+                    body = another(k)
+                    assert other.post("/echo", content=body, headers=headers).status_code == 200
+                    assert http.post("/v1/plan", content=body, headers=headers).status_code == 200
+                after = _cpu(rival), _cpu(server.process.pid), _cpu(worker)
+            echo, api, work = ((b - a) / count * 1e3 for a, b in zip(before, after, strict=True))
+            whole, search = _planning(first)
+            table.add_row(
+                name, f"{len(first) / 1e6:.2f}", f"{echo:.0f}", f"{api:.1f}", f"{work:.0f}",
+                f"{echo / api:.1f}", f"{work / echo:.1f}", f"{whole * 1e3:.0f}", f"{search * 1e3:.0f}",
+            )  # fmt: skip
+    console.print(table)
+
+
+def _weights(value: float) -> bytes:
+    """A plan request of about 1 MB: mnist, whose first weights stand in the document."""
+    graph, chance = _mnist(), random.Random(1)
+    for operand in graph["operands"]:
+        if operand["name"] in ("conv3.weight", "conv4.weight"):
+            values = [chance.uniform(-0.1, 0.1) for _ in range(math.prod(operand["shape"]))]
+            operand["initializer"] = {"kind": "values", "values": [value, *values[1:]]}
+    return json.dumps({"graph": graph}).encode()
+
+
+def _planning(body: bytes) -> tuple[float, float]:
+    """CPU seconds of reading, planning and writing here, and of planning by itself; best of three."""
+    whole, search = [], []
+    for _ in range(3):
+        began = time.process_time()
+        graph = load_graph(json.loads(body)["graph"])
+        read = time.process_time()
+        made = pipeline.plan(graph)
+        planned = time.process_time()
+        dump_plan(made)
+        whole.append(time.process_time() - began)
+        search.append(planned - read)
+    return min(whole), min(search)
 
 
 def workers(console: Console) -> None:

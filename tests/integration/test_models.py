@@ -160,7 +160,8 @@ def test_a_model_as_a_job_where_it_takes_long(server: Server) -> None:
     ("body", "query", "code", "said"),
     [
         (MODEL, {"loss": "ce"}, "invalid-options", "cross-entropy"),
-        (MODEL, {"loss": "mse"}, "invalid-dimension", "--dim batch=SIZE"),
+        (MODEL, {"loss": "mse"}, "invalid-dimension", "Give dim=batch=SIZE."),
+        (MODEL, {"dim": "batch=2"}, "invalid-loss", "Name one with the parameter loss: "),
         (MODEL, {**CHOICES, "capacity": "much"}, "invalid-document", "capacity"),
         (MODEL, {**CHOICES, "speed": "1"}, "invalid-document", "speed"),
         (MODEL, {**CHOICES, "trainable": "head"}, "invalid-trainable", "fc.weight"),

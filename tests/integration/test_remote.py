@@ -126,7 +126,13 @@ def test_models(url: str) -> None:
     model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 8)}, weights).SerializeToString()
     Path("net.onnx").write_bytes(model)
     trained = "net.onnx --loss mse --dim n=4 --optimizer sgd,momentum=0.9 --learning-rate 0.5 -o out.json"
-    for arguments in (f"plan {trained}", f"import {trained}", f"import {trained} --json", "import net.onnx"):
+    for arguments in (
+        f"plan {trained}",
+        f"import {trained}",
+        f"import {trained} --json",
+        "import net.onnx",
+        "import net.onnx --loss mse",
+    ):
         assert outcome(arguments, "--server", url) == outcome(arguments)
 
 

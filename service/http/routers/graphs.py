@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request, Response
 
 from service.auth.principal import principal_of
 from service.http.bodies import read_stored_body
-from service.http.middleware import note
 from service.http.openapi import DELETE_GRAPH_ROUTE, GRAPH_ROUTE, STORE_GRAPH_ROUTE
 from service.http.responses import CACHE_CONTROL, matches_tag
+from service.http.scopes import note
 from service.http.state import state_of
 from service.jobs.blobs import StoredGraph
 from service.jobs.spool import pieces

@@ -27,6 +27,7 @@ class _Rows:
         smoothing = attributes.get("label_smoothing", 0.0)
         self.spread = smoothing / self.classes
         self.kept = 1 - smoothing
+        self.epsilon: float = attributes.get("epsilon", PROBABILITY_EPSILON)
         self.scale = loss_scale(call, self.rows)
         self.call = call
 
@@ -63,7 +64,7 @@ class _Rows:
             )
 
         def run() -> None:
-            np.maximum(source, PROBABILITY_EPSILON, out=out)
+            np.maximum(source, self.epsilon, out=out)
             np.log(out, out=out)
 
         return out, run
@@ -181,14 +182,14 @@ def _prediction_steps(shape: _Rows, rows: slice, dx: Array) -> list[Step]:
     (prediction,) = present(shape.call.x[0])
     source, staged = shape.matrix(prediction, rows), shape.scratch("logarithm", rows)
     if not shape.from_logits:
-        return [target, _quotient(source, staged, dx), finish]
+        return [target, _quotient(source, staged, dx, shape.epsilon), finish]
     logarithm, take_logarithm = shape.logarithm(rows)
     return [take_logarithm, target, _softmax_minus(logarithm, shape.scratch("statistic", rows), dx), finish]
 
 
-def _quotient(prediction: Array, raised: Array, dx: Array) -> Step:
+def _quotient(prediction: Array, raised: Array, dx: Array, epsilon: float) -> Step:
     def run() -> None:
-        np.maximum(prediction, PROBABILITY_EPSILON, out=raised)
+        np.maximum(prediction, epsilon, out=raised)
         np.divide(dx, raised, out=dx)
         np.multiply(dx, -1, out=dx)
 

@@ -1,7 +1,8 @@
 """Losses: ordinary operations whose output is what training minimises.
 
 `reduction` is "mean", "sum" (a scalar of shape ()) or "none", which leaves a value for each element,
-or each example (CategoricalCrossEntropy, KLDivergence), and so is not a loss to train on by itself.
+or each example (CategoricalCrossEntropy, KLDivergence), and so is not a loss to train on by itself. The mean
+squared error has "sum_of_means" as well, as onert sums it: of each example the mean, and their sum.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ __all__ = ["OPERATORS", "PROBABILITY_EPSILON", "ElementwiseLoss", "block_rows"]
 
 #: Probabilities are raised to this before their logarithm is taken, so that a confident mistake costs
 #: about 16.1 and not infinity (and lowered to 1 minus this, where the logarithm of 1 - p is taken). The
-#: derivative below it is the one at it: a saturated output still learns.
+#: derivative below it is the one at it: a saturated output still learns. It is Keras's; a graph may give
+#: another one where it follows another runtime.
 PROBABILITY_EPSILON = 1e-7
 
 _REDUCTION = Attribute("string", default="mean", choices=("mean", "sum", "none"))
@@ -62,9 +64,17 @@ class ElementwiseLoss(OperationType):
 
 
 class _MeanSquaredError(ElementwiseLoss):
-    """(prediction - target)^2."""
+    """(prediction - target)^2. The first axis are the examples of "sum_of_means"."""
 
     name = "MeanSquaredError"
+    attributes: ClassVar[Mapping[str, Attribute]] = {
+        "reduction": replace(_REDUCTION, choices=("mean", "sum", "sum_of_means", "none"))
+    }
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        if node.attributes["reduction"] == "sum_of_means" and not node.input(0).shape:
+            raise node.mismatch("expected a first axis of examples")
+        return super().infer(node)
 
 
 class _MeanAbsoluteError(ElementwiseLoss):
@@ -117,6 +127,7 @@ class _CategoricalCrossEntropy(OperationType):
 
     t' = (1 - label_smoothing) t + label_smoothing / classes. The target t has the shape of the
     prediction, or is the class of each example (`sparse`, integers). "mean" is over the examples.
+    Probabilities below `epsilon` count as `epsilon`; of logits nothing is cut off.
     """
 
     name = "CategoricalCrossEntropy"
@@ -126,6 +137,8 @@ class _CategoricalCrossEntropy(OperationType):
         "from_logits": Attribute("int", default=0, choices=(0, 1)),
         "sparse": Attribute("int", default=0, choices=(0, 1)),
         "label_smoothing": Attribute("float", default=0.0, minimum=0.0),
+        # Its inverse, the largest derivative, is a float32.
+        "epsilon": Attribute("float", default=PROBABILITY_EPSILON, minimum=1e-30),
         "reduction": _REDUCTION,
     }
 
@@ -133,6 +146,8 @@ class _CategoricalCrossEntropy(OperationType):
         if not node.attributes["label_smoothing"] <= 1:
             raise bad_attribute(node, "label_smoothing", "must be at most 1")
         dtype = same_floating(node, (0,))
+        if not node.attributes["epsilon"] < 1:
+            raise bad_attribute(node, "epsilon", "must be below 1")
         shape, target = node.input(0).shape, node.input(1)
         if not shape:
             raise node.mismatch("expected a prediction with an axis of classes")

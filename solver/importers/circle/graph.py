@@ -40,6 +40,12 @@ __all__ = [
 #: How a model without metadata is trained: onert's own defaults, but for the loss.
 DEFAULT = CircleTraining(OptimizerSpec("Adam", {"learning_rate": 0.001}), "categorical-crossentropy")
 
+#: onert's Adam: TensorFlow's old form.
+ONERT_ADAM: Final[Mapping[str, float | bool]] = {"epsilon": 1e-7, "epsilon_hat": True}
+
+#: What onert raises probabilities to before it takes their logarithm.
+ONERT_EPSILON: Final = 1e-20
+
 #: Operators that are worked out when their inputs are constants, and are not in a graph otherwise.
 _CONSTANT = frozenset(FOLDED) | {"SHAPE", "DEQUANTIZE"}
 
@@ -66,7 +72,7 @@ class Objective:
     """
 
     loss: str
-    attributes: Mapping[str, int | str]
+    attributes: Mapping[str, int | float | str]
     optimizer: OptimizerSpec
     of_classes: bool = False
     trainable: _Asked = "all"
@@ -97,7 +103,7 @@ def load_circle(
             f"The batch is {batch}.", remedy="Give a positive number of examples.", path=("batch",)
         )
     network = translated(model, batch)
-    objective = objective_of(training or DEFAULT)
+    objective = objective_of(training or DEFAULT, model)
     graph = with_objective(network, objective, name or model.name or "model")
     return CircleGraph(graph, network.weights, own)
 
@@ -155,18 +161,34 @@ def _output(model: Model, k: int) -> str:
     return model.tensors[outputs[0]].name if outputs else ""
 
 
-def objective_of(training: CircleTraining) -> Objective:
+def cross_entropy_attributes(model: Model) -> dict[str, int | float]:
+    """How onert (0.1.0, as it was measured) takes the cross entropy of a model's output.
+
+    It puts a softmax behind the model unless the last operator is one; what CIRCLE_TRAINING says of logits
+    changes nothing. Probabilities below 1e-20 count as 1e-20.
+    """
+    last = [operator for operator in model.operators if set(operator.outputs) & set(model.outputs)]
+    if last and last[-1].code in ("SOFTMAX", "LOGISTIC"):
+        return {"from_logits": 0, "epsilon": ONERT_EPSILON}
+    return {"from_logits": 1}
+
+
+def objective_of(training: CircleTraining, model: Model) -> Objective:
     """What the metadata of a file, or a caller in its words, asks for. Fields left at 0 are defaults."""
-    attributes: dict[str, int | str] = {"reduction": training.reduction}
+    attributes: dict[str, int | float | str] = {"reduction": training.reduction}
     sparse = training.loss == "sparse-categorical-crossentropy"
     if training.loss != "mean-squared-error":
-        attributes |= {"from_logits": int(training.from_logits), "sparse": int(sparse)}
+        attributes |= {**cross_entropy_attributes(model), "sparse": int(sparse)}
+    elif training.reduction == "sum":
+        attributes["reduction"] = "sum_of_means"  # onert sums over the examples only
+    optimizer = training.optimizer
+    rules = {k: v for k, v in optimizer.attributes.items() if v}
+    if optimizer.type == "Adam":
+        rules = {**ONERT_ADAM, **rules}
     return Objective(
         loss="MeanSquaredError" if training.loss == "mean-squared-error" else "CategoricalCrossEntropy",
         attributes=attributes,
-        optimizer=OptimizerSpec(
-            training.optimizer.type, {k: v for k, v in training.optimizer.attributes.items() if v}
-        ),
+        optimizer=OptimizerSpec(optimizer.type, rules),
         of_classes=sparse,
         trainable="all" if training.trainable is None else training.trainable,
     )

@@ -10,7 +10,14 @@ import numpy as np
 
 from solver.errors import OptionsError
 from solver.graph import FileRange, Initializer, TrainableGraph
-from solver.importers.circle.graph import DEFAULT, Objective, objective_of, translated, with_objective
+from solver.importers.circle.graph import (
+    DEFAULT,
+    Objective,
+    cross_entropy_attributes,
+    objective_of,
+    translated,
+    with_objective,
+)
 from solver.importers.circle.network import Network
 from solver.importers.circle.read import TRAINING, Model, read_model
 from solver.importers.circle.training import load_training
@@ -44,7 +51,7 @@ def load_circle_model(
     data = bytes(data)
     model = read_model(data)
     own = load_training(model.metadata[TRAINING]) if TRAINING in model.metadata else None
-    objective, chosen = _chosen(objective_of(own or DEFAULT), options, model)
+    objective, chosen = _chosen(objective_of(own or DEFAULT, model), options, model)
     batch = options.batch or (own.batch if own and own.batch > 0 else None)
     network = translated(model, batch)
     graph = with_objective(network, objective, name)
@@ -63,11 +70,12 @@ def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple
     untouched = ImportOptions()
     if options.loss is not None:
         operator, attributes, label = LOSSES[options.loss]
-        if "from_logits" in attributes and _ends_in_probabilities(model):
-            attributes = {**attributes, "from_logits": 0}
-        objective = replace(
-            objective, loss=operator, attributes=dict(attributes), of_classes=label == "classes"
-        )
+        taken: dict[str, int | float | str] = {**attributes}
+        if "from_logits" in attributes:
+            taken |= cross_entropy_attributes(model)
+        if operator != "CategoricalCrossEntropy":
+            taken.pop("epsilon", None)  # onert has no other loss that takes a logarithm
+        objective = replace(objective, loss=operator, attributes=taken, of_classes=label == "classes")
     if options.optimizer != untouched.optimizer:
         objective = replace(objective, optimizer=options.optimizer)
     if options.trainable != untouched.trainable:
@@ -75,11 +83,6 @@ def _chosen(objective: Objective, options: ImportOptions, model: Model) -> tuple
     if options.rules != untouched.rules:
         objective = replace(objective, rules=options.rules)
     return objective, options.loss is not None
-
-
-def _ends_in_probabilities(model: Model) -> bool:
-    last = [operator for operator in model.operators if set(operator.outputs) & set(model.outputs)]
-    return bool(last) and last[-1].code in ("SOFTMAX", "LOGISTIC")
 
 
 def _drawn(graph: TrainableGraph, network: Network) -> TrainableGraph:

@@ -36,10 +36,12 @@ Loss = Literal["sparse-categorical-crossentropy", "categorical-crossentropy", "m
 
 @dataclass(frozen=True, slots=True)
 class CircleTraining:
-    """How a model is trained. `trainable` are numbers of its operators; None where all of them are.
+    """How a model is trained. `trainable` are numbers of its operators; None, all of them, is a file without
+    the list, of which onert 0.1.0 trains nothing.
 
     `batch` 0 leaves it to the model; `reduction` over it is ``mean`` or ``sum``. The file keeps numbers as
-    32-bit floats.
+    32-bit floats. `from_logits` is kept as the file has it: onert goes by the model's last operator, and so
+    does the graph.
     """
 
     optimizer: OptimizerSpec

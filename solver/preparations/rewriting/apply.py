@@ -31,7 +31,8 @@ def _operations(graph: TrainableGraph, edits: Sequence[Edit]) -> Iterable[Operat
     for operation in graph.operations:
         kept = () if operation.id in gone else (operation,)
         for one in standing.get(operation.id, kept):
-            yield replace(one, inputs=tuple(_final(name, renamed) for name in one.inputs))
+            inputs = tuple([_final(name, renamed) for name in one.inputs])
+            yield one if inputs == one.inputs else replace(one, inputs=inputs)
 
 
 def _final(name: str, renamed: Mapping[str, str]) -> str:
@@ -43,7 +44,10 @@ def _final(name: str, renamed: Mapping[str, str]) -> str:
 def _operands(
     graph: TrainableGraph, operations: Sequence[Operation], new: Mapping[str, Operand]
 ) -> dict[str, Operand]:
-    """Operands in the order that a graph has: those that are given, then those that are computed."""
+    """Operands in the order that a graph has: those that are given, then those that are computed.
+
+    Where an operation stays with all that it reads, its results stay.
+    """
     read = {name for operation in operations for name in operation.inputs}
     given = [
         operand
@@ -51,7 +55,11 @@ def _operands(
         if operand.role is not Role.INTERMEDIATE and operand.id in read
     ]
     operands = {operand.id: operand for operand in given}
+    before, standing = graph.operands, set(map(id, graph.operations))
     for operation in operations:
+        if id(operation) in standing and all(operands[n] is before[n] for n in operation.inputs if n):
+            operands.update((name, before[name]) for name in operation.outputs)
+            continue
         types = output_types(operation, operands)
         for name, type_ in zip(operation.outputs, types, strict=True):
             operands[name] = Operand(name, type_, Role.INTERMEDIATE)

@@ -192,6 +192,31 @@ def test_beyond_the_capacity_search_coarse_questions_come_behind_the_greedy_port
     assert stages[:3] == ["greedy", "greedy", "coarse"]
 
 
+@pytest.mark.parametrize("cuts", [12, 15])
+def test_what_is_cut_from_full_memory_and_listed_from_below_is_put_together_again(
+    monkeypatch: pytest.MonkeyPatch, cuts: int
+) -> None:
+    """Straight cuts, all pieces each time, across the longer side; other orders leave gaps."""
+    draw, pieces = random.Random(1), [(0, 1 << 20, 0, 1 << 20)]
+    for _ in range(cuts):
+        halves = []
+        for start, end, low, high in pieces:
+            part = draw.uniform(0.4, 0.6)
+            step, byte = start + int(part * (end - start)), low + int(part * (high - low))
+            if end - start > high - low:
+                halves += [(start, step, low, high), (step, end, low, high)]
+            else:
+                halves += [(start, end, low, byte), (start, end, byte, high)]
+        pieces = halves
+    p = problem(*((high - low, start, end) for start, end, low, high in pieces))
+    only = tuple(stage for stage in module.STAGES if stage.name in ("greedy", "as given"))
+    monkeypatch.setattr(module, "STAGES", only)
+    stages: list[int] = []
+    outcome = solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.incumbent)))
+    assert outcome.layout is not None
+    assert outcome.layout.peak == 1 << 20 < stages[-2]
+
+
 @pytest.mark.parametrize("seed", [4, 7, 8, 19])
 def test_a_few_orders_may_meet_the_bound_before_anything_compiled_is_loaded(
     monkeypatch: pytest.MonkeyPatch, seed: int

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -82,6 +83,29 @@ def test_tracebacks_stay_on_one_line(configured: Configure) -> None:
     first, second = events(written())
     assert "ValueError: bad" in first["exception"]
     assert "ValueError: bad" in second["exception"]
+
+
+@pytest.mark.parametrize("value", ["\x1b[31m", "\x9b31m", "\u2028", "\ud800", "ü", 1e999, 10**40])
+def test_values_that_need_care(configured: Configure, value: object) -> None:
+    """Nothing that a caller sends reaches a terminal as a control character, or ends a line."""
+    written = configured("info", "json")
+    structlog.get_logger("service").info("given", value=value, thing=threading, list=[value])
+    text = written()
+    assert text.isascii()
+    assert text.count("\n") == 1
+    assert not any(ord(character) < 32 for character in text[:-1])
+    (event,) = events(text)
+    assert (event["value"], event["list"]) == (value, [value])
+    assert event["thing"] == repr(threading)
+
+
+def test_times(configured: Configure) -> None:
+    written = configured("info", "json")
+    before = datetime.now(UTC)
+    structlog.get_logger("service").info("now")
+    (event,) = events(written())
+    told = datetime.fromisoformat(event["timestamp"])
+    assert before.replace(microsecond=0) <= told <= datetime.now(UTC)
 
 
 def test_levels(configured: Configure) -> None:

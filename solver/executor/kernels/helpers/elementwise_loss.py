@@ -39,6 +39,13 @@ def loss_scale(call: Call, examples: int) -> float:
     return 1 / examples if call.attributes["reduction"] == "mean" else 1.0
 
 
+def _scale(call: Call) -> float:
+    type_ = call.node.input(0)
+    if call.attributes["reduction"] == "sum_of_means":
+        return type_.shape[0] / type_.elements
+    return loss_scale(call, type_.elements)
+
+
 def total(partials: Array, y: Array, scale: float) -> Step:
     """The last sum, of the sums of blocks."""
 
@@ -77,7 +84,7 @@ def _forward(call: Call, losses: _Function) -> Step:
         out = call.scratch["difference"][: p.size]
         steps.append(bound(losses, p, t, out, *_cut(scratch, p)))
         steps.append(bound(np.add.reduce, out, out=call.scratch["partials"][i : i + 1].reshape(())))
-    return run_all([*steps, total(call.scratch["partials"], y, loss_scale(call, prediction.size))])
+    return run_all([*steps, total(call.scratch["partials"], y, _scale(call))])
 
 
 def _cut(scratch: Sequence[Array], like: Array) -> list[Array]:
@@ -86,7 +93,7 @@ def _cut(scratch: Sequence[Array], like: Array) -> list[Array]:
 
 def _backward(call: Call, functions: tuple[_Function, _Function]) -> Step:
     (dy,) = present(call.dy[0])
-    scale = loss_scale(call, call.node.input(0).elements)
+    scale = _scale(call)
     scratch = [call.scratch[name] for name in _operator(call).backward_blocks]
     # What the step did not ask to read is stood in for by dY, and not read.
     prediction, target = (dy if array is None else array for array in call.x)

@@ -86,7 +86,7 @@ def test_sparse_labels_are_one_hot_labels(logits: int) -> None:
     np.testing.assert_allclose(sparse.backward(dy, 0)[0], dense.backward(dy, 0)[0], rtol=1e-14)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("reduction", [*REDUCTIONS, "sum_of_means"])
 def test_squared_error(reduction: str) -> None:
     values = [
         np.random.default_rng(1).standard_normal((3, 4)),
@@ -94,17 +94,33 @@ def test_squared_error(reduction: str) -> None:
     ]
     operation = OneOperation("MeanSquaredError", values, reduction=reduction)
     squares = (values[0] - values[1]) ** 2
-    expected = {"mean": squares.mean(), "sum": squares.sum(), "none": squares}[reduction]
+    expected = {
+        "mean": squares.mean(),
+        "sum": squares.sum(),
+        "sum_of_means": squares.mean(axis=1).sum(),
+        "none": squares,
+    }[reduction]
     np.testing.assert_allclose(operation.forward(), expected, rtol=1e-12)
     operation.assert_derivatives()
 
 
-def test_a_probability_of_zero_costs_the_bound_and_still_learns() -> None:
+@pytest.mark.parametrize("epsilon", [PROBABILITY_EPSILON, 1e-20, 1e-30])
+def test_a_probability_of_zero_costs_the_bound_and_still_learns(epsilon: float) -> None:
     prediction = np.array([[0.0, 1.0]], np.float32)
-    operation = OneOperation("CategoricalCrossEntropy", [prediction, np.array([[1.0, 0.0]], np.float32)])
-    np.testing.assert_allclose(operation.forward(), -np.log(PROBABILITY_EPSILON), rtol=1e-6)
+    operation = OneOperation(
+        "CategoricalCrossEntropy", [prediction, np.array([[1.0, 0.0]], np.float32)], epsilon=epsilon
+    )
+    np.testing.assert_allclose(operation.forward(), -np.log(epsilon), rtol=1e-6)
     found = operation.backward(np.asarray(1.0, np.float32), 0)[0]
-    np.testing.assert_allclose(found, [[-1 / PROBABILITY_EPSILON, 0]], rtol=1e-6)
+    np.testing.assert_allclose(found, [[-1 / epsilon, 0]], rtol=1e-6)
+
+
+def test_a_small_probability_above_epsilon_is_taken_as_it_is() -> None:
+    prediction = np.array([[1e-12, 1.0]], np.float32)
+    operation = OneOperation(
+        "CategoricalCrossEntropy", [prediction, np.array([[1.0, 0.0]], np.float32)], epsilon=1e-20
+    )
+    np.testing.assert_allclose(operation.forward(), -np.log(1e-12), rtol=1e-6)
 
 
 def test_logits_of_any_size_give_a_finite_loss() -> None:

@@ -32,6 +32,7 @@ def test_cross_entropy(reduction: str, shape: tuple[int, ...]) -> None:
     [
         ("MeanSquaredError", [(2, 3), (3,)], {}, "prediction and target of one shape"),
         ("MeanSquaredError", [(2, 3), TensorType((2, 3), DType.FLOAT64)], {}, "one floating element type"),
+        ("MeanSquaredError", [(), ()], {"reduction": "sum_of_means"}, "a first axis of examples"),
         (CROSS, [(2, 3), (2, 4)], {}, "target of the type and shape of the prediction"),
         (CROSS, [(6, 5), LABELS], {}, "target of the type and shape of the prediction"),
         (CROSS, [(6, 5), LABELS], {"sparse": 1}, r"int32 or int64 classes of shape \[6\]"),
@@ -47,7 +48,15 @@ def test_refusals(type_: str, inputs: list[Input], attributes: dict[str, Any], r
 
 @pytest.mark.parametrize(
     "attributes",
-    [{"label_smoothing": 1.5}, {"label_smoothing": -0.1}, {"reduction": "max"}, {"from_logits": 2}],
+    [
+        {"label_smoothing": 1.5},
+        {"label_smoothing": -0.1},
+        {"reduction": "max"},
+        {"from_logits": 2},
+        {"epsilon": 0.0},
+        {"epsilon": 1e-31},
+        {"epsilon": 1.0},
+    ],
 )
 def test_attributes_out_of_range(attributes: dict[str, Any]) -> None:
     (key,) = attributes

@@ -42,7 +42,40 @@ def test_how_it_is_trained() -> None:
     assert graph.optimizer == SGD
     assert graph.operands["label"].shape == (2,)
     loss = graph.operations[-1]
-    assert loss.attributes == {"reduction": "sum", "from_logits": 0, "sparse": 1}
+    assert loss.attributes == {"reduction": "sum", "from_logits": 0, "epsilon": 1e-20, "sparse": 1}
+
+
+def test_a_sum_of_squared_errors_is_of_the_means_of_examples() -> None:
+    training = CircleTraining(SGD, "mean-squared-error", batch=2, reduction="sum")
+    graph = load_circle(dense(), training=training).graph
+    assert graph.operations[-1].attributes == {"reduction": "sum_of_means"}
+
+
+def test_a_softmax_stands_behind_a_model_that_does_not_end_in_one() -> None:
+    file = CircleFile()
+    x, weight = file.input("x", (1, 2)), file.constant("w", np.eye(2, dtype=np.float32))
+    y = file.tensor("y", (1, 2))
+    file.operator("FULLY_CONNECTED", [x, weight, -1], [y], "FullyConnectedOptions")
+    graph = load_circle(file.write(y)).graph
+    assert graph.operations[-1].attributes == {"reduction": "mean", "from_logits": 1, "sparse": 0}
+    with Trainer(graph, plan(graph)) as trainer:
+        loss = trainer.step({"x": np.array([[-3.0, 1.0]], np.float32), "label": np.array([[1, 0]], "f4")})
+    np.testing.assert_allclose(loss, np.log1p(np.exp(4)), rtol=1e-6)
+
+
+def test_onert_cuts_probabilities_off_at_its_own_bound() -> None:
+    """The losses that onert 0.1.0 prints: 20.048588 for p = 2e-9, and 46.051701 for anything below 1e-20."""
+    for bias, expected in ((20.0, 20.048587799072266), (60.0, 46.051700592041016)):
+        file = CircleFile()
+        x, weight = file.input("x", (1, 1)), file.constant("w", np.zeros((3, 1), np.float32))
+        y, p = file.tensor("y", (1, 3)), file.tensor("p", (1, 3))
+        given = file.constant("b", np.array([-bias, 0, -3], np.float32))
+        file.operator("FULLY_CONNECTED", [x, weight, given], [y], "FullyConnectedOptions")
+        file.operator("SOFTMAX", [y], [p], "SoftmaxOptions", {"beta": 1.0})
+        graph = load_circle(file.write(p)).graph
+        with Trainer(graph, plan(graph)) as trainer:
+            loss = trainer.step({"x": np.zeros((1, 1), np.float32), "label": np.array([[1, 0, 0]], "f4")})
+        np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
 def test_a_set_that_names_an_operator_that_is_not_there() -> None:

@@ -52,8 +52,10 @@ def test_the_file_says_how_and_choices_go_first() -> None:
     assert chosen.graph.optimizer == OptimizerSpec("Adam")
     assert chosen.graph.trainable == ("b0", "w1", "b1")
     # The model ends in a softmax, so its output is probabilities and not logits.
-    assert chosen.graph.operations[-1].attributes == {"from_logits": 0, "sparse": 1}
+    assert chosen.graph.operations[-1].attributes == {"from_logits": 0, "sparse": 1, "epsilon": 1e-20}
     assert chosen.graph.operands["label"].shape == (2,)
+    divergence = load_circle_model(data, options=import_options({"loss": "kl-divergence"}))
+    assert divergence.graph.operations[-1].attributes == {"from_logits": 0}
 
 
 def test_choices_that_these_files_do_not_leave() -> None:

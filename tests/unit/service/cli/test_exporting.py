@@ -12,8 +12,10 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
+from solver.exporters.circle import with_training
 from solver.exporters.tflm import load_offsets
-from solver.importers.circle import load_circle, weights_of
+from solver.graph import OptimizerSpec
+from solver.importers.circle import CircleTraining, load_circle, weights_of
 from tests.support.circle_models import dense
 from tests.support.micro_models import branching_model
 
@@ -90,6 +92,40 @@ def test_what_the_format_cannot_say(choices: tuple[str, ...], said: str, model: 
     done = arenaplan("export", planned(model, *choices), "--to", "circle", "--model", model)
     assert done.exit_code == Exit.USAGE
     assert f"CIRCLE_TRAINING cannot say {said}" in done.output or said in done.output
+
+
+@pytest.mark.parametrize(
+    ("loss", "attribute", "said"),
+    [
+        ("soft-cross-entropy", {"epsilon": 1e-7}, "epsilon 1e-07 of the cross entropy"),
+        ("mse", {"reduction": "sum"}, "a sum over all elements"),
+    ],
+)
+def test_a_loss_that_onert_takes_another_way(
+    loss: str, attribute: dict[str, Any], said: str, model: Path
+) -> None:
+    document = model.with_name("graph.json")
+    arenaplan("import", model, "--batch", "6", "--loss", loss, "-o", document)
+    graph = json.loads(document.read_text())
+    graph["operations"][-1].setdefault("attributes", {}).update(attribute)
+    document.write_text(json.dumps(graph))
+    arenaplan("plan", document, "-o", model.with_name("plan.json"))
+    done = arenaplan("export", model.with_name("plan.json"), "--to", "circle", "--model", model)
+    assert done.exit_code == Exit.USAGE
+    assert said in done.output
+
+
+def test_the_sum_of_squared_errors_is_written_as_onert_has_it(model: Path) -> None:
+    training = CircleTraining(
+        OptimizerSpec("SGD", {"learning_rate": 0.5}), "mean-squared-error", reduction="sum"
+    )
+    model.write_bytes(with_training(model.read_bytes(), training))
+    out = model.with_name("out.circle")
+    done = arenaplan("export", planned(model), "--model", model, "-o", out)
+    assert done.exit_code == Exit.OK, done.output
+    found = load_circle(out.read_bytes()).training
+    assert found is not None
+    assert found.reduction == "sum"
 
 
 def test_a_plan_of_another_model(model: Path) -> None:

@@ -12,7 +12,8 @@ import structlog
 from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import LogCapture
 
-from service.http.middleware import RequestContext, note
+from service.http.middleware import RequestContext
+from service.http.scopes import note
 
 RUNNING: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
 

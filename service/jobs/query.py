@@ -1,0 +1,36 @@
+"""Choices for a model are flags of a command line, ``--dim n=4``, and parameters of a query, ``dim=n=4``.
+
+The core speaks of flags, as most of its callers have a command line; callers of a service hear of parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["in_flags", "in_query"]
+
+_DIM_FLAG: Final = re.compile(r"(?<![\w-])--dim (?=\S+=)")
+_FLAG: Final = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+_DIM: Final = re.compile(r"(?<!\S)dim=(?=\S+=)")
+_PARAMETER: Final = re.compile(r"the parameter ([a-z]+(?:_[a-z]+)*)")
+
+
+def in_query(text: str) -> str:
+    """A sentence about flags as one about parameters; commands, between backticks, stay as they are."""
+    parts = text.split("`")
+    parts[::2] = [
+        _FLAG.sub(lambda flag: f"the parameter {flag[1].replace('-', '_')}", _DIM_FLAG.sub("dim=", part))
+        for part in parts[::2]
+    ]
+    return "`".join(parts)
+
+
+def in_flags(text: str) -> str:
+    """What `in_query` was given, from what it has made: for a command line that has asked a service."""
+    parts = text.split("`")
+    parts[::2] = [
+        _PARAMETER.sub(lambda name: f"--{name[1].replace('_', '-')}", _DIM.sub("--dim ", part))
+        for part in parts[::2]
+    ]
+    return "`".join(parts)
