@@ -10,11 +10,13 @@ that the same problem has the same answer everywhere; a deadline cuts in with th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.moments import Moments, tightest
+from solver.schedules.moments import Moments, Relaxed, tightest
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.schedule import Schedule, ScheduleProof
 from solver.schedules.segments import in_segments
@@ -40,18 +42,23 @@ _CP_SAT, _CP_SAT_ROUND, _CP_SAT_A_STEP, _CP_SAT_WRITTEN = 12.0, 4.0, 0.01, 4e-6
 #: Steps and values, times moments, of the largest model: writing one of a hundred thousand takes seconds.
 _PAIRS = 200_000
 
+#: What CP-SAT has for a model first: mostly it is near the optimum by then, and seconds from the proof.
+_CP_SAT_FIRST = 1.0
+
 #: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
 _TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
 
 #: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
 #: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
 #: relaxation, with so many steps measured; hot ones, that leave the plan that they begin with; and cold
-#: ones, so many in a chain and of such a part of the turns, each from the best of those before.
+#: ones, so many in a chain and of such a part of the turns, each from the best of those before. The last
+#: ones lead out of hollows in which all others end: cheap bytes, a very hot one; each with cold ones behind.
 _NEAR, _NEAR_STEPS = (300, 5), 1_000_000
 _HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
+_LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 
-#: The part of the step's cost that is too little for cold walks to look for.
+#: The part of the step's cost that is too little to look for.
 _CLOSE = 10_000
 
 #: Numbers of segments that are tried, how many of these plans are repaired, and how many are walked from.
@@ -108,6 +115,11 @@ class _Search:
         """Whether nothing cheaper can be found."""
         return self.impossible or (self.peak <= self.budget and self.extra <= self.bound)
 
+    def close(self) -> bool:
+        """Whether what may be left to find is not worth a search."""
+        near = self.extra - self.bound <= self.total // _CLOSE
+        return self.impossible or (self.peak <= self.budget and near)
+
     def run(self) -> Schedule:
         if self.peak <= self.budget:
             return self._schedule(ScheduleProof.ORDER)
@@ -122,7 +134,7 @@ class _Search:
             self._segments()
         if self.peak > self.budget and not self.impossible:
             self._offer(self._repair(self.start, _REPAIR))
-        if not self.done():
+        if not self.close():
             # Near floors those moments prove most at which little else can be held.
             moments = tightest(self.problem, self.budget, min(_TIGHTEST, self.most_moments))
             relaxed = Moments(self.problem, self.budget, moments).solve(
@@ -131,7 +143,7 @@ class _Search:
             self.bound = max(self.bound, relaxed.bound)
             self.impossible |= relaxed.infeasible
             self.cut |= relaxed.cut
-        if not self.done():
+        if not self.close():
             self._walk()
         return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
 
@@ -193,7 +205,7 @@ class _Search:
             # Whatever bounds the cost with some moments does so with more of them, and with less room.
             model = Moments(self.problem, self.budget, moments, less)
             left -= written * len(moments)
-            relaxed = model.solve(max(0.1, min(left, _CP_SAT_ROUND)), self.deadline)
+            relaxed = self._relaxed(model, max(0.1, min(left, _CP_SAT_ROUND)))
             left -= relaxed.work
             self.cut |= relaxed.cut
             if not less:
@@ -226,6 +238,18 @@ class _Search:
             else:
                 return
 
+    def _relaxed(self, model: Moments, work: float) -> Relaxed:
+        """Solve a model: in full only where what is found soon is not near its bound."""
+        first = model.solve(min(work, _CP_SAT_FIRST), self.deadline)
+        found = None if first.dropped is None else sum(self.problem.cost[p] for p, _ in first.repeated)
+        near = found is not None and found - first.bound <= self.total // _CLOSE
+        if near or first.infeasible or work <= _CP_SAT_FIRST or self.deadline.expired:
+            return first
+        second = model.solve(work - first.work, self.deadline)
+        answer = first if second.dropped is None and not second.infeasible else second
+        both = max(first.bound, second.bound), first.work + second.work
+        return replace(answer, bound=both[0], work=both[1], cut=second.cut)
+
     def _segments(self) -> list[Integers]:
         """The most promising plans in segments, repaired: those that fit first, then by cost."""
         found = []
@@ -247,7 +271,9 @@ class _Search:
         return [genes for *_, genes in repaired]
 
     def _walk(self) -> None:
-        """Hot ones from the best plan and from segments; cold ones from that best plan, and from the last."""
+        """Hot ones from the best plan and from segments; cold ones from the first plan, and from the best one
+        then; at last some more from the first plan.
+        """
         most = self._turns(_WALK_STEPS)
         if most < _FEWEST_TURNS:
             return
@@ -258,14 +284,20 @@ class _Search:
         turns += [(None, walk) for walk in _HOT_AGAIN]
         for seed, (start, walk) in enumerate(turns):
             self._walk_from(start or self._sequence(), most, seed, walk)
-        if self.peak <= self.budget and self.extra - self.bound <= self.total // _CLOSE:
-            return
+        part = most // _COLD_PART
         for start in (first, None):
-            best = start or self._sequence()
-            for seed in range(_COLD_TIMES):
-                found = self._walk_from(best, most // _COLD_PART, seed, _COLD)
-                if found is not None:
-                    best = min(best, found, key=self._cost)
+            self._cool(start or self._sequence(), part, _COLD_TIMES)
+        for seed, walk in enumerate(_LAST):
+            found = self._walk_from(first, part, seed, walk)
+            if found is not None:
+                self._cool(found, part, _LAST_COLD)
+
+    def _cool(self, best: tuple[int, ...], most: int, times: int) -> None:
+        """Cold walks, each from the best of those before."""
+        for seed in range(times):
+            found = self._walk_from(best, most, seed, _COLD)
+            if found is not None:
+                best = min(best, found, key=self._cost)
 
     def _turns(self, work: int) -> int:
         """The turns of a walk that measures about as many steps."""
@@ -280,8 +312,8 @@ class _Search:
     def _walk_from(
         self, start: tuple[int, ...], most: int, seed: int, walk: tuple[int, int]
     ) -> tuple[int, ...] | None:
-        """What a walk finds from there, which is offered; None as well where nothing cheaper can be found."""
-        if self.done() or self.deadline.expired:
+        """What a walk finds from there, which is offered; None as well where little cheaper can be found."""
+        if self.close() or self.deadline.expired:
             return None
         hot, weight = walk
         found = self.sequences.walk(

@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, help="service: so many requests a second of --soak; default: all"
     )
-    parser.add_argument("--part", help="service: only this table")
+    parser.add_argument("--part", help="service, schedules: only this table; or a network: resnet50@0.4")
     parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
     arguments = parser.parse_args()
@@ -87,6 +87,7 @@ def main() -> None:
             service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
         ),
         "generators": partial(generators.run, sizes=arguments.buffers, only_open=arguments.open),
+        "schedules": partial(schedules.run, part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
         "partitioner": partial(partitioner.run, torch=arguments.torch),
         "doubles": partial(doubles.run, torch=arguments.torch),

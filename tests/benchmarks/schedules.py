@@ -77,15 +77,39 @@ DEEP_OPERATIONS, DEEP_NETWORKS, DEEP_SHARE = 10_000, {"residual": 256, "transfor
 #: have half as many steps as the root of all.
 LAYERED = ((100, 1, 0.5), (250, 1, 0.2), (250, 2, 0.2), (250, 1, 0.5), (1000, 1, 0.2), (1000, 1, 0.5))
 
+#: Seeds of graphs of the kind that Moccasin's model is solved on.
+MANY = range(1, 11)
 
-def run(console: Console) -> None:
-    """Print all tables. Takes some minutes, most of them near floors."""
+
+def run(console: Console, part: str | None = None) -> None:
+    """Print all tables, or one: `part` is its name in `TABLES`, or a network of `BUDGETS`, with one of its
+    budgets behind an @ or without. All take some minutes, most of them near floors.
+    """
     load_schedules()
+    if part is None:
+        _networks(console, BUDGETS)
+    for name, table in TABLES.items():
+        if part in (None, name):
+            console.print(table())
+    if part is None or part in TABLES:
+        return
+    name, _, share = part.partition("@")
+    shares = tuple(each for each in BUDGETS.get(name, ()) if share in ("", f"{each:g}", str(each)))
+    if not shares:
+        raise SystemExit(
+            f"--part {part}: neither a table ({', '.join(TABLES)}) nor a network ({', '.join(BUDGETS)}), "
+            "with one of its budgets or without, as in resnet50@0.4"
+        )
+    _networks(console, {name: shares})
+
+
+def _networks(console: Console, budgets: dict[str, tuple[float, ...]]) -> None:
     bounds = Table("network", "steps", "peak", "fixed", "order bound", "floor", "step that needs it",
                    title="Bounds on the peak, over all orders; share of the peak as given")  # fmt: skip
     found = Table("network", "of peak", "budget", "peak", "extra time", "bound", "gap", "products", "again",
                   "CPU s", title="Recomputation in the given order; share of the step")  # fmt: skip
-    for name, shares in BUDGETS.items():
+    cheapest(layered(9, 1), 1)
+    for name, shares in budgets.items():
         program = Order().run(derive(_graph(name)))
         problem = schedule_problem(program, roofline(program))
         peak = max(loads(program)[0])
@@ -96,11 +120,6 @@ def run(console: Console) -> None:
             found.add_row(name, f"{budget / peak:.1%}", f"{budget:,}", *_row(problem, budget, flops))
     console.print(bounds)
     console.print(found)
-    console.print(_against_chen())
-    console.print(_impossible())
-    console.print(_deep())
-    console.print(_beside_models())
-    console.print(_free_orders())
 
 
 def _against_chen() -> Table:
@@ -186,6 +205,22 @@ def _beside(
     )
 
 
+def _many_layered() -> Table:
+    """Graphs like the one that Moccasin's model is solved on, one for each of some seeds."""
+    table = Table("seed", "edges", "of peak", "extra time", "bound", "CPU s",
+                  title=f"{len(MANY)} random layered graphs of 100 steps, in the given order")  # fmt: skip
+    for seed in MANY:
+        given = layered(100, seed, width=5.0)
+        total, edges = sum(given.cost), str(sum(map(len, given.reads)))
+        for share in PEERS:
+            began = time.process_time()
+            found = cheapest(given, int(_peak(given) * share))
+            seconds = f"{time.process_time() - began:.2f}"
+            extra = f"+{found.extra / total:.3%}" if found.fits else "not found"
+            table.add_row(str(seed), edges, f"{share:.0%}", extra, f"{found.bound / total:.3%}", seconds)
+    return table
+
+
 def _free_orders() -> Table:
     headings = "steps, edges, seed, other order, bound, CPU s, of peak, order given, order free, bound, CPU s"
     table = Table(*headings.split(", "), title="Random layered graphs: extra time, the order free as well")
@@ -262,3 +297,14 @@ def _row(problem: ScheduleProblem, budget: int, flops: list[int]) -> tuple[str, 
         str(len(schedule.sequence) - len(problem.steps)),
         f"{seconds:.2f}",
     )
+
+
+#: All tables but those of the networks, by their names for ``--part``.
+TABLES: dict[str, Callable[[], Table]] = {
+    "chen": _against_chen,
+    "impossible": _impossible,
+    "deep": _deep,
+    "models": _beside_models,
+    "many": _many_layered,
+    "free": _free_orders,
+}
