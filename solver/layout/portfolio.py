@@ -198,6 +198,11 @@ class _Run:
         return len(self.instance) > CAPACITY_SEARCH_BUFFERS and self.shallow and depth(self.instance) <= DEPTH
 
     @property
+    def far(self) -> bool:
+        """Whether the layout is a tenth above the bound, which windows seldom make good."""
+        return 10 * (self.layout.peak - self.bound) > self.bound and len(self.instance) < CLASSES_FROM
+
+    @property
     def listed(self) -> bool:
         """Whether one more order, that of the problem, is worth a pass and takes little beside the others."""
         far = (self.layout.peak - self.bound) * GOOD_ENOUGH > self.bound
@@ -363,7 +368,7 @@ STAGES: Final = (
     Stage("probe", lambda run: run.searched and len(run.instance) <= PROBE_BUFFERS, 0, _probe),
     Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
-    Stage("greedy", lambda run: not (run.negligible or run.long), 0, _greedy),
+    Stage("greedy", lambda run: run.far if run.long else not run.negligible, 0, _greedy),
     Stage("as given", lambda run: run.listed, 0, _as_given),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),

@@ -220,7 +220,7 @@ def test_a_worker_killed_at_work_costs_one_request(slow: Graph) -> None:
         with ThreadPoolExecutor(1) as thread, server.client() as http:
             answer = thread.submit(http.post, "/validate", json=request)
             (pid,) = server.worker_pids()
-            wait_until_busy(pid)
+            wait_until_busy(pid, ticks=50)  # more than what the plan before may have left to do
             os.kill(pid, signal.SIGKILL)
             response = answer.result(PATIENCE)
         assert response.status_code == 503
@@ -367,10 +367,10 @@ def processor_time(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def wait_until_busy(pid: int) -> None:
-    """Until the process has worked a little."""
+def wait_until_busy(pid: int, ticks: int = 2) -> None:
+    """Until the process has worked so many hundredths of a second."""
     used, until = processor_time(pid), time.monotonic() + PATIENCE
-    while processor_time(pid) < used + 2:
+    while processor_time(pid) < used + ticks:
         assert time.monotonic() < until
         time.sleep(0.01)
 

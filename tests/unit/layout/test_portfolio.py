@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,6 +196,42 @@ def test_beyond_the_capacity_search_coarse_questions_come_behind_the_greedy_port
     stages.clear()
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
     assert stages[:3] == ["greedy", "greedy", "coarse"]
+
+
+def _pinwheel(draw: random.Random, parts: int) -> LayoutProblem:
+    """Full memory cut into five again and again, one around the middle, and listed in any order."""
+    pieces = [(0, 1 << 20, 0, 1 << 20)]
+    while len(pieces) < parts:
+        pieces.sort(key=lambda piece: (piece[0] - piece[1]) * (piece[3] - piece[2]))
+        start, end, low, high = pieces.pop(0)
+        s, t = (start + int((end - start) * draw.uniform(a, a + 0.3)) for a in (0.1, 0.6))
+        b, c = (low + int((high - low) * draw.uniform(a, a + 0.3)) for a in (0.1, 0.6))
+        pieces += [(start, t, low, b), (t, end, low, c), (s, end, c, high), (start, s, b, high), (s, t, b, c)]
+    draw.shuffle(pieces)
+    return problem(*((high - low, start, end) for start, end, low, high in pieces))
+
+
+def test_a_long_problem_far_from_its_bound_gets_the_greedy_orders_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def watched(stage: module.Stage) -> module.Stage:
+        def run(state: Any, budget: Any) -> None:
+            asked.append(stage.name)
+            if stage.name == "greedy":
+                stage.run(state, budget)
+
+        return replace(stage, run=run)
+
+    p = _pinwheel(random.Random(2), 3500)
+    monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 100)
+    monkeypatch.setattr(module, "STAGES", tuple(map(watched, module.STAGES)))
+    peaks: list[int] = []
+    solve(p, options=SolveOptions(progress=lambda progress: peaks.append(progress.incumbent)))
+    assert asked[:2] == ["order of time", "greedy"]
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(peaks) > 1
 
 
 @pytest.mark.parametrize("cuts", [12, 15])
