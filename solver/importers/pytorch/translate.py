@@ -205,7 +205,7 @@ class _Translator:
     # ------------------------------------------------------------------------------------ calls
 
     def _call(self, node: Any) -> Any:
-        if node.target.__module__ == "_operator" and node.target.__name__ == "getitem":
+        if _is_item(node):
             source, index = self.env[node.args[0]], node.args[1]
             return source if source is _UNKNOWN else source[index]
         arguments = self._resolved(node.args)
@@ -216,9 +216,10 @@ class _Translator:
         operator, module = operator_name(node.target), self._module(node)
         lost = next((x for x in node.all_input_nodes if self.env[x] is None), None)
         if lost is not None and "norm" not in operator:  # norms give no statistics, and take none
-            self.missing.append(
-                Missing(operator, node.name, module, f"it reads {lost.name!r}, which is not here")
-            )
+            what = repr(lost.name)
+            if _is_item(lost):
+                what = f"result {lost.args[1]} of {operator_name(lost.args[0].target)}"
+            self.missing.append(Missing(operator, node.name, module, f"it reads {what}, which is not here"))
             return _UNKNOWN
         framework = torch()
         random = framework.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
@@ -284,6 +285,11 @@ def _needed(nodes: Sequence[Any]) -> set[Any]:
 
 def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
+
+
+def _is_item(node: Any) -> bool:
+    """Whether it takes one of several results."""
+    return getattr(node.target, "__module__", "") == "_operator" and node.target.__name__ == "getitem"
 
 
 def _leaves(argument: Any) -> Any:
