@@ -170,7 +170,8 @@ def _renderer(style: str) -> Any:
 def _json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
     """What `structlog.processors.JSONRenderer` makes, by an encoder that takes a quarter of the time.
 
-    All but ASCII is left to one that escapes it: control characters would reach whoever reads the log.
+    Events with anything but ASCII go to the standard encoder, which escapes it: control characters of callers
+    must not reach a terminal that shows the log.
     """
     with contextlib.suppress(PydanticSerializationError):
         line = to_json(event, fallback=repr)

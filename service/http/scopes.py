@@ -21,7 +21,7 @@ def path_of(scope: Scope) -> str:
 
 
 def header_of(scope: Scope, wanted: bytes) -> str | None:
-    """The first header of this name, in small letters, without making a request object."""
+    """The first header of this name, which is given in lower case; None where there is none."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), None)
 
 

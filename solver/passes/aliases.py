@@ -94,8 +94,8 @@ class Aliases(Pass):
         return {
             "views": views,
             "overwritten": len(after.aliases) - views,
-            "peak_before": _peak(before),
-            "peak_after": _peak(after),
+            "peak_before": _peak(loads(before)),
+            "peak_after": _peak(loads(after)),
         }
 
 
@@ -122,14 +122,14 @@ def _parts(program: Program, step: Step) -> Sequence[Part]:
     return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
 
 
-def _peak(program: Program) -> int:
-    return sum(max(curve, default=0) for curve in loads(program))
+def _peak(curves: Sequence[Sequence[int]]) -> int:
+    return sum(max(curve, default=0) for curve in curves)
 
 
 def _room(program: Program) -> tuple[int, int]:
     """Peak and area, as a footprint has them."""
     curves = loads(program)
-    return _peak(program), sum(map(sum, curves))
+    return _peak(curves), sum(map(sum, curves))
 
 
 def _apart(footprint: Footprint, sources: Sequence[int], offsets: Sequence[int]) -> bool:

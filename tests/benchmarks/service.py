@@ -278,7 +278,7 @@ def rates(console: Console) -> None:
 
 
 def bodies(console: Console, count: int = 12) -> None:
-    """Processor time of bodies of 1 MB that nobody has sent before, beside an echo through pydantic.
+    """Processor time of bodies of 1 MB that were not sent before, beside an echo through pydantic.
 
     The same but for spaces is found by what it means; a new name or another weight makes a new plan. What
     that takes without a service is measured in this process.

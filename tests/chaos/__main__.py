@@ -28,7 +28,7 @@ from tests.chaos.network import joined, why_there_is_no_network
 from tests.support.server import PATIENCE, ROOT
 
 #: How long jobs may take after the last kill of a worker until none is left. After the last kill of the API,
-#: or of PostgreSQL, this time is only told: many jobs wait by then, as nobody could work on them.
+#: or of PostgreSQL, this time is printed and not judged: many jobs wait by then, for none could run.
 DRAINED_SECONDS = 15.0
 #: Unfinished jobs that are enough to go on killing.
 ENOUGH = 20

@@ -165,7 +165,8 @@ def cross_entropy_attributes(model: Model) -> dict[str, int | float]:
     """How onert (0.1.0, as it was measured) takes the cross entropy of a model's output.
 
     It puts a softmax behind the model unless the last operator is one; what CIRCLE_TRAINING says of logits
-    changes nothing. Probabilities below 1e-20 count as 1e-20.
+    changes nothing. Probabilities below 1e-20 count as 1e-20. A sigmoid at the end, which onert does not
+    train, gives probabilities as well.
     """
     last = [operator for operator in model.operators if set(operator.outputs) & set(model.outputs)]
     if last and last[-1].code in ("SOFTMAX", "LOGISTIC"):

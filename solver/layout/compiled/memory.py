@@ -1,4 +1,4 @@
-"""Memory that is there only where it was written, and gone as soon as nobody holds it.
+"""Arrays whose pages are resident only once written, and are given back as soon as the array is deleted.
 
 What an allocator hands out for a large array may be what others have written and freed: all of that is in
 memory, used or not, and stays there for the next one. Pages that the system hands out are not, and do not.

@@ -144,7 +144,7 @@ def _unmasked(c: Context, indices: Sequence[Value | None]) -> list[tuple[int, Va
         if index is not None and index.dtype is DType.BOOL:
             if index.constant is None:
                 raise UnsupportedError(
-                    "indexing by a mask that is computed from data, whose count nobody knows"
+                    "indexing by a mask that is computed from data, so the size of the result is not known"
                 )
             found += enumerate(np.nonzero(np.asarray(index.constant)), axis)
             axis += index.rank
@@ -162,7 +162,9 @@ def _assigned(
     mask = indices[0] if len(indices) == 1 else None
     if mask is not None and mask.dtype is DType.BOOL and mask.constant is None:
         if accumulate or math.prod(values.shape) != 1:
-            raise UnsupportedError("an assignment of a tensor by a mask, whose count nobody knows")
+            raise UnsupportedError(
+                "an assignment of a tensor by a mask, so how many elements it sets is not known"
+            )
         whole = c.reshape(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
         return c.apply("Where", whole, c.cast(c.reshape(values, ()), x.dtype), x)
     found = _indexed(c, x, _unmasked(c, indices))
