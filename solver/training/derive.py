@@ -115,6 +115,8 @@ class _Derivation:
             self._updates(self._clip() if self.graph.training.joins_gradients else ())
         self._drop_unread()
         self._mark_constants()
+        # They call this object, which would keep itself alive until the collector finds it.
+        del self.numbers, self.derivatives
         return self.builder.finish(period=self.graph.training.accumulate)
 
     # ------------------------------------------------------------------------- forward
