@@ -95,6 +95,7 @@ class _Rewriting:
         self.refused: set[tuple[str, str]] = set()
         self.trials = max(len(rules), TRIAL_WORK // len(graph.operations))
         self.footprint: Footprint | None = None
+        self.last_refused: tuple[TrainableGraph, Footprint] | None = None
 
     def run(self) -> Rewriting:
         reducing = [rule for rule in self.rules if not rule.adds_operations]
@@ -148,8 +149,13 @@ class _Rewriting:
         before = self._measured()
         self.trials -= 1
         candidate = apply(self.graph, edits)
-        after = self.cost(candidate)
+        if self.last_refused is not None and candidate == self.last_refused[0]:
+            # A second half whose first half was kept makes the graph of both, which was refused.
+            after = self.last_refused[1]
+        else:
+            after = self.cost(candidate)
         if after > before or (rule.adds_operations and after.bound == before.bound):
+            self.last_refused = candidate, after
             return False
         for edit in edits:
             into = tuple(op.id for op in edit.operations)
