@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from solver import documents, preparations
 from solver.collector import collector_paused
 from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
+from solver.frozen import maker
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import (
@@ -61,6 +62,8 @@ __all__ = [
 PROGRAM = "program"
 
 _DEFAULTS = PlanOptions()
+
+_buffer = maker(Buffer)
 
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
 _ROUNDS = 3
@@ -565,7 +568,7 @@ class _Planner:
 def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
     return LayoutProblem(
         tuple(
-            Buffer(
+            _buffer(
                 program.values[r.members[0]].label,
                 r.size,
                 r.lifespan,

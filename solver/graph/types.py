@@ -91,6 +91,9 @@ class Role(Enum):
     CONSTANT = "constant"
     INTERMEDIATE = "intermediate"
 
+    # By identity, as those of `DType`.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:

@@ -29,6 +29,7 @@ from solver.program.ir import (
     Step,
     Value,
     anonymous,
+    numbered,
 )
 from solver.program.lives import Region, alias_sets, held_lives, lent, lives, regions, without
 from solver.program.permissions import permission_attributes, permitted
@@ -81,6 +82,7 @@ __all__ = [
     "lent",
     "lives",
     "loads",
+    "numbered",
     "permission_attributes",
     "permitted",
     "regions",

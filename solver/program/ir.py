@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeVar
 
 from solver.frozen import maker
@@ -46,6 +46,7 @@ __all__ = [
     "Step",
     "Value",
     "anonymous",
+    "numbered",
 ]
 
 T = TypeVar("T")
@@ -215,7 +216,7 @@ class Step:
     due: bool = False
 
 
-_step = maker(Step)
+_node, _step = maker(Node), maker(Step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +369,10 @@ class Program:
 def anonymous(node: Node) -> Node:
     """The node without the graph's names, which no kernel needs: operands are called by their slots."""
     given = node.operation
-    inputs = tuple(f"x{i}" if name else "" for i, name in enumerate(given.inputs))
-    outputs = tuple(f"y{k}" for k in range(len(given.outputs)))
-    return Node(
+    inputs, outputs = numbered("x", len(given.inputs)), numbered("y", len(given.outputs))
+    if not all(given.inputs):
+        inputs = tuple([slot if name else "" for slot, name in zip(inputs, given.inputs, strict=True)])
+    return _node(
         Operation(given.id, given.type, inputs, outputs),
         node.inputs,
         node.outputs,
@@ -379,3 +381,9 @@ def anonymous(node: Node) -> Node:
         node.scratch_budget,
         node.floats,
     )
+
+
+@cache
+def numbered(kind: str, count: int) -> tuple[str, ...]:
+    """Slots: ``x0``, ``x1``; the same object for the same number of them."""
+    return tuple([f"{kind}{i}" for i in range(count)])

@@ -37,6 +37,7 @@ from solver.program import (
     Program,
     Space,
     anonymous,
+    numbered,
 )
 from solver.training.optimizers import block as optimizer_block
 from solver.training.optimizers import optimizer_rules, state_names
@@ -58,7 +59,7 @@ _SCALE = TensorType((), DType.FLOAT64)
 
 _FED = frozenset({Role.INPUT, Role.LABEL})
 
-_binding = maker(Binding)
+_binding, _node = maker(Binding), maker(Node)
 
 #: Where the values of a reference program live, before a target says where.
 _SPACE = Space("arena", 64)
@@ -379,9 +380,8 @@ def _own_node(
     attributes: Mapping[str, object],
 ) -> Node:
     """The node of a kernel that no operator of a graph has; its attributes say all that it computes."""
-    read = tuple([_slot("x", i) for i in range(len(inputs))])
-    written = tuple([_slot("y", k) for k in range(len(outputs))])
-    return Node(Operation(operation, kernel, read, written), inputs, outputs, (), attributes)
+    slots = numbered("x", len(inputs)), numbered("y", len(outputs))
+    return _node(Operation(operation, kernel, *slots), inputs, outputs, (), attributes)
 
 
 def _attributes(rules: TrainingRules) -> dict[str, object]:

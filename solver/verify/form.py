@@ -181,7 +181,7 @@ def _check_interface(reference: Program, plan: Plan) -> Iterator[Violation]:
     named = set()
     for exit_ in program.exit:
         value, wanted = program.values[exit_.value], reference.values[exit_.reference]
-        if exit_.reference not in exits or value.type != wanted.type:
+        if exit_.reference not in exits or (value.type is not wanted.type and value.type != wanted.type):
             yield Violation(
                 "exit", (value.label,), f"{value.label!r} is not where {wanted.label!r} must be at the end."
             )

@@ -58,7 +58,15 @@ def test_an_argument_must_be_given() -> None:
         maker(Point)("a")  # type: ignore[call-arg]  # that is the test
 
 
-@pytest.mark.parametrize("kind", [Checked, Growing, Solid])
+def test_a_default_factory_is_asked_for_each_object() -> None:
+    make = maker(Growing)
+    first, second = make(), make()
+    assert first.parts == second.parts == []
+    assert first.parts is not second.parts
+    assert make([3]).parts == [3]
+
+
+@pytest.mark.parametrize("kind", [Checked, Solid])
 def test_a_constructor_that_does_more_is_refused(kind: type) -> None:
     with pytest.raises(TypeError, match=kind.__name__):
         maker(kind)
