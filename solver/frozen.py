@@ -45,8 +45,6 @@ def maker(kind: Callable[P, T]) -> Callable[P, T]:
 def _value(field: Field[Any]) -> str:
     """What a field is set to: its default factory is asked where nothing is given."""
     name = field.name
-    return (
-        name
-        if field.default_factory is MISSING
-        else f"_new_{name}() if {name} is _default_{name} else {name}"
-    )
+    if field.default_factory is MISSING:
+        return name
+    return f"_new_{name}() if {name} is _default_{name} else {name}"

@@ -15,10 +15,10 @@ from solver.graph.ops.base import Node
 from solver.graph.types import Initializer, Operand, TrainableGraph
 from solver.program import Access, Binding, Program, Step, Value
 
-__all__ = ["graph_digest", "reference_digest"]
+__all__ = ["PIECE", "graph_digest", "reference_digest"]
 
 #: Rows that are hashed at a time: some tens of kilobytes of text.
-_PIECE: Final = 500
+PIECE: Final = 500
 
 _SLOT: Callable[[Binding], tuple[str, Access]] = attrgetter("slot", "access")
 _NUMBER: Callable[[Binding], int] = attrgetter("value")
@@ -78,7 +78,7 @@ def reference_digest(program: Program) -> str:
     ):
         digest.update(b"\n[")
         between = ""
-        while piece := list(islice(rows, _PIECE)):
+        while piece := list(islice(rows, PIECE)):
             digest.update(f"{between}{', '.join(piece)}".encode())
             between = ", "
         digest.update(b"]")

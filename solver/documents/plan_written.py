@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, fields, replace
 from typing import Any
 
 from solver.collector import collector_paused
+from solver.documents.digest import PIECE
 from solver.documents.parse import canonical_json, to_bytes
 from solver.documents.program_tables import program_tables
 from solver.plan import Certificate, Plan, PlanOptions
@@ -37,12 +38,25 @@ def with_digest(plan: Plan) -> Plan:
     content = _to_dict(plan)
     del content["digest"]
     digest, before = hashlib.sha256(), "{"
-    for name in sorted(content):  # one table at a time: the whole text would be tens of megabytes
+    for name in sorted(content):
         digest.update(f"{before}{json.dumps(name)}:".encode())
-        digest.update(canonical_json(content[name]))
+        for piece in _pieces(content[name]):
+            digest.update(piece)
         before = ","
     digest.update(b"}")
     return replace(plan, digest=digest.hexdigest())
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The canonical JSON of a value, tables some rows at a time: the text of one may have megabytes."""
+    if not isinstance(value, list):
+        yield canonical_json(value)
+        return
+    yield b"["
+    for first in range(0, len(value), PIECE):
+        rows = canonical_json(value[first : first + PIECE])[1:-1]
+        yield b"," + rows if first else rows
+    yield b"]"
 
 
 @collector_paused()

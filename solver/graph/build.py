@@ -19,6 +19,7 @@ from solver.errors import (
     TrainableError,
     UseBeforeDefError,
 )
+from solver.frozen import maker
 from solver.graph.declared import MAX_BYTES, DeclaredOperand, Trainable
 from solver.graph.nodes import node_with_types
 from solver.graph.objective import check_outputs, with_training
@@ -41,6 +42,8 @@ from solver.graph.unroll import unrolled
 from solver.names import check_characters
 
 __all__ = ["MAX_OPERATIONS", "DeclaredOperand", "Trainable", "build_graph", "forward_graph", "with_training"]
+
+_operand = maker(Operand)
 
 #: More operations than the largest published training graphs have; a bound on the work of a request.
 MAX_OPERATIONS = 20_000
@@ -248,7 +251,9 @@ def _infer(
     declared: Mapping[str, DeclaredOperand], operations: Sequence[Operation], order: Sequence[int]
 ) -> tuple[dict[str, Operand], dict[str, Node]]:
     """Types of all operands, in order of definition; and the nodes of all operations."""
-    typed = {d.id: _declared_operand(d) for d in declared.values() if d.role is not Role.INTERMEDIATE}
+    # Most operands have the type of others: one object for each type is compared and numbered fast.
+    alike: dict[TensorType, TensorType] = {}
+    typed = {d.id: _declared_operand(d, alike) for d in declared.values() if d.role is not Role.INTERMEDIATE}
     nodes: dict[str, Node] = {}
     for i in order:
         operation = operations[i]
@@ -261,11 +266,11 @@ def _infer(
             if not output:
                 continue
             _check_bytes(output, type_, ("operations", i, "outputs", k))
-            typed[output] = Operand(output, type_, Role.INTERMEDIATE)
+            typed[output] = _operand(output, alike.setdefault(type_, type_), Role.INTERMEDIATE)
     return typed, nodes
 
 
-def _declared_operand(declared: DeclaredOperand) -> Operand:
+def _declared_operand(declared: DeclaredOperand, alike: dict[TensorType, TensorType]) -> Operand:
     if declared.shape is None or declared.dtype is None:
         raise DimensionError(
             f"Operand {declared.id!r} ({declared.role.value}) has no shape or dtype.",
@@ -288,7 +293,7 @@ def _declared_operand(declared: DeclaredOperand) -> Operand:
     type_ = TensorType(declared.shape, declared.dtype)
     _check_bytes(declared.id, type_, (*declared.path, "shape"))
     _check_values(declared, type_)
-    return Operand(declared.id, type_, declared.role, declared.initializer)
+    return _operand(declared.id, alike.setdefault(type_, type_), declared.role, declared.initializer)
 
 
 def _check_bytes(name: str, type_: TensorType, path: tuple[str | int, ...]) -> None:

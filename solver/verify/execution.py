@@ -117,7 +117,7 @@ def _check_iteration(
     reference: Program, plan: Plan, line: Line, facts: Sequence[tuple[_Fact, ...]], *, due: bool
 ) -> Iterator[Violation]:
     terms = Terms()
-    wanted, ran = _run_reference(reference, terms, facts, due=due)
+    wanted, finds, leaves = _run_reference(reference, terms, facts, due=due)
     program, low, high = plan.program, line.low, line.high
     terms.close()
     # What is there at the start lies apart, which the form says: in order of address, it is written behind.
@@ -146,9 +146,9 @@ def _check_iteration(
                 memory.write(low[target.value], high[target.value], number)
             continue
         found = [memory.read(low[b.value], high[b.value]) if b.access.reads else UNDEFINED for b in bindings]
-        reads, results = ran[step.reference]
+        results, numbers, reads = facts[step.reference], leaves[step.reference], finds[step.reference]
         if found != reads:
-            torn = _torn(reference, step.reference, terms, bindings, facts[step.reference], found)
+            torn = _torn(reference, step.reference, terms, bindings, results, found)
             if torn is not None:
                 yield _undefined(plan, t, torn)
                 return
@@ -157,14 +157,14 @@ def _check_iteration(
                     "value", (), f"{step_name(plan, t)} does not find what it reads in the reference program."
                 )
                 return
-            results = [
-                (fact, _again(reference, step.reference, terms, fact, number, reads, found))
-                for fact, number in results
+            numbers = [
+                _again(reference, step.reference, terms, fact, number, reads, found)
+                for fact, number in zip(results, numbers, strict=True)
             ]
         for binding in bindings:
             if binding.access is Access.SCRATCH:
                 memory.write(low[binding.value], high[binding.value], UNDEFINED)
-        for fact, number in results:
+        for fact, number in zip(results, numbers, strict=True):
             binding = bindings[fact.position]
             if binding.access is not Access.SCRATCH:
                 memory.write(low[binding.value], high[binding.value], number)
@@ -173,34 +173,30 @@ def _check_iteration(
     yield from _check_end(reference, plan, terms, wanted, memory, line)
 
 
-class _Ran(NamedTuple):
-    """What a reference step finds in its slots, UNDEFINED where it does not look, and what it leaves."""
-
-    reads: list[int]
-    results: list[tuple[_Fact, int]]
-
-
 def _run_reference(
     reference: Program, terms: Terms, facts: Sequence[tuple[_Fact, ...]], *, due: bool
-) -> tuple[dict[int, int], dict[int, _Ran]]:
-    """What each value of the reference holds at the end, and what each step finds and leaves.
+) -> tuple[dict[int, int], list[list[int]], list[list[int]]]:
+    """What each value of the reference holds at the end; for each step what it finds in its slots, UNDEFINED
+    where it does not look, and what it leaves, fact by fact. Steps that do not run have empty lists.
 
     Every step runs once, so each of its results is a term like no other.
     """
     now = {entry.value: terms.number(("entry", entry.reference)) for entry in reference.entry}
-    ran: dict[int, _Ran] = {}
-    for t, step in enumerate(reference.steps):
-        if step.due and not due:
-            continue
-        bindings = step.bindings
-        found = [now[b.value] if b.access.reads else UNDEFINED for b in bindings]
-        results = []
-        for fact in facts[t]:
-            number = terms.new() if fact.computed else _copied(terms, fact, found)
-            results.append((fact, number))
-            now[bindings[fact.position].value] = number
-        ran[t] = _Ran(found, results)
-    return now, ran
+    finds: list[list[int]] = []
+    leaves: list[list[int]] = []
+    for step, results in zip(reference.steps, facts, strict=True):
+        found: list[int] = []
+        numbers: list[int] = []
+        if due or not step.due:
+            bindings = step.bindings
+            found = [now[b.value] if b.access.reads else UNDEFINED for b in bindings]
+            for fact in results:
+                number = terms.new() if fact.computed else _copied(terms, fact, found)
+                numbers.append(number)
+                now[bindings[fact.position].value] = number
+        finds.append(found)
+        leaves.append(numbers)
+    return now, finds, leaves
 
 
 def _copied(terms: Terms, fact: _Fact, found: Sequence[int]) -> int:
