@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from solver.errors import OptionsError
 from solver.passes.base import Pass
-from solver.program import ACCUMULATE, UPDATE, Access, Program, Step
+from solver.program import ACCUMULATE, UPDATE, Access, Program, Step, touched
 
 __all__ = ["UPDATE_MODES", "Order", "updates_when_legal"]
 
@@ -53,13 +55,14 @@ def updates_when_legal(program: Program) -> Program:
     kernels = [program.kernel(step) for step in program.steps]
     updates = [t for t, kernel in enumerate(kernels) if kernel == UPDATE]
     others = [t for t, kernel in enumerate(kernels) if kernel != UPDATE]
-    last: dict[int, int] = {}
-    for position, t in enumerate(others):
-        for binding in program.steps[t].bindings:
-            last[binding.value] = position
+    positions, rows = np.full(len(kernels), -1), touched(program)
+    positions[others] = np.arange(len(others))
+    behind = np.full(len(program.values), -1)
+    np.maximum.at(behind, rows.value, positions[rows.step])
+    last = behind.tolist()
     after: dict[int, list[int]] = {}
     for t in updates:
-        ready = max(last.get(value, -1) for value in _kept(program.steps[t]))
+        ready = max(last[value] for value in _kept(program.steps[t]))
         while ready + 1 < len(others) and kernels[others[ready + 1]] == ACCUMULATE:
             ready += 1  # a partial is freed first: it lives over two neighbouring steps and no longer
         after.setdefault(ready, []).append(t)

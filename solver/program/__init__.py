@@ -35,6 +35,7 @@ from solver.program.lives import Region, alias_sets, held_lives, lent, lives, re
 from solver.program.permissions import permission_attributes, permitted
 from solver.program.records import Record, Replacement
 from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
+from solver.program.touched import touched
 
 __all__ = [
     "ACCUMULATE",
@@ -86,6 +87,7 @@ __all__ = [
     "permission_attributes",
     "permitted",
     "regions",
+    "touched",
     "transfer_nanoseconds",
     "use_def_chains",
     "without",

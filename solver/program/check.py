@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import numpy as np
 
 from solver.errors import (
     DanglingOperandError,
@@ -15,6 +14,7 @@ from solver.errors import (
     UseBeforeDefError,
 )
 from solver.program.ir import UPDATE, Access, Kind, Phase, Program
+from solver.program.touched import touched
 
 __all__ = ["check_program"]
 
@@ -28,8 +28,21 @@ def check_program(program: Program) -> None:
     one that updates it. Since each read follows a definition in the order given, the dependencies are
     acyclic. Raises the GraphError that names step and value.
     """
-    touched = [binding.value for step in program.steps for binding in step.bindings]
-    _check_names(program, touched)
+    _check_names(program)
+    _check_definitions(program)
+    _check_scratch(program)
+    _check_gradients(program)
+    _check_states(program)
+
+
+def _check_definitions(program: Program) -> None:
+    rows = touched(program)
+    first = np.full(len(program.values), len(program.steps))
+    np.minimum.at(first, rows.value[rows.defines], rows.step[rows.defines])
+    first[[entry.value for entry in program.entry]] = -1
+    before = first[rows.value] < rows.step
+    if before[rows.reads].all() and not before[rows.has(Access.WRITE)].any():
+        return
     defined = {entry.value for entry in program.entry}
     for t, step in enumerate(program.steps):
         results, again = [], []
@@ -52,16 +65,14 @@ def check_program(program: Program) -> None:
                 remedy="Define a partial and accumulate it.",
             )
         defined.update(results)
-    _check_scratch(program, touched)
-    _check_gradients(program)
-    _check_states(program)
 
 
-def _check_names(program: Program, touched: Sequence[int]) -> None:
+def _check_names(program: Program) -> None:
     if len(program.by_label) < len(program.values):
         twice = next(v.label for i, v in enumerate(program.values) if program.by_label[v.label] != i)
         raise DuplicateNameError(f"There are two values {twice!r}.", remedy="Labels are unique.")
-    declared = min(touched, default=0) >= 0 and max(touched, default=-1) < len(program.values)
+    values = touched(program).value
+    declared = bool(((values >= 0) & (values < len(program.values))).all())
     # The label of a repeated step says that it repeats one: its number is looked at, too.
     kernels = [step.reference for step in program.steps if step.reference is not None]
     unique = len(set(program.step_labels)) == len(program.steps) and len(set(kernels)) == len(kernels)
@@ -86,15 +97,14 @@ def _check_names(program: Program, touched: Sequence[int]) -> None:
                 )
 
 
-def _check_scratch(program: Program, touched: Sequence[int]) -> None:
+def _check_scratch(program: Program) -> None:
+    rows = touched(program)
+    scratch = rows.has(Access.SCRATCH)
+    if (np.bincount(rows.value)[rows.value[scratch]] == 1).all():
+        return  # nearly always: then nothing has to be looked for
     owner: dict[int, int] = {}
-    for t, step in enumerate(program.steps):
-        for binding in step.bindings:
-            if binding.access is Access.SCRATCH:
-                owner.setdefault(binding.value, t)
-    times = Counter(touched)  # nearly always once each: then nothing has to be looked for
-    if all(times[value] == 1 for value in owner):
-        return
+    for value, t in zip(rows.value[scratch].tolist(), rows.step[scratch].tolist(), strict=True):
+        owner.setdefault(value, t)
     for t, step in enumerate(program.steps):
         for binding in step.bindings:
             first = owner.get(binding.value)

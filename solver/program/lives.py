@@ -18,9 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.frozen import maker
 from solver.layout import Lifespan
 from solver.program.ir import COPY, Access, EntryKind, Program
+from solver.program.touched import touched
 
 __all__ = ["Region", "alias_sets", "held_lives", "lent", "lives", "regions", "without"]
 
@@ -65,26 +68,19 @@ def lives(program: Program) -> dict[int, Lifespan]:
 
     A value that no step touches has no life, even where the caller or the iteration before defines it.
     """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for step in program.steps:
-        level, until = step.level, step.until
-        for binding in step.bindings:
-            value = binding.value
-            if value not in first:
-                first[value], last[value] = level, until
-            elif last[value] < until:
-                last[value] = until
-    end = program.duration
-    for entry in program.entry:
-        if entry.value in first:
-            first[entry.value] = 0
-            if entry.kind is not EntryKind.FED:
-                last[entry.value] = end - 1
-    for exit_ in program.exit:
-        if exit_.value in first:
-            last[exit_.value] = end - 1
-    return {value: _lifespan(first[value], last[value] + 1) for value in sorted(first)}
+    end, rows = program.duration, touched(program)
+    first = np.full(len(program.values), np.iinfo(np.int64).max)
+    last = np.full(len(program.values), -1)
+    levels, untils = [step.level for step in program.steps], [step.until for step in program.steps]
+    np.minimum.at(first, rows.value, np.array(levels, np.int64)[rows.step])
+    np.maximum.at(last, rows.value, np.array(untils, np.int64)[rows.step])
+    living = np.zeros(len(program.values), bool)
+    living[rows.value] = True
+    first[[entry.value for entry in program.entry]] = 0
+    last[[entry.value for entry in program.entry if entry.kind is not EntryKind.FED]] = end - 1
+    last[[exit_.value for exit_ in program.exit]] = end - 1
+    spans = zip(np.flatnonzero(living).tolist(), first[living].tolist(), last[living].tolist(), strict=True)
+    return {value: _lifespan(begin, stop + 1) for value, begin, stop in spans}
 
 
 def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:

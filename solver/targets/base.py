@@ -93,4 +93,6 @@ class Target(ABC):
 def aligned(program: Program, alignment: int) -> Lowered:
     """The program in its one space, with another alignment in bytes."""
     (space,) = program.spaces
+    if space.alignment == alignment:
+        return Lowered(program, (None,))
     return Lowered(replace(program, spaces=(replace(space, alignment=alignment),)), (None,))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import EntryKind, Initial, Program
+from solver.program import EntryKind, Initial, Program, touched
 
 __all__ = ["check_form"]
 
@@ -39,7 +39,8 @@ def _check_numbers(reference: Program, plan: Plan) -> Iterator[Violation]:
     elif len({value.label for value in program.values}) < values:
         found = "Two values have one label."
     else:
-        numbers = [b.value for step in program.steps for b in step.bindings]
+        bound = touched(program).value
+        numbers = [int(bound.min()), int(bound.max())] if len(bound) else []
         numbers += [x for alias in program.aliases for x in (alias.value, alias.source)]
         numbers += [entry.value for entry in program.entry] + [exit_.value for exit_ in program.exit]
         numbers += [*program.initial, *plan.holds]
