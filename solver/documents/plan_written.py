@@ -84,11 +84,9 @@ def _lines(rows: Sequence[Any], margin: str) -> str:
 
 
 def _to_dict(plan: Plan) -> dict[str, Any]:
-    tables = program_tables(plan.program)
+    tables = program_tables(plan.program, plan.offsets)
     spaces = zip(tables["spaces"], plan.sizes, map(certificate_to_dict, plan.certificates), strict=True)
     tables["spaces"] = [(*space, size, certificate) for space, size, certificate in spaces]
-    places = zip(tables["values"], plan.offsets, strict=True)
-    tables["values"] = [(*value, offset) for value, offset in places]
     return {
         "format": FORMAT,
         "version": VERSION,

@@ -10,7 +10,7 @@ equal programs have equal tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -51,8 +51,8 @@ class _Numbers:
         return number
 
 
-def program_tables(program: Program) -> dict[str, Any]:
-    """The tables in a fixed order, without the places of values and the sizes of spaces. Linear."""
+def program_tables(program: Program, offsets: Sequence[int]) -> dict[str, Any]:
+    """The tables in a fixed order, without the sizes of spaces; `offsets` are those of the values. Linear."""
     types = _Numbers()
     kinds: dict[Kind, int] = {}
     kernels: dict[str, int] = {}
@@ -78,19 +78,20 @@ def program_tables(program: Program) -> dict[str, Any]:
     for step in program.steps:
         slots = tuple(map(_SLOT, step.bindings))
         form = forms.setdefault((step.phase, step.part, step.due, slots), len(forms))
-        values = list(map(_VALUE, step.bindings))
+        values = tuple(map(_VALUE, step.bindings))
         steps.append((step.operation, form, step.reference, step.level, step.until, values))
     origins: dict[str, int] = {}
     value_rows: _Table = []
     labels: _Table = []
-    for i, value in enumerate(program.values):
+    for i, (value, offset) in enumerate(zip(program.values, offsets, strict=True)):
         label, origin = value.label, value.origin
         suffix = label[len(origin) :]
         if not label.startswith(origin):
             suffix = ""
             labels.append((i, label))
         type_, kind = types.of(value.type), kinds.setdefault(value.kind, len(kinds))
-        value_rows.append((suffix, type_, kind, origins.setdefault(origin, len(origins)), value.space))
+        source = origins.setdefault(origin, len(origins))
+        value_rows.append((suffix, type_, kind, source, value.space, offset))
     return {
         "name": program.name,
         "period": program.period,

@@ -42,6 +42,9 @@ STAGES = ("parse", "prepare", "derive", "passes", "layout", "prove", "digest", "
 #: At least so many seconds for a row, and so many plans.
 SECONDS, FEWEST, MOST = 3.0, 3, 60
 
+#: Plans of a size that are compared: so many of the large graph, as many times as many of the small one.
+ROUNDS, SMALL_ONES = 7, 5
+
 COLD_RUNS = 11
 
 
@@ -116,16 +119,34 @@ def _growth(given: str, options: PlanOptions) -> Table:
     title = f"arenaplan plan{given}, processor seconds; {large:,} operations beside {small:,}"
     table = _table(title, "graph", "operations", "steps", "in all", "ratio", *STAGES)
     for name, shape in DEEP.items():
-        before = 0.0
-        for size in SIZES:
-            found = cost(_bytes(shape, size), options)
-            ratio = f"{found.proved / before:.1f}" if before else ""
-            before = before or found.proved
+        one, other = _in_turn(_bytes(shape, small), _bytes(shape, large), options)
+        ratio = median(b.proved / a.proved for a, b in zip(one, other, strict=True))
+        for found, shown in ((_middle(one), ""), (_middle(other), f"{ratio:.1f}")):
             stages = (f"{found.stages[stage]:.3f}" for stage in STAGES)
             table.add_row(
-                name, f"{found.operations:,}", f"{found.steps:,}", f"{found.proved:.3f}", ratio, *stages
+                name, f"{found.operations:,}", f"{found.steps:,}", f"{found.proved:.3f}", shown, *stages
             )
     return table
+
+
+def _in_turn(small: bytes, large: bytes, options: PlanOptions) -> tuple[list[Cost], list[Cost]]:
+    """The middle one of several plans of the small graph, then one plan of the large graph, and again: what
+    else the machine does slows both.
+    """
+    _once(small, options)  # what is loaded once a process does not count
+    found: tuple[list[Cost], list[Cost]] = ([], [])
+    for _ in range(ROUNDS):
+        several = []
+        for document in (*[small] * SMALL_ONES, large):
+            gc.collect()
+            several.append(_once(document, options))
+        found[0].append(_middle(several[:-1]))
+        found[1].append(several[-1])
+    return found
+
+
+def _middle(costs: Sequence[Cost]) -> Cost:
+    return sorted(costs, key=attrgetter("proved"))[len(costs) // 2]
 
 
 def _bytes(shape: Callable[[int], Mapping[str, object]], size: int) -> bytes:
