@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.errors import OptionsError
 from solver.passes.base import Pass
-from solver.program import ACCUMULATE, UPDATE, Access, Program, Step, touched
+from solver.program import ACCUMULATE, UPDATE, Access, Program, Step, in_order, touched
 
 __all__ = ["UPDATE_MODES", "Order", "updates_when_legal"]
 
@@ -69,7 +69,7 @@ def updates_when_legal(program: Program) -> Program:
     order = [*after.get(-1, [])]
     for position, t in enumerate(others):
         order += [t, *after.get(position, [])]
-    return program.reordered(order)
+    return in_order(program, order)
 
 
 def _kept(step: Step) -> list[int]:

@@ -35,7 +35,7 @@ from solver.program.lives import Region, alias_sets, held_lives, lent, lives, re
 from solver.program.permissions import permission_attributes, permitted
 from solver.program.records import Record, Replacement
 from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
-from solver.program.touched import touched
+from solver.program.touched import in_order, touched
 
 __all__ = [
     "ACCUMULATE",
@@ -80,6 +80,7 @@ __all__ = [
     "dependencies",
     "given_costs",
     "held_lives",
+    "in_order",
     "lent",
     "lives",
     "loads",

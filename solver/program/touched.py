@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from solver.program.ir import Access, Program
 
-__all__ = ["Touched", "touched"]
+__all__ = ["Touched", "in_order", "touched"]
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -48,6 +49,18 @@ class Touched:
 def touched(program: Program) -> Touched:
     """The columns of a program; made once, linear."""
     return program.once("touched", _made)
+
+
+def in_order(program: Program, order: Sequence[int]) -> Program:
+    """`Program.reordered`, with columns that follow from those of the program; linear."""
+    rows = touched(program)
+    position = np.empty(len(order), np.int64)
+    position[list(order)] = np.arange(len(order))
+    step = position[rows.step]
+    then = np.argsort(step, kind="stable")
+    made = program.reordered(order)
+    made.once("touched", lambda _: Touched(step[then], rows.value[then], rows.access[then]))
+    return made
 
 
 def _made(program: Program) -> Touched:
