@@ -91,6 +91,7 @@ class _Derivation:
     def __init__(self, graph: TrainableGraph, nodes: Mapping[str, Node]) -> None:
         self.graph = graph
         self.operands = graph.operands
+        self.loss = graph.loss
         self.nodes = nodes
         self.trainable = frozenset(graph.trainable)
         self.outputs = frozenset((graph.loss, *graph.outputs))
@@ -329,7 +330,7 @@ class _Derivation:
 
     def _declare(self, name: str) -> int:
         operand = self.operands[name]
-        kind = Kind.LOSS if name == self.graph.loss else _KIND_OF_ROLE[operand.role]
+        kind = Kind.LOSS if name == self.loss else _KIND_OF_ROLE[operand.role]
         number = self.builder.value(name, operand.type, kind, name)
         if operand.role in _FED:
             self.builder.entries[number] = EntryKind.FED
