@@ -117,8 +117,9 @@ class _Search:
         self.given_peak = self.peak
         self.bound = 0
         self.impossible = self.cut = False
-        #: The steps of the relaxation so far.
+        #: The steps of the relaxation so far, and plans in segments once they have been looked for.
         self.moments: set[int] = set()
+        self.segments: list[Integers] | None = None
 
     def done(self) -> bool:
         """Whether nothing cheaper can be found."""
@@ -261,9 +262,10 @@ class _Search:
 
     def _segments(self) -> list[Integers]:
         """The most promising plans in segments, repaired: those that fit first, then by cost."""
+        if self.segments is not None:
+            return self.segments
         found = []
-        for parts in range(2, _MOST_SEGMENTS):
-            genes = in_segments(self.problem, self.start, parts)
+        for parts, genes in enumerate(in_segments(self.problem, self.start, range(2, _MOST_SEGMENTS)), 2):
             run = self.simulator.run(genes)
             if run.peak >= 0:
                 found.append((max(run.peak - self.budget, 0), run.extra, parts, genes))
@@ -277,7 +279,8 @@ class _Search:
             if self.deadline.expired:
                 break
         repaired.sort(key=lambda each: each[:3])
-        return [genes for *_, genes in repaired]
+        self.segments = [genes for *_, genes in repaired]
+        return self.segments
 
     def _walk(self) -> None:
         """Hot ones from the best plan and from segments; cold ones from the first plan, and from the best one
