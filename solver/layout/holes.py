@@ -23,6 +23,7 @@ from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, known_sound
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.memory import give_back
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
@@ -43,7 +44,7 @@ from solver.layout.model.problem import (
     Outcome,
 )
 from solver.layout.model.sorting import in_order, ranks
-from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK
+from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK, TIDY_FROM
 from solver.layout.structures.classes import in_classes
 from solver.layout.structures.colouring import depth
 
@@ -98,7 +99,9 @@ def solve_with_holes(
             run.cut = True
             break
         if stage.applies(run):
+            run.tidy()
             stage.run(run)
+    run.tidy()
     name = f"{solver.name}/{run.stage}" if run.use.staged else solver.name
     deterministic = not (run.cut or options.race)
     return settle(
@@ -141,6 +144,11 @@ class _Run:
     def forget(self) -> None:
         """The pieces, which are made again at need: meanwhile a solver has use for their memory."""
         self.__dict__.pop("held", None)
+
+    def tidy(self) -> None:
+        """Before each stage: what the one before has freed counts no more."""
+        if len(self.instance) >= TIDY_FROM:
+            give_back()
 
     @property
     def late(self) -> bool:
@@ -314,6 +322,7 @@ def _lift(run: _Run) -> None:
             return
         found = _by_cp_sat(run, members, window, known, middle)
         run.cut = run.cut or found.cut
+        run.tidy()
         if found.proved > middle:
             low = found.proved
             run.take(None, "", proved=low)
@@ -335,11 +344,23 @@ def _around_the_highest(run: _Run) -> Integers:
     """The `HOT_BUFFERS` whose pieces are nearest in time to the highest one of the layout, in their order."""
     assert run.layout is not None
     start, end, _, high, owner = run.held.T
-    highest = owner[np.argmax(np.array(run.layout.offsets, dtype=np.int64)[owner] + high)]
-    mine = owner == highest
+    top = np.array(run.layout.offsets, dtype=np.int64)[owner]
+    top += high
+    mine = owner == owner[np.argmax(top)]
+    del top
     middle = (int(start[mine].min()) + int(end[mine].max())) // 2
-    away = np.maximum(0, np.maximum(start - middle, middle - end + 1))
-    near = owner[np.argsort(away, kind="stable")]
+    away = np.maximum(middle - end + 1, 0)
+    np.maximum(away, start - middle, out=away)
+    # Of the nearest pieces as many as are sure to be of so many buffers: all are put in order at the most.
+    pieces = HOT_BUFFERS
+    while pieces < len(away):
+        near = np.flatnonzero(away <= np.partition(away, pieces)[pieces])
+        if len(np.unique(owner[near])) >= HOT_BUFFERS:
+            break
+        pieces *= 2
+    else:
+        near = np.arange(len(away))
+    near = owner[near[np.argsort(away[near], kind="stable")]]
     _, at = np.unique(near, return_index=True)
     return np.sort(near[np.sort(at)[:HOT_BUFFERS]])
 

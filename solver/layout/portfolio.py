@@ -29,6 +29,7 @@ import numpy as np
 
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
+from solver.layout.compiled.memory import give_back
 from solver.layout.exact.branch_and_bound import tighten
 from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
@@ -104,6 +105,9 @@ PROMISING: Final = 5
 STRUCTURE_FIRST: Final = 3000
 CLASSES_FROM: Final = 200_000
 
+#: Buffers from which what a stage has freed goes back to the system, a fraction of a millisecond.
+TIDY_FROM: Final = 3000
+
 _Questions: TypeAlias = tuple[tuple[Grain, int, int], ...]
 
 
@@ -135,6 +139,11 @@ class _Run:
         progress, low = self.watch.options.progress, max(self.bound, self.proved)
         if progress is not None:
             progress(Progress(self.layout.peak, low, time.perf_counter() - self.began, self.stage))
+
+    def tidy(self) -> None:
+        """Before each stage: what the one before has freed counts no more."""
+        if len(self.instance) >= TIDY_FROM:
+            give_back()
 
     @property
     def low(self) -> int:
@@ -417,7 +426,9 @@ class Portfolio:
         _begin(run, incumbent)
         for stage in STAGES:
             if not run.finished and stage.applies(run):
+                run.tidy()
                 stage.run(run, stage.budget)
+        run.tidy()
         return settle(
             problem,
             run.layout,

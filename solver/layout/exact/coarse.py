@@ -97,7 +97,7 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     throughout = instance.end - instance.start == instance.sections
     room = capacity - int(instance.size[throughout].sum())
     rest = np.flatnonzero(~throughout)
-    part = instance.subset(rest)
+    part = instance.subset(rest) if throughout.any() else instance
     small = part.size * grain.easy <= room - peak_load_seen(part)
     contended = room - part.load() < max(1, room // grain.contended)
     for _ in range(PASSES):
@@ -110,6 +110,7 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
         contended |= over
         if not over.any():
             break
+        del boxes, members, begins  # before there are others
     left = rest[easy]
     return Coarse(
         boxes.compact(),

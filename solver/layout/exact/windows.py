@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from solver.layout.compiled.memory import give_back
 from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
@@ -156,6 +157,7 @@ class _Windows:
         offsets, work = self._search(members, Window(window, first, last), known, capacity, effort)
         if offsets is not None:
             self._offset[members] = offsets
+        give_back()
         return work + len(members)
 
     def _around(self, i: int, buffers: int) -> tuple[Integers, int, int]:

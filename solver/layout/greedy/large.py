@@ -9,6 +9,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Final
 
+from solver.layout.compiled.memory import give_back
 from solver.layout.greedy.index import Walk
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
@@ -85,8 +86,9 @@ class _Run:
     cut: bool = False
 
     def __call__(self) -> Integers | None:
-        walk = Walk(self.instance, self.module)
-        placed = walk.place(self.order(), self.limit, late=self._late)
+        order, walk = self.order(), Walk(self.instance, self.module)
+        give_back()
+        placed = walk.place(order, self.limit, late=self._late)
         return walk.offsets if placed == len(self.instance) else None
 
     def _late(self) -> bool:
