@@ -101,6 +101,7 @@ def solve_with_holes(
         if stage.applies(run):
             run.tidy()
             stage.run(run)
+    run.forget()
     run.tidy()
     name = f"{solver.name}/{run.stage}" if run.use.staged else solver.name
     deterministic = not (run.cut or options.race)
@@ -139,7 +140,9 @@ class _Run:
     @cached_property
     def held(self) -> Integers:
         """See `rows_of`."""
-        return rows_of(self.problem)
+        rows = rows_of(self.problem)
+        self.tidy()
+        return rows
 
     def forget(self) -> None:
         """The pieces, which are made again at need: meanwhile a solver has use for their memory."""
@@ -235,6 +238,7 @@ def _whole(run: _Run) -> None:
         solver = run.solver
         if isinstance(solver, Configurable):
             solver = solver.configured(replace(run.options, progress=told))
+        run.tidy()
         outcome = solver.solve(whole, run.deadline, start)
     stage = outcome.solver.removeprefix(f"{solver.name}/")
     run.take(outcome.layout, stage, cut=not outcome.deterministic)
@@ -242,18 +246,16 @@ def _whole(run: _Run) -> None:
 
 def _windows(run: _Run) -> None:
     """Local search among orders, in one window of time after the other."""
-    if run.layout is not None:
-        _repaired(run, run.layout, run.options.limit(WINDOWS_WORK))
+    _repaired(run, run.options.limit(WINDOWS_WORK))
 
 
 def _few_windows(run: _Run) -> None:
     """The same, a short time."""
-    if run.layout is not None:
-        _repaired(run, run.layout, min(FEW_WINDOWS_WORK, run.options.limit(FEW_WINDOWS_WORK)))
+    _repaired(run, min(FEW_WINDOWS_WORK, run.options.limit(FEW_WINDOWS_WORK)))
 
 
-def _repaired(run: _Run, layout: Layout, work: int) -> None:
-    """Windows of time, begun with this layout."""
+def _repaired(run: _Run, work: int) -> None:
+    """Windows of time, begun with the layout that there is."""
 
     def ask(
         members: Integers, window: Window, known: Integers, capacity: int, effort: int
@@ -262,7 +264,7 @@ def _repaired(run: _Run, layout: Layout, work: int) -> None:
         order = np.argsort(known, kind="stable")
         return shelf.reorder(order, capacity, effort // PLACEMENT, run.deadline), effort
 
-    if not compiled_placing():
+    if run.layout is None or not compiled_placing():
         return
     instance, held = run.instance, run.held
     first = np.searchsorted(held[:, 4], np.arange(len(instance) + 1))
@@ -271,7 +273,7 @@ def _repaired(run: _Run, layout: Layout, work: int) -> None:
     start[holds], end[holds] = held[first[:-1][holds], 0], held[first[1:][holds] - 1, 1]
     timed = replace(instance, start=start, end=end, sections=int(end.max()))
     watch, low = Watch(run.deadline, run.options), max(run.enough, run.proved)
-    repair(timed, layout, low, work, watch, lambda found: run.take(found, "windows"), ask)
+    repair(timed, run.layout, low, work, watch, lambda found: run.take(found, "windows"), ask)
     run.cut = run.cut or watch.cut
 
 
@@ -298,7 +300,7 @@ def _hot_spots(run: _Run) -> None:
         if run.layout is not lifted:
             lifted = run.layout
             _lift(run)
-        _repaired(run, run.layout, min(work, left))
+        _repaired(run, min(work, left))
         if run.deadline.expired:
             return
         left -= work
@@ -422,7 +424,7 @@ def rows_of(problem: LayoutProblem) -> Integers:
     """
     columns = Columns.of(problem)
     if columns is not None:
-        rows = np.ascontiguousarray(columns.pieces())
+        rows = np.ascontiguousarray(columns.pieces("C"))
         rows[:, 0], rows[:, 1] = ranks(rows[:, 0], rows[:, 1])
         return rows
     held = pieces(problem)
@@ -480,6 +482,13 @@ class Placing:
         return offsets, len(order) - pinned
 
 
+def _meets(start: Integers, end: Integers) -> Integers:
+    """How many meet each one, itself among them."""
+    meets: Integers = np.sort(start).searchsorted(end, side="left")
+    meets -= np.sort(end).searchsorted(start, side="right")
+    return meets
+
+
 class Shelf:
     """Memory of the compiled placing, used again by every pass: some 40 bytes a piece beside its row."""
 
@@ -489,10 +498,10 @@ class Shelf:
         # As wide as lives are long, on average: a piece then stands in two or three stretches.
         self._width = max(1, int((end - start).mean()))
         self._head = np.empty(int(end.max()) // self._width + 1, np.int64)
-        reaches = (end - 1) // self._width - start // self._width + 1
-        self._entries = np.empty((int(reaches.sum()), 2), np.int32)
-        meets = np.sort(start).searchsorted(end, side="left") - np.sort(end).searchsorted(start, side="right")
-        added = np.concatenate(([0], np.cumsum(meets)))
+        reaches = int(((end - 1) // self._width - start // self._width).sum()) + len(rows)
+        self._entries = np.empty((reaches, 2), np.int32)
+        added = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(_meets(start, end), out=added[1:])
         self._scratch = np.empty((2, int(np.diff(added[first]).max())), np.int64)
         self.cost = 4 * int(added[-1])
 

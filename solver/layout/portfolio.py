@@ -428,6 +428,7 @@ class Portfolio:
             if not run.finished and stage.applies(run):
                 run.tidy()
                 stage.run(run, stage.budget)
+        run.search = None  # it refers to the run
         run.tidy()
         return settle(
             problem,

@@ -74,6 +74,10 @@ LEAST_TABLE_BITS: Final = 8
 SHORT: Final = 4_000_000
 MANY: Final = 2000
 
+#: Questions of up to so much work about more than `MANY` buffers, some tenths of a second, stay on one thread:
+#: a path on each would take twice the memory.
+TURNS: Final = 40_000_000
+
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
 DEPTH_PER_BUFFER: Final = 12
 
@@ -86,6 +90,10 @@ GROWTH: Final = 1.3
 #: seconds where another thread is waited for.
 SLICE: Final = 1_000_000
 TICK: Final = 0.01
+
+#: Arrays of a state that no search changes; and those that hold the path of a run, from its begin to its end.
+SAME: Final = ("start", "end", "size", "stride", "pin", "limit", "kind", "pins", "born", "bit")
+PATH: Final = ("parts", "frames", "trail")
 
 _NEVER: Final = 2**62
 
@@ -167,7 +175,7 @@ class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
     Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes; 400 kB for more than `MANY`
-    buffers), and as far as its path has come: one to four kB a buffer at most.
+    buffers) and 300 bytes a buffer; for each thread as far as a path has come, some kB a buffer at most.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
@@ -216,10 +224,10 @@ class FeasibilitySearch:
             for k in range(SEEDS):
                 if k != first:
                     self._join(race, k, capacity, limit, work, guided=guide is not None)
-            if self._options.threads > 1:
-                self._together(race)
-            else:
+            if self._in_turns(work):
                 self._in_turn(race)
+            else:
+                self._together(race)
         # What short runs could find has been looked for: asked again, go on with the longer ones.
         self._runs.update({(capacity, k): int(race.states[k].counters[RUNS]) for k in race.states})
         return self._verdict(race)
@@ -243,9 +251,11 @@ class FeasibilitySearch:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
             state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
+            same = next((known for known in self._states if known is not None), state)
+            state = state._replace(**{name: getattr(same, name) for name in SAME})
         elif len(state.table) < 1 << bits:
             state = state._replace(table=paged(1 << bits, TABLE_FIELDS, cleared=True))
-        self._states[k] = race.states[k] = state
+        self._states[k] = race.states[k] = state = self._on_path(state, k, work)
         race.calls[k] = self._bind(state, self._ranks)
         race.answers[k] = PAUSED
         counters = state.counters
@@ -259,6 +269,19 @@ class FeasibilitySearch:
             and not (self._instance.misaligning or self._instance.pinned),
             hashable=int(limit.max()) < PRIME,
         )
+
+    def _on_path(self, state: SearchState, k: int, work: int) -> SearchState:
+        """With the path of the other seed where they take turns, for no turn leaves any; else with its own."""
+        other = next((one for one in self._states[:k] + self._states[k + 1 :] if one is not None), None)
+        if other is None or (other.frames is state.frames) is self._in_turns(work):
+            return state
+        if self._in_turns(work):
+            return state._replace(**{name: getattr(other, name) for name in PATH})
+        return state._replace(**{name: paged(*getattr(state, name).shape) for name in PATH})
+
+    def _in_turns(self, work: int) -> bool:
+        """Whether all seeds are on this thread: there is no other, or it would take more than it saves."""
+        return self._options.threads == 1 or (len(self._instance) > MANY and work <= TURNS)
 
     def _turn(self, race: _Race, k: int, until: int = 0, *, watching: bool = True) -> None:
         """The runs of one seed, up to this many, or (0) until it stops; with looks at the clock or not."""

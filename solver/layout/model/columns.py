@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -117,32 +117,35 @@ class Columns:
         after[follows] = stop[follows - 1]
         return after
 
-    def pieces(self) -> _Integers:
-        """Rows as those of holes, of what is held: see `model.pieces`. Buffer by buffer, in order of time."""
-        everyone, size = np.arange(len(self.size)), self.size
+    def pieces(self, order: Literal["C", "F"] = "F") -> _Integers:
+        """Rows as those of holes, of what is held: see `model.pieces`. Buffer by buffer, in order of time.
+
+        In memory it is column after column, or (`C`) row after row.
+        """
+        everyone, size = np.arange(len(self.size), dtype=np.int32), self.size
         if not len(self.holes):
             return np.stack((self.start, self.end, np.zeros_like(size), size, everyone)).T
         begin, stop, low, high, owner = self.holes.T
         after, last = self._before_holes(), self.start.copy()
         last[owner] = stop  # of several, the last one
         # Before each hole, each hole, and after the last: where they stand follows from how many there are.
-        before = 2 * np.arange(len(owner)) + owner
-        rest = everyone + 2 * np.bincount(owner, minlength=len(size)).cumsum()
-        held: tuple[tuple[_Integers, _Flags, tuple[_Integers | None, ...]], ...] = (
+        before = 2 * np.arange(len(owner), dtype=np.int32) + owner.astype(np.int32)
+        rest = everyone + 2 * np.bincount(owner, minlength=len(size)).cumsum(dtype=np.int32)
+        held: tuple[tuple[npt.NDArray[np.int32], _Flags, tuple[npt.NDArray[Any] | None, ...]], ...] = (
             (before, after < begin, (after, begin, None, size[owner], owner)),
             (before + 1, low < high, (begin, stop, low, high, owner)),
             (rest, last < self.end, (last, self.end, None, size, everyone)),
         )
-        place = np.zeros(len(size) + 2 * len(owner), np.int64)
+        place = np.zeros(len(size) + 2 * len(owner), np.int32)
         for at, some, _ in held:
             place[at] = some
         place.cumsum(out=place)
-        made = np.empty((HOLE_FIELDS, int(place[-1])), np.int64)
+        made = np.empty((int(place[-1]), HOLE_FIELDS), np.int64, order)
         for at, some, values in held:
             to = place[at[some]] - 1
-            for column, value in zip(made, values, strict=True):
+            for column, value in zip(made.T, values, strict=True):
                 column[to] = 0 if value is None else value[some]
-        return made.T
+        return made
 
     def in_pieces(self) -> Columns:
         """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
