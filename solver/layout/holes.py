@@ -23,7 +23,6 @@ from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.check.rules import check_problem, known_sound
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
-from solver.layout.compiled.memory import give_back
 from solver.layout.exact.cp_sat import SEED, Refinement, refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.windows import Window, repair
@@ -31,6 +30,7 @@ from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.local_search import PATIENCE, improve
 from solver.layout.greedy.placement import orders, place_once
 from solver.layout.model.columns import Columns, columns_kept
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import Configurable, InPieces, Piecewise, Progress, SolveOptions
 from solver.layout.model.pieces import Piece, pieces, without_holes

@@ -29,7 +29,6 @@ import numpy as np
 
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
-from solver.layout.compiled.memory import give_back
 from solver.layout.exact.branch_and_bound import tighten
 from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
@@ -42,6 +41,7 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import greedy_portfolio, place_once
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, LayoutSolver, Outcome

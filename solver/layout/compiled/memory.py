@@ -2,23 +2,19 @@
 
 What an allocator hands out for a large array may be what others have written and freed: all of that is in
 memory, used or not, and stays there for the next one. Pages that the system hands out are not, and do not.
-`give_back` returns what the allocator keeps.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
 import mmap
-from collections.abc import Callable
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from solver.layout.model.instance import Integers
 
-__all__ = ["give_back", "paged"]
+__all__ = ["paged"]
 
 #: Bytes from which an array has pages of its own. Small questions take less time than pages take to come.
 PAGED_FROM: Final = 1 << 20
@@ -33,20 +29,3 @@ def paged(*shape: int, cleared: bool = False) -> Integers:
     if size < PAGED_FROM:
         return np.zeros(shape, np.int64) if cleared else np.empty(shape, np.int64)
     return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)
-
-
-def give_back() -> None:
-    """Returns to the system what arrays have left behind, so that the next ones do not come on top of it.
-
-    Some ten microseconds a megabyte that was freed. Does nothing where the C library has no ``malloc_trim``.
-    """
-    _trim()(0)
-
-
-@cache
-def _trim() -> Callable[[int], Any]:
-    try:
-        trim: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
-        return bool
-    return trim

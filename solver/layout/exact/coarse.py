@@ -103,14 +103,13 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     for _ in range(PASSES):
         passed = np.concatenate(([0], np.cumsum(contended)))
         first, last = passed[part.start], passed[part.end]
-        easy = small & (first == last)
+        easy, boxes = small & (first == last), part  # those before go first
         members, begins = _packed(part, np.flatnonzero(~easy), first, last, room)
         boxes = _boxed(part, members, begins)
         over = ~contended & (boxes.load() > room)
         contended |= over
         if not over.any():
             break
-        del boxes, members, begins  # before there are others
     left = rest[easy]
     return Coarse(
         boxes.compact(),

@@ -189,8 +189,9 @@ class Model:
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
         """Keeps each better layout at once: a caller that stops waiting for CP-SAT loses nothing."""
-        listener = _listener_class()()
-        listener.heard = lambda value: line.offer(self._layout(value))
+        listener: cp_model.CpSolverSolutionCallback = _listener_class()(
+            lambda value: line.offer(self._layout(value))
+        )
         return listener
 
     def _layout(self, value: Callable[[cp_model.LinearExprT], int]) -> Layout:
@@ -204,10 +205,12 @@ def _listener_class() -> Any:
     from ortools.sat.python import cp_model
 
     class Listener(cp_model.CpSolverSolutionCallback):
-        heard: Callable[[Callable[[cp_model.LinearExprT], int]], None]
+        def __init__(self, heard: Callable[[Callable[[cp_model.LinearExprT], int]], None]) -> None:
+            super().__init__()
+            self._heard = heard
 
         def on_solution_callback(self) -> None:
-            self.heard(self.value)
+            self._heard(self.value)
 
     return Listener
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -74,8 +74,8 @@ LEAST_TABLE_BITS: Final = 8
 SHORT: Final = 4_000_000
 MANY: Final = 2000
 
-#: Questions of up to so much work about more than `MANY` buffers, some tenths of a second, stay on one thread:
-#: a path on each would take twice the memory.
+#: Questions of up to so much work about more than `MANY` buffers, some tenths of a second, stay on one
+#: thread: a path on each would take twice the memory.
 TURNS: Final = 40_000_000
 
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
@@ -252,7 +252,7 @@ class FeasibilitySearch:
             seed = self._options.seed + k
             state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
             same = next((known for known in self._states if known is not None), state)
-            state = state._replace(**{name: getattr(same, name) for name in SAME})
+            state = _taking(SAME, state, same)
         elif len(state.table) < 1 << bits:
             state = state._replace(table=paged(1 << bits, TABLE_FIELDS, cleared=True))
         self._states[k] = race.states[k] = state = self._on_path(state, k, work)
@@ -271,13 +271,14 @@ class FeasibilitySearch:
         )
 
     def _on_path(self, state: SearchState, k: int, work: int) -> SearchState:
-        """With the path of the other seed where they take turns, for no turn leaves any; else with its own."""
+        """With the other's path where they take turns, as no turn leaves any behind; else with its own."""
         other = next((one for one in self._states[:k] + self._states[k + 1 :] if one is not None), None)
         if other is None or (other.frames is state.frames) is self._in_turns(work):
             return state
         if self._in_turns(work):
-            return state._replace(**{name: getattr(other, name) for name in PATH})
-        return state._replace(**{name: paged(*getattr(state, name).shape) for name in PATH})
+            return _taking(PATH, state, other)
+        parts, frames, trail = (paged(*rows.shape) for rows in (state.parts, state.frames, state.trail))
+        return state._replace(parts=parts, frames=frames, trail=trail)
 
     def _in_turns(self, work: int) -> bool:
         """Whether all seeds are on this thread: there is no other, or it would take more than it saves."""
@@ -337,6 +338,12 @@ class FeasibilitySearch:
         offsets[self._order] = state.offset * self._unit
         found = offsets if race.answers[winner] == YES else None
         return Decision(_ANSWERS[race.answers[winner]], found, int(state.counters[WORK]))
+
+
+def _taking(names: tuple[str, ...], state: SearchState, other: SearchState) -> SearchState:
+    """With these arrays of another."""
+    arrays: dict[str, Any] = {name: getattr(other, name) for name in names}
+    return state._replace(**arrays)
 
 
 def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:

@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from solver.layout.compiled.memory import give_back
 from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order

@@ -116,8 +116,8 @@ class Walk:
 
     def _empty(self, instance: Instance) -> Any:
         strips, load = self._strips, instance.load()
-        # A node is split where it has more than 32 sections, and no side gets fewer than a quarter of them: so
-        # each leaf has eight, and there is a node for every four.
+        # A node is split where it has more than 32 sections, and no side gets fewer than a quarter of them:
+        # so each leaf has eight at least, and there is a node for every four at most.
         nodes = np.zeros((len(load) // 4 + 2, 6), np.int64)
         made = strips.grow_tree(load, nodes, np.empty((len(nodes), 3), np.int64))
         # About as many as are needed in the end: what is not used takes no memory, and growing copies.

@@ -9,8 +9,8 @@ from itertools import islice
 from types import ModuleType
 from typing import Final
 
-from solver.layout.compiled.memory import give_back
 from solver.layout.greedy.index import Walk
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
 

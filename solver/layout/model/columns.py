@@ -55,7 +55,8 @@ class Columns:
 
     @classmethod
     def _made(cls, buffers: tuple[Buffer, ...]) -> Columns | None:
-        made, holes = np.empty((5, len(buffers)), np.int64), [np.empty((0, HOLE_FIELDS), np.int64)]
+        made = [np.empty(len(buffers), np.int64) for _ in range(5)]
+        holes = [np.empty((0, HOLE_FIELDS), np.int64)]
         total = highest = 0
         for first in range(0, len(buffers), AT_ONCE):
             some = buffers[first : first + AT_ONCE]
@@ -88,7 +89,7 @@ class Columns:
             if rows:
                 holes.append(np.array(rows, dtype=np.int64))
         size, start, end, alignment, pin = made
-        return cls(size, start, end, alignment, pin, np.concatenate(holes))
+        return cls(size, start, end, _once(alignment), _once(pin), np.concatenate(holes))
 
     @property
     def pinned(self) -> bool:
@@ -122,9 +123,10 @@ class Columns:
 
         In memory it is column after column, or (`C`) row after row.
         """
-        everyone, size = np.arange(len(self.size), dtype=np.int32), self.size
+        size = self.size
         if not len(self.holes):
-            return np.stack((self.start, self.end, np.zeros_like(size), size, everyone)).T
+            return np.stack((self.start, self.end, np.zeros_like(size), size, np.arange(len(size)))).T
+        everyone = np.arange(len(size), dtype=np.int32)
         begin, stop, low, high, owner = self.holes.T
         after, last = self._before_holes(), self.start.copy()
         last[owner] = stop  # of several, the last one
@@ -156,6 +158,12 @@ class Columns:
         granule = 1 if bool((low % granule).any()) else granule
         same, alone = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, UNPINNED))
         return Columns(high - low, start, end, same, alone, self.holes[:0])
+
+
+def _once(values: _Integers) -> _Integers:
+    """The same values; where they are all one, in the memory of one, and read-only."""
+    once: _Integers = np.broadcast_to(values[:1].copy(), values.shape)
+    return values if bool((values != once).any()) else once
 
 
 class Tabled(tuple[Buffer, ...]):
