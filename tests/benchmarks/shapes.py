@@ -5,8 +5,8 @@ The shapes are those of `tests.support.shapes`, a line each. Every row is a proc
 it adds to memory is its own: the kernel's peak of resident memory while it solves, less what was resident
 before, with the problem made, all code loaded and a small problem of the shape solved. The offsets of the
 answer, some 40 bytes a buffer, are in it; so are pages of files, of libraries above all, that were not
-touched before, which have a column of their own. Seconds are of the processor, lateness is by the clock. The rival
-gets the same seconds for each of its allocators, where it can be asked: it knows no pins and no gaps.
+touched before, which have a column of their own. Seconds are of the processor, lateness is by the clock. The
+rival gets the same seconds for each of its allocators, where it can be asked: it knows no pins and no gaps.
 
 A second table has deadlines that are short for so many buffers; there, lateness is processor time, which
 waiting for other processes does not lengthen.

@@ -39,6 +39,9 @@ Ask: TypeAlias = Callable[[Integers, "Window", Integers, int, int], tuple[Intege
 FIRST: Final = 48
 WIDER: Final = 4
 
+#: Members from which what a window has freed goes back to the system: as much again comes with the next.
+TIDY_FROM: Final = 96
+
 #: Work of the first question about a window, and its growth from round to round.
 WORK: Final = 200_000
 WORK_GROWTH: Final = 2
@@ -157,7 +160,8 @@ class _Windows:
         offsets, work = self._search(members, Window(window, first, last), known, capacity, effort)
         if offsets is not None:
             self._offset[members] = offsets
-        give_back()
+        if len(members) >= TIDY_FROM:
+            give_back()
         return work + len(members)
 
     def _around(self, i: int, buffers: int) -> tuple[Integers, int, int]:
