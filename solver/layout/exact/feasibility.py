@@ -63,7 +63,17 @@ from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
 
-__all__ = ["SHORT_TABLE_BITS", "Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
+__all__ = [
+    "MANY",
+    "SHORT",
+    "SHORT_TABLE_BITS",
+    "TURNS",
+    "Answer",
+    "Decision",
+    "FeasibilitySearch",
+    "Watch",
+    "compiled_search",
+]
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
 #: `SHORT` work does, which remembers fewer: no more than one for each 64 of work. So does one about more than

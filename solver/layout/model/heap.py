@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+from contextlib import suppress
 
 __all__ = ["give_back"]
 
@@ -13,15 +11,7 @@ __all__ = ["give_back"]
 def give_back() -> None:
     """Returns to the system what freed arrays have left behind. Some ten microseconds a megabyte.
 
-    Does nothing where the C library has no ``malloc_trim``.
+    Does nothing where the C library has no ``malloc_trim``: musl, macOS, Windows.
     """
-    _trim()(0)
-
-
-@cache
-def _trim() -> Callable[[int], Any]:
-    try:
-        trim: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
-        return bool
-    return trim
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
