@@ -30,6 +30,7 @@ from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.local_search import PATIENCE, improve
 from solver.layout.greedy.placement import orders, place_once
 from solver.layout.model.columns import Columns, columns_kept
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import Configurable, InPieces, Piecewise, Progress, SolveOptions
 from solver.layout.model.pieces import Piece, pieces, without_holes
@@ -43,7 +44,7 @@ from solver.layout.model.problem import (
     Outcome,
 )
 from solver.layout.model.sorting import in_order, ranks
-from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK
+from solver.layout.portfolio import CLASSES_FROM, CP_SAT_START, DEPTH, SEARCH_WORK, TIDY_FROM
 from solver.layout.structures.classes import in_classes
 from solver.layout.structures.colouring import depth
 
@@ -98,7 +99,10 @@ def solve_with_holes(
             run.cut = True
             break
         if stage.applies(run):
+            run.tidy()
             stage.run(run)
+    run.forget()
+    run.tidy()
     name = f"{solver.name}/{run.stage}" if run.use.staged else solver.name
     deterministic = not (run.cut or options.race)
     return settle(
@@ -136,11 +140,18 @@ class _Run:
     @cached_property
     def held(self) -> Integers:
         """See `rows_of`."""
-        return rows_of(self.problem)
+        rows = rows_of(self.problem)
+        self.tidy()
+        return rows
 
     def forget(self) -> None:
         """The pieces, which are made again at need: meanwhile a solver has use for their memory."""
         self.__dict__.pop("held", None)
+
+    def tidy(self) -> None:
+        """Before each stage: what the one before has freed counts no more."""
+        if len(self.instance) >= TIDY_FROM:
+            give_back()
 
     @property
     def late(self) -> bool:
@@ -227,6 +238,7 @@ def _whole(run: _Run) -> None:
         solver = run.solver
         if isinstance(solver, Configurable):
             solver = solver.configured(replace(run.options, progress=told))
+        run.tidy()
         outcome = solver.solve(whole, run.deadline, start)
     stage = outcome.solver.removeprefix(f"{solver.name}/")
     run.take(outcome.layout, stage, cut=not outcome.deterministic)
@@ -234,18 +246,16 @@ def _whole(run: _Run) -> None:
 
 def _windows(run: _Run) -> None:
     """Local search among orders, in one window of time after the other."""
-    if run.layout is not None:
-        _repaired(run, run.layout, run.options.limit(WINDOWS_WORK))
+    _repaired(run, run.options.limit(WINDOWS_WORK))
 
 
 def _few_windows(run: _Run) -> None:
     """The same, a short time."""
-    if run.layout is not None:
-        _repaired(run, run.layout, min(FEW_WINDOWS_WORK, run.options.limit(FEW_WINDOWS_WORK)))
+    _repaired(run, min(FEW_WINDOWS_WORK, run.options.limit(FEW_WINDOWS_WORK)))
 
 
-def _repaired(run: _Run, layout: Layout, work: int) -> None:
-    """Windows of time, begun with this layout."""
+def _repaired(run: _Run, work: int) -> None:
+    """Windows of time, begun with the layout that there is."""
 
     def ask(
         members: Integers, window: Window, known: Integers, capacity: int, effort: int
@@ -254,7 +264,7 @@ def _repaired(run: _Run, layout: Layout, work: int) -> None:
         order = np.argsort(known, kind="stable")
         return shelf.reorder(order, capacity, effort // PLACEMENT, run.deadline), effort
 
-    if not compiled_placing():
+    if run.layout is None or not compiled_placing():
         return
     instance, held = run.instance, run.held
     first = np.searchsorted(held[:, 4], np.arange(len(instance) + 1))
@@ -263,7 +273,7 @@ def _repaired(run: _Run, layout: Layout, work: int) -> None:
     start[holds], end[holds] = held[first[:-1][holds], 0], held[first[1:][holds] - 1, 1]
     timed = replace(instance, start=start, end=end, sections=int(end.max()))
     watch, low = Watch(run.deadline, run.options), max(run.enough, run.proved)
-    repair(timed, layout, low, work, watch, lambda found: run.take(found, "windows"), ask)
+    repair(timed, run.layout, low, work, watch, lambda found: run.take(found, "windows"), ask)
     run.cut = run.cut or watch.cut
 
 
@@ -290,7 +300,7 @@ def _hot_spots(run: _Run) -> None:
         if run.layout is not lifted:
             lifted = run.layout
             _lift(run)
-        _repaired(run, run.layout, min(work, left))
+        _repaired(run, min(work, left))
         if run.deadline.expired:
             return
         left -= work
@@ -314,6 +324,7 @@ def _lift(run: _Run) -> None:
             return
         found = _by_cp_sat(run, members, window, known, middle)
         run.cut = run.cut or found.cut
+        run.tidy()
         if found.proved > middle:
             low = found.proved
             run.take(None, "", proved=low)
@@ -335,11 +346,23 @@ def _around_the_highest(run: _Run) -> Integers:
     """The `HOT_BUFFERS` whose pieces are nearest in time to the highest one of the layout, in their order."""
     assert run.layout is not None
     start, end, _, high, owner = run.held.T
-    highest = owner[np.argmax(np.array(run.layout.offsets, dtype=np.int64)[owner] + high)]
-    mine = owner == highest
+    top = np.array(run.layout.offsets, dtype=np.int64)[owner]
+    top += high
+    mine = owner == owner[np.argmax(top)]
+    del top
     middle = (int(start[mine].min()) + int(end[mine].max())) // 2
-    away = np.maximum(0, np.maximum(start - middle, middle - end + 1))
-    near = owner[np.argsort(away, kind="stable")]
+    away = np.maximum(middle - end + 1, 0)
+    np.maximum(away, start - middle, out=away)
+    # Of the nearest pieces as many as are sure to be of so many buffers: all are put in order at the most.
+    pieces = HOT_BUFFERS
+    while pieces < len(away):
+        near = np.flatnonzero(away <= np.partition(away, pieces)[pieces])
+        if len(np.unique(owner[near])) >= HOT_BUFFERS:
+            break
+        pieces *= 2
+    else:
+        near = np.arange(len(away))
+    near = owner[near[np.argsort(away[near], kind="stable")]]
     _, at = np.unique(near, return_index=True)
     return np.sort(near[np.sort(at)[:HOT_BUFFERS]])
 
@@ -401,7 +424,7 @@ def rows_of(problem: LayoutProblem) -> Integers:
     """
     columns = Columns.of(problem)
     if columns is not None:
-        rows = np.ascontiguousarray(columns.pieces())
+        rows = np.ascontiguousarray(columns.pieces("C"))
         rows[:, 0], rows[:, 1] = ranks(rows[:, 0], rows[:, 1])
         return rows
     held = pieces(problem)
@@ -459,6 +482,13 @@ class Placing:
         return offsets, len(order) - pinned
 
 
+def _meets(start: Integers, end: Integers) -> Integers:
+    """How many meet each one, itself among them."""
+    meets: Integers = np.sort(start).searchsorted(end, side="left")
+    meets -= np.sort(end).searchsorted(start, side="right")
+    return meets
+
+
 class Shelf:
     """Memory of the compiled placing, used again by every pass: some 40 bytes a piece beside its row."""
 
@@ -468,10 +498,10 @@ class Shelf:
         # As wide as lives are long, on average: a piece then stands in two or three stretches.
         self._width = max(1, int((end - start).mean()))
         self._head = np.empty(int(end.max()) // self._width + 1, np.int64)
-        reaches = (end - 1) // self._width - start // self._width + 1
-        self._entries = np.empty((int(reaches.sum()), 2), np.int32)
-        meets = np.sort(start).searchsorted(end, side="left") - np.sort(end).searchsorted(start, side="right")
-        added = np.concatenate(([0], np.cumsum(meets)))
+        reaches = int(((end - 1) // self._width - start // self._width).sum()) + len(rows)
+        self._entries = np.empty((reaches, 2), np.int32)
+        added = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(_meets(start, end), out=added[1:])
         self._scratch = np.empty((2, int(np.diff(added[first]).max())), np.int64)
         self.cost = 4 * int(added[-1])
 

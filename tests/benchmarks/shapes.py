@@ -4,8 +4,9 @@ beside them.
 The shapes are those of `tests.support.shapes`, a line each. Every row is a process of its own, so that what
 it adds to memory is its own: the kernel's peak of resident memory while it solves, less what was resident
 before, with the problem made, all code loaded and a small problem of the shape solved. The offsets of the
-answer, some 40 bytes a buffer, are in it. Seconds are of the processor, lateness is by the clock. The rival
-gets the same seconds for each of its allocators, where it can be asked: it knows no pins and no gaps.
+answer, some 40 bytes a buffer, are in it; so are pages of files, of libraries above all, that were not
+touched before, which have a column of their own. Seconds are of the processor, lateness is by the clock. The
+rival gets the same seconds for each of its allocators, where it can be asked: it knows no pins and no gaps.
 
 A second table has deadlines that are short for so many buffers; there, lateness is processor time, which
 waiting for other processes does not lengthen.
@@ -50,7 +51,7 @@ SEED: Final = 1
 
 HEADINGS: Final = (
     "shape", "buffers", "deadline", "peak / bound", "found by", "CPU s", "first layout, CPU s", "late by, ms",
-    "bytes a buffer", "OmniMalloc's best", "theirs / ours",
+    "bytes a buffer", "files, kB", "OmniMalloc's best", "theirs / ours",
 )  # fmt: skip
 
 
@@ -64,7 +65,8 @@ SHORT_HEADINGS: Final = (
 class Row:
     """One solve: bytes, seconds, and what it added to the memory of the process.
 
-    `late` is by the clock, `busy` the processor time beyond the deadline.
+    `late` is by the clock, `busy` the processor time beyond the deadline. `files` are the bytes of `memory`
+    that the kernel keeps for files: code and tables of libraries, however many buffers there are.
     """
 
     peak: int
@@ -75,6 +77,7 @@ class Row:
     late: float
     busy: float
     memory: int
+    files: int
 
 
 def measured(problem: LayoutProblem, seconds: float) -> Row:
@@ -82,7 +85,7 @@ def measured(problem: LayoutProblem, seconds: float) -> Row:
     firsts: list[float] = []
     gc.collect()
     gc.freeze()
-    before = _resident(anew=True)
+    before, files = _resident(anew=True), _status("RssFile")
     cpu, wall = time.process_time(), time.perf_counter()
 
     def heard(_: Progress) -> None:
@@ -95,19 +98,26 @@ def measured(problem: LayoutProblem, seconds: float) -> Row:
     peak = outcome.layout.peak if outcome.layout else 0
     first = firsts[0] if firsts else busy
     memory = _resident() - before
-    return Row(peak, outcome.lower_bound, outcome.solver, busy, first, late, busy - seconds, memory)
+    files = max(0, _status("RssFile") - files)
+    return Row(peak, outcome.lower_bound, outcome.solver, busy, first, late, busy - seconds, memory, files)
 
 
 def _resident(*, anew: bool = False) -> int:
     """The peak of resident bytes; `anew`: it begins at what is resident now, where the kernel can do that."""
-    clear, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+    clear = Path("/proc/self/clear_refs")
     if not clear.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if anew:
         ctypes.CDLL(None).malloc_trim(0)
         clear.write_text("5", encoding="ascii")
-    lines = status.read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    """A line of the kernel's account of this process, in bytes; 0 where there is none."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0) * 1024
 
 
 def run(console: Console) -> None:
@@ -144,7 +154,7 @@ def _row(shape: str, buffers: int) -> tuple[str, ...]:
     return (
         shape, f"{buffers:,}", f"{seconds:g} s", f"{row.peak / row.bound:.5f}",
         row.solver.removeprefix("portfolio/"), f"{row.cpu:.2f}", f"{row.first:.2f}",
-        f"{max(0.0, row.late) * 1e3:.0f}", f"{row.memory / buffers:.0f}",
+        f"{max(0.0, row.late) * 1e3:.0f}", f"{row.memory / buffers:.0f}", f"{row.files / 1000:.0f}",
         "" if rival is None else f"{rival.peak / row.bound:.5f} ({rival.allocator})",
         "" if rival is None else f"{rival.peak / row.peak:.4f}",
     )  # fmt: skip

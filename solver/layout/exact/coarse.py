@@ -97,13 +97,13 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     throughout = instance.end - instance.start == instance.sections
     room = capacity - int(instance.size[throughout].sum())
     rest = np.flatnonzero(~throughout)
-    part = instance.subset(rest)
+    part = instance.subset(rest) if throughout.any() else instance
     small = part.size * grain.easy <= room - peak_load_seen(part)
     contended = room - part.load() < max(1, room // grain.contended)
     for _ in range(PASSES):
         passed = np.concatenate(([0], np.cumsum(contended)))
         first, last = passed[part.start], passed[part.end]
-        easy = small & (first == last)
+        easy, boxes = small & (first == last), part  # those before go first
         members, begins = _packed(part, np.flatnonzero(~easy), first, last, room)
         boxes = _boxed(part, members, begins)
         over = ~contended & (boxes.load() > room)

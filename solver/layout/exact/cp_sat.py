@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import cache
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -188,19 +189,30 @@ class Model:
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
         """Keeps each better layout at once: a caller that stops waiting for CP-SAT loses nothing."""
-        from ortools.sat.python import cp_model
-
-        layout = self._layout
-
-        class Listener(cp_model.CpSolverSolutionCallback):
-            def on_solution_callback(self) -> None:
-                line.offer(layout(self.value))
-
-        return Listener()
+        listener: cp_model.CpSolverSolutionCallback = _listener_class()(
+            lambda value: line.offer(self._layout(value))
+        )
+        return listener
 
     def _layout(self, value: Callable[[cp_model.LinearExprT], int]) -> Layout:
         offsets: Integers = np.array([value(x) * self._grid for x in self._offsets], dtype=np.int64)
         return layout_of(self._instance, offsets)
+
+
+@cache
+def _listener_class() -> Any:
+    """Made once: a class of each search, and the model with it, would stay until cycles are collected."""
+    from ortools.sat.python import cp_model
+
+    class Listener(cp_model.CpSolverSolutionCallback):
+        def __init__(self, heard: Callable[[Callable[[cp_model.LinearExprT], int]], None]) -> None:
+            super().__init__()
+            self._heard = heard
+
+        def on_solution_callback(self) -> None:
+            self._heard(self.value)
+
+    return Listener
 
 
 def _whole(instance: Instance) -> list[Piece]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -63,7 +63,17 @@ from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
 
-__all__ = ["SHORT_TABLE_BITS", "Answer", "Decision", "FeasibilitySearch", "Watch", "compiled_search"]
+__all__ = [
+    "MANY",
+    "SHORT",
+    "SHORT_TABLE_BITS",
+    "TURNS",
+    "Answer",
+    "Decision",
+    "FeasibilitySearch",
+    "Watch",
+    "compiled_search",
+]
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
 #: `SHORT` work does, which remembers fewer: no more than one for each 64 of work. So does one about more than
@@ -73,6 +83,10 @@ SHORT_TABLE_BITS: Final = 14
 LEAST_TABLE_BITS: Final = 8
 SHORT: Final = 4_000_000
 MANY: Final = 2000
+
+#: Questions of up to so much work about more than `MANY` buffers, some tenths of a second, stay on one
+#: thread: a path on each would take twice the memory.
+TURNS: Final = 40_000_000
 
 #: Depth that always suffices in practice; where it does not, the answer is "unknown".
 DEPTH_PER_BUFFER: Final = 12
@@ -86,6 +100,10 @@ GROWTH: Final = 1.3
 #: seconds where another thread is waited for.
 SLICE: Final = 1_000_000
 TICK: Final = 0.01
+
+#: Arrays of a state that no search changes; and those that hold the path of a run, from its begin to its end.
+SAME: Final = ("start", "end", "size", "stride", "pin", "limit", "kind", "pins", "born", "bit")
+PATH: Final = ("parts", "frames", "trail")
 
 _NEVER: Final = 2**62
 
@@ -167,7 +185,7 @@ class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
     Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes; 400 kB for more than `MANY`
-    buffers), and as far as its path has come: one to four kB a buffer at most.
+    buffers) and 300 bytes a buffer; for each thread as far as a path has come, some kB a buffer at most.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
@@ -216,10 +234,10 @@ class FeasibilitySearch:
             for k in range(SEEDS):
                 if k != first:
                     self._join(race, k, capacity, limit, work, guided=guide is not None)
-            if self._options.threads > 1:
-                self._together(race)
-            else:
+            if self._in_turns(work):
                 self._in_turn(race)
+            else:
+                self._together(race)
         # What short runs could find has been looked for: asked again, go on with the longer ones.
         self._runs.update({(capacity, k): int(race.states[k].counters[RUNS]) for k in race.states})
         return self._verdict(race)
@@ -243,9 +261,11 @@ class FeasibilitySearch:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
             state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
+            same = next((known for known in self._states if known is not None), state)
+            state = _taking(SAME, state, same)
         elif len(state.table) < 1 << bits:
             state = state._replace(table=paged(1 << bits, TABLE_FIELDS, cleared=True))
-        self._states[k] = race.states[k] = state
+        self._states[k] = race.states[k] = state = self._on_path(state, k, work)
         race.calls[k] = self._bind(state, self._ranks)
         race.answers[k] = PAUSED
         counters = state.counters
@@ -259,6 +279,20 @@ class FeasibilitySearch:
             and not (self._instance.misaligning or self._instance.pinned),
             hashable=int(limit.max()) < PRIME,
         )
+
+    def _on_path(self, state: SearchState, k: int, work: int) -> SearchState:
+        """With the other's path where they take turns, as no turn leaves any behind; else with its own."""
+        other = next((one for one in self._states[:k] + self._states[k + 1 :] if one is not None), None)
+        if other is None or (other.frames is state.frames) is self._in_turns(work):
+            return state
+        if self._in_turns(work):
+            return _taking(PATH, state, other)
+        parts, frames, trail = (paged(*rows.shape) for rows in (state.parts, state.frames, state.trail))
+        return state._replace(parts=parts, frames=frames, trail=trail)
+
+    def _in_turns(self, work: int) -> bool:
+        """Whether all seeds are on this thread: there is no other, or it would take more than it saves."""
+        return self._options.threads == 1 or (len(self._instance) > MANY and work <= TURNS)
 
     def _turn(self, race: _Race, k: int, until: int = 0, *, watching: bool = True) -> None:
         """The runs of one seed, up to this many, or (0) until it stops; with looks at the clock or not."""
@@ -314,6 +348,12 @@ class FeasibilitySearch:
         offsets[self._order] = state.offset * self._unit
         found = offsets if race.answers[winner] == YES else None
         return Decision(_ANSWERS[race.answers[winner]], found, int(state.counters[WORK]))
+
+
+def _taking(names: tuple[str, ...], state: SearchState, other: SearchState) -> SearchState:
+    """With these arrays of another."""
+    arrays: dict[str, Any] = {name: getattr(other, name) for name in names}
+    return state._replace(**arrays)
 
 
 def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order
@@ -37,6 +38,9 @@ Ask: TypeAlias = Callable[[Integers, "Window", Integers, int, int], tuple[Intege
 #: Buffers of a window: at first, and as often tried again with twice as many.
 FIRST: Final = 48
 WIDER: Final = 4
+
+#: Members from which what a window has freed goes back to the system: as much again comes with the next.
+TIDY_FROM: Final = 96
 
 #: Work of the first question about a window, and its growth from round to round.
 WORK: Final = 200_000
@@ -156,6 +160,8 @@ class _Windows:
         offsets, work = self._search(members, Window(window, first, last), known, capacity, effort)
         if offsets is not None:
             self._offset[members] = offsets
+        if len(members) >= TIDY_FROM:
+            give_back()
         return work + len(members)
 
     def _around(self, i: int, buffers: int) -> tuple[Integers, int, int]:

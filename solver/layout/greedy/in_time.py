@@ -46,13 +46,13 @@ def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Inte
     module = None if instance.pinned else time_kernel()
     if module is None:
         return None
-    order = in_order(instance.start, -instance.size)
+    order, alignment = in_order(instance.start, -instance.size), np.ascontiguousarray(instance.alignment)
     offset, live, count = np.full(len(order), FREE, np.int64), np.empty(depth + 1, np.int64), 0
     for first in range(0, len(order), LOOK):
         if deadline.expired:
             return None
         count = module.place_in_time(
-            order[first : first + LOOK], instance.start, instance.end, instance.size, instance.alignment,
+            order[first : first + LOOK], instance.start, instance.end, instance.size, alignment,
             offset, live, count,
         )  # fmt: skip
     return offset

@@ -116,8 +116,10 @@ class Walk:
 
     def _empty(self, instance: Instance) -> Any:
         strips, load = self._strips, instance.load()
-        nodes = np.zeros((len(load) + 2, 6), np.int64)
-        made = strips.grow_tree(load, nodes, np.empty((len(load) + 2, 3), np.int64))
+        # A node is split where it has more than 32 sections, and no side gets fewer than a quarter of them:
+        # so each leaf has eight at least, and there is a node for every four at most.
+        nodes = np.zeros((len(load) // 4 + 2, 6), np.int64)
+        made = strips.grow_tree(load, nodes, np.empty((len(nodes), 3), np.int64))
         # About as many as are needed in the end: what is not used takes no memory, and growing copies.
         chunks = _CHUNKS + made + len(instance) // _BUFFERS_OF_A_CHUNK
         shelf = strips.Shelf(

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Final
 
 from solver.layout.greedy.index import Walk
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
 
@@ -42,14 +43,14 @@ def race(
     so threads decide nothing. Without a layout that is `known`, the first order is finished whatever the
     deadline says; later ones are given up within some milliseconds.
     """
-    best, found, cut = known or Layout((), MAX_BYTES), "", False
+    best, peak, found, cut = None, known.peak if known else MAX_BYTES, "", False
     names, together = iter(orders), len(instance) >= ROOMY * instance.sections
     for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
-        enough = best.peak - bound <= bound // GOOD_ENOUGH
+        enough = peak - bound <= bound // GOOD_ENOUGH
         if (found and enough) or ((found or known) and deadline.expired):
             cut = cut or not enough
             break
-        runs = [_Run(instance, module, orders[name], best.peak - 1, deadline) for name in pair]
+        runs = [_Run(instance, module, orders[name], peak - 1, deadline) for name in pair]
         if not (found or known):
             runs[0].deadline = Deadline()
         if together:
@@ -59,9 +60,11 @@ def race(
             placed = [run() for run in runs]
         cut = cut or any(run.cut for run in runs)
         for name, offsets in zip(pair, placed, strict=True):
-            if offsets is not None and int((offsets + instance.exact).max()) < best.peak:
-                best, found = layout_of(instance, offsets), name
-    return best, found, cut
+            if offsets is not None and (top := int((offsets + instance.exact).max())) < peak:
+                best, peak, found = offsets, top, name
+    # As a layout they take five times the memory, so there is one in the end.
+    layout = known or Layout((), MAX_BYTES)
+    return layout if best is None else layout_of(instance, best), found, cut
 
 
 def walk(
@@ -85,8 +88,9 @@ class _Run:
     cut: bool = False
 
     def __call__(self) -> Integers | None:
-        walk = Walk(self.instance, self.module)
-        placed = walk.place(self.order(), self.limit, late=self._late)
+        order, walk = self.order(), Walk(self.instance, self.module)
+        give_back()
+        placed = walk.place(order, self.limit, late=self._late)
         return walk.offsets if placed == len(self.instance) else None
 
     def _late(self) -> bool:

@@ -169,23 +169,29 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
     Size first wins most often. The next six soften it: a long life makes a buffer harder to place than
     its size says, and slack below the largest load throughout its life makes it easier.
     """
-    size, width = instance.size, instance.end - instance.start
-    area = size.astype(np.float64) * width
+    size = instance.size
+
+    def width() -> Integers:
+        return instance.end - instance.start
+
+    def area() -> npt.NDArray[np.float64]:
+        return size.astype(np.float64) * width()
+
     return {
-        "size": lambda: _sorted(-size, -width),
-        "size-root-lifetime": lambda: _sorted(-size * np.sqrt(width), -size),
+        "size": lambda: _sorted(-size, -width()),
+        "size-root-lifetime": lambda: _sorted(-size * np.sqrt(width()), -size),
         "size-slack": lambda: _sorted(_slack(instance, SIZE_LEADS) - size, -size),
         "size-and-slack": lambda: _sorted(_slack(instance, NEITHER_LEADS) - size, -size),
         "slack-size": lambda: _sorted(_slack(instance, SLACK_LEADS) - size, -size),
-        "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width)), -size),
-        "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width),
-        "area": lambda: _sorted(-area, -size),
-        "lifetime": lambda: _sorted(-width, -size),
+        "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width())), -size),
+        "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width()),
+        "area": lambda: _sorted(-area(), -size),
+        "lifetime": lambda: _sorted(-width(), -size),
         "contention-size": lambda: _sorted(-peak_load_seen(instance), -size),
-        "contention-area": lambda: _sorted(-peak_load_seen(instance), -area),
+        "contention-area": lambda: _sorted(-peak_load_seen(instance), -area()),
         "degree": lambda: _sorted(-instance.degree(), -size),
         "start-size": lambda: _sorted(instance.start, -size),
-        "start-lifetime": lambda: _sorted(instance.start, -width),
+        "start-lifetime": lambda: _sorted(instance.start, -width()),
         "end-size": lambda: _sorted(-instance.end, -size),
     }
 

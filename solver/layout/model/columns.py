@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,8 @@ class Columns:
 
     @classmethod
     def _made(cls, buffers: tuple[Buffer, ...]) -> Columns | None:
-        made, holes = np.empty((5, len(buffers)), np.int64), [np.empty((0, HOLE_FIELDS), np.int64)]
+        made = [np.empty(len(buffers), np.int64) for _ in range(5)]
+        holes = [np.empty((0, HOLE_FIELDS), np.int64)]
         total = highest = 0
         for first in range(0, len(buffers), AT_ONCE):
             some = buffers[first : first + AT_ONCE]
@@ -88,7 +89,7 @@ class Columns:
             if rows:
                 holes.append(np.array(rows, dtype=np.int64))
         size, start, end, alignment, pin = made
-        return cls(size, start, end, alignment, pin, np.concatenate(holes))
+        return cls(size, start, end, _once(alignment), _once(pin), np.concatenate(holes))
 
     @property
     def pinned(self) -> bool:
@@ -117,32 +118,36 @@ class Columns:
         after[follows] = stop[follows - 1]
         return after
 
-    def pieces(self) -> _Integers:
-        """Rows as those of holes, of what is held: see `model.pieces`. Buffer by buffer, in order of time."""
-        everyone, size = np.arange(len(self.size)), self.size
+    def pieces(self, order: Literal["C", "F"] = "F") -> _Integers:
+        """Rows as those of holes, of what is held: see `model.pieces`. Buffer by buffer, in order of time.
+
+        In memory it is column after column, or (`C`) row after row.
+        """
+        size = self.size
         if not len(self.holes):
-            return np.stack((self.start, self.end, np.zeros_like(size), size, everyone)).T
+            return np.stack((self.start, self.end, np.zeros_like(size), size, np.arange(len(size)))).T
+        everyone = np.arange(len(size), dtype=np.int32)
         begin, stop, low, high, owner = self.holes.T
         after, last = self._before_holes(), self.start.copy()
         last[owner] = stop  # of several, the last one
         # Before each hole, each hole, and after the last: where they stand follows from how many there are.
-        before = 2 * np.arange(len(owner)) + owner
-        rest = everyone + 2 * np.bincount(owner, minlength=len(size)).cumsum()
-        held: tuple[tuple[_Integers, _Flags, tuple[_Integers | None, ...]], ...] = (
+        before = 2 * np.arange(len(owner), dtype=np.int32) + owner.astype(np.int32)
+        rest = everyone + 2 * np.bincount(owner, minlength=len(size)).cumsum(dtype=np.int32)
+        held: tuple[tuple[npt.NDArray[np.int32], _Flags, tuple[npt.NDArray[Any] | None, ...]], ...] = (
             (before, after < begin, (after, begin, None, size[owner], owner)),
             (before + 1, low < high, (begin, stop, low, high, owner)),
             (rest, last < self.end, (last, self.end, None, size, everyone)),
         )
-        place = np.zeros(len(size) + 2 * len(owner), np.int64)
+        place = np.zeros(len(size) + 2 * len(owner), np.int32)
         for at, some, _ in held:
             place[at] = some
         place.cumsum(out=place)
-        made = np.empty((HOLE_FIELDS, int(place[-1])), np.int64)
+        made = np.empty((int(place[-1]), HOLE_FIELDS), np.int64, order)
         for at, some, values in held:
             to = place[at[some]] - 1
-            for column, value in zip(made, values, strict=True):
+            for column, value in zip(made.T, values, strict=True):
                 column[to] = 0 if value is None else value[some]
-        return made.T
+        return made
 
     def in_pieces(self) -> Columns:
         """What `pieces.in_pieces` gives: each piece alone, which keeps the smallest alignment if all can."""
@@ -153,6 +158,12 @@ class Columns:
         granule = 1 if bool((low % granule).any()) else granule
         same, alone = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, UNPINNED))
         return Columns(high - low, start, end, same, alone, self.holes[:0])
+
+
+def _once(values: _Integers) -> _Integers:
+    """The same values; where they are all one, in the memory of one, and read-only."""
+    once: _Integers = np.broadcast_to(values[:1].copy(), values.shape)
+    return values if bool((values != once).any()) else once
 
 
 class Tabled(tuple[Buffer, ...]):

@@ -28,7 +28,15 @@ from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
 from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
 from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, SearchState, allocate, kinds
-from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch, compiled_search
+from solver.layout.exact.feasibility import (
+    MANY,
+    SHORT,
+    TURNS,
+    Answer,
+    FeasibilitySearch,
+    Watch,
+    compiled_search,
+)
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, random_problem, tight_problem
 from tests.support.oracle import tiling
@@ -139,6 +147,22 @@ def test_threads_do_not_change_the_answer() -> None:
         solve(p, options=SolveOptions(threads=threads, work=5_000_000)).layout for threads in (1, 2, 2, 1)
     ]
     assert len(set(outcomes)) == 1
+
+
+def test_turns_and_threads_may_follow_each_other_in_one_search() -> None:
+    """Over short questions about many buffers seeds take turns and share a path, over long ones not."""
+    p = tiling(random.Random(5), 4000, 400, MANY + 100)
+    instance = Instance.of(p)
+    found = []
+    for threads in (1, 2):
+        options = SolveOptions(threads=threads)
+        search = FeasibilitySearch(instance, options)
+        watch = Watch(Deadline(), options)
+        works = (SHORT, TURNS + 1, SHORT)
+        decisions = [search.decide(4000 + k, work, watch) for k, work in enumerate(works)]
+        found.append([(d.answer, d.work, d.offsets is None or d.offsets.tolist()) for d in decisions])
+    assert len(instance) > MANY
+    assert found[0] == found[1]
 
 
 def test_the_clock_may_decide_a_race_and_the_outcome_says_so() -> None:

@@ -175,3 +175,20 @@ def test_a_bad_hole_among_many_is_named(hole: Hole) -> None:
     with pytest.raises(ProblemError, match="'lent' has the hole") as caught:
         check_problem(LayoutProblem((*buffers, bad)))
     assert caught.value.path == ("buffers", len(buffers), "gaps")
+
+
+def test_one_alignment_and_no_pins_take_the_memory_of_one_value() -> None:
+    columns = Columns.of(problem(*[(8, step, step + 2) for step in range(1000)]))
+    assert columns is not None
+    assert columns.alignment.tolist() == [1] * 1000
+    assert columns.pin.tolist() == [UNPINNED] * 1000
+    assert columns.alignment.strides == columns.pin.strides == (0,)
+
+
+def test_pieces_are_the_same_row_after_row_and_column_after_column() -> None:
+    columns = Columns.of(SHAPES["gaps"](300, 7))
+    assert columns is not None
+    rows, fields = columns.pieces("C"), columns.pieces()
+    assert rows.tolist() == fields.tolist()
+    assert rows.flags.c_contiguous
+    assert fields.T.flags.c_contiguous
