@@ -122,3 +122,15 @@ def test_classes_place_anything(shape: str) -> None:
 
 def test_names_are_different() -> None:
     assert len({structure.name for structure in STRUCTURES}) == len(STRUCTURES)
+
+
+def test_a_chain_of_any_alignments_has_padding_above_the_floor_alone() -> None:
+    """Each above the largest that it meets, rounded up to its alignment; stretches are turned over at will."""
+    p = problem((100, 0, 2), (3, 1, 3), (40, 2, 4))
+    aligned = LayoutProblem(tuple(replace(b, alignment=a) for b, a in zip(p.buffers, (1, 64, 8), strict=True)))
+    assert found(aligned) == {"chain": 108}
+    for seed in range(200):
+        rng = random.Random(seed)
+        chain = SHAPES["chain"](rng.randint(1, 6), seed)
+        mixed = LayoutProblem(tuple(replace(b, alignment=2 ** rng.randrange(8)) for b in chain.buffers))
+        assert found(mixed)["chain"] >= best_peak(mixed)
