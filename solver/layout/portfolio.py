@@ -221,9 +221,9 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if structure and len(instance) >= STRUCTURE_FIRST:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
-        many = len(instance) >= CLASSES_FROM
-        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), run.watch.deadline)
-        run.take("greedy", layout_of(instance, offsets), cut=run.watch.deadline.expired)
+        many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
+        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
+        run.take("greedy", layout_of(instance, offsets), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
     if incumbent is not None:

@@ -51,8 +51,12 @@ def _hanging(instance: Instance, upper: np.ndarray) -> Integers:
     meets = first < last
     ranges = np.stack((first[meets], last[meets]), axis=1).ravel()
     size = np.append(instance.size[floor], 0)
-    bottom = np.maximum.reduceat(size, ranges)[::2] if len(ranges) else 0
-    offsets[above[meets]] = (bottom + instance.alignment[above[meets]] - 1) & -instance.alignment[above[meets]]
+    raised = above[meets]
+    below, alignment = (
+        np.maximum.reduceat(size, ranges)[::2] if len(ranges) else 0,
+        instance.alignment[raised],
+    )
+    offsets[raised] = (below + alignment - 1) & -alignment
     return offsets
 
 
