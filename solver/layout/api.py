@@ -39,6 +39,9 @@ _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), 
 #: Seconds a buffer that checking a layout takes, more or less: solvers stop so long before the deadline.
 CHECK_SECONDS: Final = 1e-6
 
+#: The same of counting in larger units and back, in Python's integers.
+SCALING_SECONDS: Final = 1.5e-5
+
 #: Solvers by name, ours and then the planners of other systems. Each keeps no state between calls.
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(
     {solver.name: solver for solver in (*_OURS, *BASELINES)}
@@ -95,6 +98,7 @@ def _solved(
 
     planner = SOLVERS[solver] in BASELINES
     if too_large(problem, MAX_BYTES if planner else SAFE):
+        until = until.sooner(SCALING_SECONDS * len(problem.buffers))
         outcome = solve_scaled(problem, until, incumbent, asked, solved, improved=not planner)
     else:
         outcome = solved(problem, incumbent, asked)

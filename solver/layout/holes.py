@@ -188,7 +188,7 @@ def _greedy(run: _Run) -> None:
     instance, deadline = run.instance, run.deadline
     many = len(instance) >= CLASSES_FROM
     if many or not instance.pinned:
-        offsets = in_classes(instance) if many else place_once(instance, in_order(-instance.size))
+        offsets = in_classes(instance) if many else place_once(instance, in_order(-instance.size), deadline)
         run.take(layout_of(instance, offsets), "greedy")
     if many and not instance.pinned and (most := depth(instance)) <= DEPTH:
         found = in_order_of_time(instance, most, deadline)

@@ -25,8 +25,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.branch_and_bound import tighten
@@ -40,7 +38,7 @@ from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, walk
 from solver.layout.greedy.local_search import improve
-from solver.layout.greedy.placement import greedy_portfolio, place_once
+from solver.layout.greedy.placement import LARGE_ORDERS, SOFTER_FROM, greedy_portfolio, place_once
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
@@ -212,12 +210,6 @@ class _Run:
         return 10 * (self.layout.peak - self.bound) > self.bound and len(self.instance) < CLASSES_FROM
 
     @property
-    def listed(self) -> bool:
-        """Whether one more order, that of the problem, is worth a pass and takes little beside the others."""
-        far = (self.layout.peak - self.bound) * GOOD_ENOUGH > self.bound
-        return far and PROBE_BUFFERS < len(self.instance) < CLASSES_FROM
-
-    @property
     def capacities(self) -> CapacitySearch:
         """One for all questions, which learns from each."""
         if self.search is None:
@@ -238,9 +230,9 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if structure and len(instance) >= STRUCTURE_FIRST:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
-        many = len(instance) >= CLASSES_FROM
-        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance))
-        run.take("greedy", layout_of(instance, offsets))
+        many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
+        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
+        run.take("greedy", layout_of(instance, offsets), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
     if incumbent is not None:
@@ -274,18 +266,6 @@ def _greedy(run: _Run, _: int) -> None:
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout)
     run.take("greedy", greedy.layout, cut=greedy.cut)
-
-
-def _as_given(run: _Run, _: int) -> None:
-    """First fit in the order of the problem, given up as soon as it is too high.
-
-    Who cuts memory into buffers often lists what lies lower first: such an order fills what it was cut from.
-    """
-    compiled = kernel()
-    if compiled is not None:
-        order, limit = np.arange(len(run.instance)), run.layout.peak - 1
-        layout, cut = walk(run.instance, compiled, order, limit, run.watch.deadline)
-        run.take("greedy", layout or run.layout, cut=cut)
 
 
 def _coarsely(run: _Run, questions: _Questions) -> None:
@@ -374,11 +354,16 @@ STAGES: Final = (
         PROMISING,
         _promising,
     ),
+    Stage(
+        "orders of many",
+        lambda run: not run.goal and SOFTER_FROM <= len(run.instance) <= PROBE_BUFFERS,
+        len(LARGE_ORDERS),
+        _promising,
+    ),
     Stage("probe", lambda run: run.searched and len(run.instance) <= PROBE_BUFFERS, 0, _probe),
     Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, 0, _greedy),
-    Stage("as given", lambda run: run.listed, 0, _as_given),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),

@@ -6,8 +6,8 @@ problem:
 
     in units   every size, pin and alignment that matters is a multiple of one number: the same problem,
                counted in units of it; what is proved of one is true of the other (see `Instance.unit`)
-    in grains  no number is large enough: sizes are rounded up to a power of two, and what is found is placed
-               anew, bottom up, by first fit in exact integers: no buffer ends higher than before
+    in grains  no number is large enough: sizes are rounded up to a power of two, and what is found settles
+               bottom up in exact integers: no buffer ends higher than before
     exactly    as before, with pins, or with holes, which rounding would push into each other: first fit in
                exact integers, in a few orders
 
@@ -22,11 +22,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from solver.errors import ProblemError
 from solver.layout.bounds.max_load import LowerBound, max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.model.columns import UNPINNED, Columns
-from solver.layout.model.instance import round_up
+from solver.layout.model.instance import Instance, round_up
 from solver.layout.model.options import Progress, SolveOptions
 from solver.layout.model.pieces import Piece, has_holes, pieces
 from solver.layout.model.problem import MAX_BYTES, Buffer, Deadline, Layout, LayoutProblem, Outcome
@@ -161,8 +163,20 @@ def _told(options: SolveOptions, unit: int, bound: LowerBound) -> Callable[[Prog
 
 
 def _settled(problem: LayoutProblem, offsets: list[int]) -> Layout:
-    """Placed anew, bottom up: nothing ends higher, as what is below each buffer is still below it."""
-    return _first_fit(problem, sorted(range(len(offsets)), key=offsets.__getitem__))
+    """Each buffer, bottom up, falls onto what lies below it, so that none ends higher.
+
+    O(n log n), and the sections that each lives in.
+    """
+    instance, tops = Instance.of(problem), _layout(problem, offsets).peak
+    # Bytes below which all is settled, for each section; beyond 64 bits in Python's integers.
+    floor = np.zeros(instance.sections, np.uint64 if tops < 2**64 else object)
+    spans = list(zip(instance.start.tolist(), instance.end.tolist(), strict=True))
+    settled = list(offsets)
+    for i in sorted(range(len(offsets)), key=offsets.__getitem__):
+        below, buffer = floor[slice(*spans[i])], problem.buffers[i]
+        settled[i] = round_up(int(below.max()), buffer.alignment)
+        below[:] = settled[i] + buffer.size
+    return _layout(problem, settled)
 
 
 def _layout(problem: LayoutProblem, offsets: list[int]) -> Layout:
@@ -173,20 +187,21 @@ def _layout(problem: LayoutProblem, offsets: list[int]) -> Layout:
 def _first_fit(problem: LayoutProblem, order: list[int]) -> Layout:
     """Pins first, then in this order, each at the lowest offset where no piece of it meets another's.
 
-    O(n) pieces looked at for each.
+    A few NumPy calls over all buffers for each.
     """
     buffers = problem.buffers
     held: list[list[Piece]] = [[] for _ in buffers]
     for piece in pieces(problem):
         held[piece.owner].append(piece)
     offsets: list[int] = [buffer.offset or 0 for buffer in buffers]
-    placed = [i for i, buffer in enumerate(buffers) if buffer.offset is not None]
+    instance = Instance.of(problem)
+    start, end = instance.start, instance.end
+    placed = np.array([buffer.offset is not None for buffer in buffers])
     for i in (i for i in order if buffers[i].offset is None):
         # Offsets between these two, exclusive, are taken by a piece in the way.
         taken = sorted(
             (offsets[j] + other.low - piece.high, offsets[j] + other.high - piece.low)
-            for j in placed
-            if buffers[j].lifespan.overlaps(buffers[i].lifespan)
+            for j in np.flatnonzero(placed & (start < end[i]) & (end > start[i])).tolist()
             for other in held[j]
             for piece in held[i]
             if other.lifespan.overlaps(piece.lifespan)
@@ -197,5 +212,5 @@ def _first_fit(problem: LayoutProblem, order: list[int]) -> Layout:
                 break
             offset = max(offset, round_up(above, buffers[i].alignment))
         offsets[i] = offset
-        placed.append(i)
+        placed[i] = True
     return _layout(problem, offsets)

@@ -106,6 +106,26 @@ def _gapped(n: int, seed: int, alignment: int = 1) -> LayoutProblem:
     return LayoutProblem(tuple(made))
 
 
+def _staircase(n: int, seed: int) -> LayoutProblem:
+    """A birth a step, each living longer and smaller than the one before: sizes mislead, time does not."""
+    rng = random.Random(seed)
+    return _rows([(1000 - 999 * i // n + rng.randrange(20), i, i + 2 + i // 20) for i in range(n)])
+
+
+def _almost_proper(n: int, seed: int) -> LayoutProblem:
+    """Lives of one length, an eighth of them all, but for one in twenty that lives longer."""
+    rng = random.Random(seed)
+    lives = [n // 8 + 1 + (rng.randint(1, n // 10 + 1) if rng.random() < 0.05 else 0) for _ in range(n)]
+    return _rows([(rng.randint(1, 100_000), i, i + life) for i, life in enumerate(lives)])
+
+
+def _aligned_chain(n: int, seed: int) -> LayoutProblem:
+    """A chain, of any alignment from 1 to 256."""
+    rng = random.Random(seed)
+    rows = [(rng.randint(1, 1000), 2 * i, 2 * i + 3) for i in range(n)]
+    return _rows(rows, [2 ** rng.randrange(9) for _ in range(n)])
+
+
 SHAPES: Final[Mapping[str, Shape]] = MappingProxyType(
     {
         "equal sizes": _equal,
@@ -114,6 +134,9 @@ SHAPES: Final[Mapping[str, Shape]] = MappingProxyType(
         "four lanes": lambda n, seed: _lanes(n, seed, 4),
         "nested": nested,
         "one length": _proper,
+        "staircase": _staircase,
+        "almost one length": _almost_proper,
+        "chain, aligned": _aligned_chain,
         "any": lambda n, seed: _drawn(n, seed, lambda rng: rng.randint(1, 100_000)),
         "powers of two": lambda n, seed: _drawn(n, seed, lambda rng: 2 ** rng.randrange(16)),
         "heavy tail": lambda n, seed: _drawn(n, seed, lambda rng: int(1000 * rng.paretovariate(1.1))),

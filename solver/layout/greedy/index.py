@@ -24,7 +24,7 @@ COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
 
 #: Placements between looks at the clock.
-LOOK: Final = 1000
+LOOK: Final = 250
 
 _CHUNKS: Final = 64
 _BUFFERS_OF_A_CHUNK: Final = 4

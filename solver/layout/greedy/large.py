@@ -32,16 +32,17 @@ ROOMY: Final = 3
 def race(
     instance: Instance,
     module: ModuleType,
-    orders: Mapping[str, Callable[[], Integers]],
+    orders: Mapping[str, tuple[Callable[[], Integers], bool]],
     bound: int,
     deadline: Deadline,
     known: Layout | None = None,
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    Orders go in pairs, side by side where memory allows, and the lower peak wins, the earlier order on a tie,
-    so threads decide nothing. Without a layout that is `known`, the first order is finished whatever the
-    deadline says; later ones are given up within some milliseconds.
+    Each order comes with whether it is for best fit. They go in pairs, side by side where memory allows, and
+    the lower peak wins, the earlier order on a tie, so threads decide nothing. Without a
+    layout that is `known`, the first order is finished whatever the deadline says; later ones are given up
+    within some milliseconds.
     """
     best, peak, found, cut = None, known.peak if known else MAX_BYTES, "", False
     names, together = iter(orders), len(instance) >= ROOMY * instance.sections
@@ -50,7 +51,7 @@ def race(
         if (found and enough) or ((found or known) and deadline.expired):
             cut = cut or not enough
             break
-        runs = [_Run(instance, module, orders[name], peak - 1, deadline) for name in pair]
+        runs = [_Run(instance, module, *orders[name], peak - 1, deadline) for name in pair]
         if not (found or known):
             runs[0].deadline = Deadline()
         if together:
@@ -71,7 +72,7 @@ def walk(
     instance: Instance, module: ModuleType, order: Integers, limit: int, deadline: Deadline
 ) -> tuple[Layout | None, bool]:
     """First fit in one order; None where it ends beyond `limit`, or the deadline cut in, which is said."""
-    run = _Run(instance, module, lambda: order, limit, deadline)
+    run = _Run(instance, module, lambda: order, False, limit, deadline)
     offsets = run()
     return None if offsets is None else layout_of(instance, offsets), run.cut
 
@@ -83,6 +84,7 @@ class _Run:
     instance: Instance
     module: ModuleType
     order: Callable[[], Integers]
+    best_fit: bool
     limit: int
     deadline: Deadline
     cut: bool = False
@@ -90,7 +92,7 @@ class _Run:
     def __call__(self) -> Integers | None:
         order, walk = self.order(), Walk(self.instance, self.module)
         give_back()
-        placed = walk.place(order, self.limit, late=self._late)
+        placed = walk.place(order, self.limit, best_fit=self.best_fit, late=self._late)
         return walk.offsets if placed == len(self.instance) else None
 
     def _late(self) -> bool:

@@ -26,8 +26,11 @@ from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.options import InPieces
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout, LayoutProblem, Outcome
 from solver.layout.model.sorting import in_order
+from solver.layout.structures.classes import in_classes
 
 __all__ = [
+    "LARGE_ORDERS",
+    "SOFTER_FROM",
     "Fit",
     "Greedy",
     "GreedyResult",
@@ -49,24 +52,44 @@ Fit = Callable[[Integers, int], int]
 SKYLINE_WORK: Final = 4_000_000
 
 #: Buffers from which softer orders are tried before the others.
-SOFTER_FROM: Final = 2000
+SOFTER_FROM: Final = 1000
 
 #: Tried first, because they win most often on training steps; all others follow.
 FIRST_FIT_ORDERS: Final = ("size", "contention-size", "area")
 
-#: All that is tried where there are very many buffers, in this order.
+#: All that is tried where there are very many buffers, in this order. Size leads in training steps; birth and
+#: death where none lives within another, magnitude and degree where lives are long and sizes are powers. Who
+#: cuts memory into buffers often lists what lies lower first: that order fills what it was cut from.
 LARGE_ORDERS: Final = (
     "magnitude-lifetime",
     "size-slack",
+    "birth",
+    "death",
+    "listed",
+    "listed-last",
+    "magnitude-birth",
     "slack-size",
+    "degree-size",
     "size-root-lifetime",
+    "lifetime-birth",
     "size-and-slack",
+    "magnitudes-birth",
+    "end",
     "size",
     "size-fourth-root-lifetime",
 )
 
-#: Best fit has won with these where first fit did not.
+#: Best fit has won with these where first fit did not; of very many buffers with the others.
 BEST_FIT_ORDERS: Final = ("contention-size", "contention-area")
+LARGE_BEST_FIT: Final = ("birth", "magnitude-birth")
+
+#: Doublings of the size that "magnitudes-birth" takes for one.
+MAGNITUDES: Final = 4
+
+#: Seconds a buffer that a layout in classes takes, more or less; and seconds that a first layout may take,
+#: whatever the deadline says, before the rest is placed so.
+CLASSES_SECONDS: Final = 1e-6
+FIRST_SECONDS: Final = 0.04
 
 #: What the largest slack weighs, in sizes of the largest buffer: where size leads, neither, or slack.
 SIZE_LEADS: Final = 0.3
@@ -116,11 +139,21 @@ def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES)
     return offsets if placed == len(order) else None
 
 
-def place_once(instance: Instance, order: Integers) -> Integers:
-    """The offsets of first fit by `place`; compiled code is loaded only where this one pass is worth it."""
-    if kernel.loaded or len(instance) >= LOADED_FROM:
-        return place_until(instance, order, first_fit)[0]
-    return place_in_numpy(instance, order, first_fit, MAX_BYTES)[0]
+def place_once(instance: Instance, order: Integers, deadline: Deadline) -> Integers:
+    """The offsets of first fit by `place`; compiled code is loaded only where this one pass is worth it.
+
+    Compiled code looks at the deadline: what is left by then goes above all that was placed, in classes of
+    sizes. The first milliseconds are always taken.
+    """
+    compiled = kernel() if kernel.loaded or len(instance) >= LOADED_FROM else None
+    if compiled is None or len(instance) < COMPILED_FROM:
+        return place_in_numpy(instance, order, first_fit, MAX_BYTES)[0]
+    until, reserve = time.perf_counter() + FIRST_SECONDS, CLASSES_SECONDS * len(instance)
+    walk = Walk(instance, compiled)
+    placed = walk.place(
+        order, MAX_BYTES, late=lambda: deadline.remaining <= reserve and time.perf_counter() > until
+    )
+    return walk.offsets if placed == len(order) else in_classes(replace(instance, offset=walk.offsets))
 
 
 def place_until(
@@ -167,15 +200,19 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
     """Placement orders by name, made when asked for. Ties fall back on the problem's order.
 
     Size first wins most often. The next six soften it: a long life makes a buffer harder to place than
-    its size says, and slack below the largest load throughout its life makes it easier.
+    its size says, and slack below the largest load throughout its life makes it easier. Those by birth or
+    death place like sizes, or like lives, in the order of time: memory is handed on as in a queue.
     """
-    size = instance.size
+    start, end, size = instance.start, instance.end, instance.size
 
     def width() -> Integers:
-        return instance.end - instance.start
+        return end - start
 
     def area() -> npt.NDArray[np.float64]:
         return size.astype(np.float64) * width()
+
+    def magnitude(of: Integers) -> Integers:
+        return np.frexp(of.astype(np.float64))[1]
 
     return {
         "size": lambda: _sorted(-size, -width()),
@@ -184,15 +221,24 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
         "size-and-slack": lambda: _sorted(_slack(instance, NEITHER_LEADS) - size, -size),
         "slack-size": lambda: _sorted(_slack(instance, SLACK_LEADS) - size, -size),
         "size-fourth-root-lifetime": lambda: _sorted(-size * np.sqrt(np.sqrt(width())), -size),
-        "magnitude-lifetime": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // 2), -width()),
+        "magnitude-lifetime": lambda: _sorted(-(magnitude(size) // 2), -width()),
         "area": lambda: _sorted(-area(), -size),
         "lifetime": lambda: _sorted(-width(), -size),
         "contention-size": lambda: _sorted(-peak_load_seen(instance), -size),
         "contention-area": lambda: _sorted(-peak_load_seen(instance), -area()),
         "degree": lambda: _sorted(-instance.degree(), -size),
-        "start-size": lambda: _sorted(instance.start, -size),
-        "start-lifetime": lambda: _sorted(instance.start, -width()),
-        "end-size": lambda: _sorted(-instance.end, -size),
+        "degree-size": lambda: _sorted(-instance.degree() * size.astype(np.float64), -width()),
+        "listed": lambda: np.arange(len(size)),
+        "listed-last": lambda: np.arange(len(size))[::-1],
+        "start-size": lambda: _sorted(start, -size),
+        "start-lifetime": lambda: _sorted(start, -width()),
+        "end-size": lambda: _sorted(-end, -size),
+        "birth": lambda: _sorted(start, end),
+        "death": lambda: _sorted(-end, -start),
+        "end": lambda: _sorted(end, start),
+        "magnitude-birth": lambda: _sorted(-magnitude(size), start, end),
+        "magnitudes-birth": lambda: _sorted(-(magnitude(size) // MAGNITUDES), start, end),
+        "lifetime-birth": lambda: _sorted(-magnitude(width()), start, end),
     }
 
 
@@ -240,7 +286,8 @@ def greedy_portfolio(
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
         by_name = orders(instance)
-        chosen = {f"{name}, first_fit": by_name[name] for name in LARGE_ORDERS}
+        chosen = {f"{name}, first_fit": (by_name[name], False) for name in LARGE_ORDERS}
+        chosen |= {f"{name}, best_fit": (by_name[name], True) for name in LARGE_BEST_FIT}
         return GreedyResult(*race(instance, module, chosen, bound, deadline, known))
     return _one_by_one(instance, bound, deadline, attempts, known)
 

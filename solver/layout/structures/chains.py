@@ -27,9 +27,9 @@ __all__ = ["chain"]
 def chain(instance: Instance) -> Integers | None:
     """Offsets where at most two live at once, without pins; None for any other problem.
 
-    Meets the bound where sizes keep alignment. O(n log n).
+    Meets the bound where sizes keep alignment; elsewhere padding comes on top. O(n log n).
     """
-    if not len(instance) or instance.pinned or instance.misaligning or depth(instance) > 2:
+    if not len(instance) or instance.pinned or depth(instance) > 2:
         return None
     upper = coloured(instance, 2) == 1
     plain, turned = _hanging(instance, upper), _hanging(instance, ~upper)
@@ -51,7 +51,12 @@ def _hanging(instance: Instance, upper: np.ndarray) -> Integers:
     meets = first < last
     ranges = np.stack((first[meets], last[meets]), axis=1).ravel()
     size = np.append(instance.size[floor], 0)
-    offsets[above[meets]] = np.maximum.reduceat(size, ranges)[::2] if len(ranges) else 0
+    raised = above[meets]
+    below, alignment = (
+        np.maximum.reduceat(size, ranges)[::2] if len(ranges) else 0,
+        instance.alignment[raised],
+    )
+    offsets[raised] = (below + alignment - 1) & -alignment
     return offsets
 
 

@@ -21,7 +21,7 @@ def repaired(shape: str, work: int = WORK, seed: int = 1) -> tuple[Layout, Repai
     """The greedy layout, what became of it, and the bound."""
     p = SHAPES[shape](1500, seed)
     instance, bound = Instance.of(p), max(max_load(p).bytes, pinned_top(p))
-    greedy = layout_of(instance, place_once(instance, np.argsort(-instance.size, kind="stable")))
+    greedy = layout_of(instance, place_once(instance, np.argsort(-instance.size, kind="stable"), Deadline()))
     heard: list[Layout] = []
     result = repair(instance, greedy, bound, work, Watch(Deadline(), SolveOptions()), heard.append)
     assert find_violations(p, result.layout) == ()
@@ -51,7 +51,7 @@ def test_no_more_work_than_was_asked_for() -> None:
 def test_what_stays_too_high_gets_more_work_however_few_bytes_there_are() -> None:
     p = problem(*((1 + k % 7, k, k + 5) for k in range(200)))
     instance, efforts = Instance.of(p), list[int]()
-    stacked = layout_of(instance, place_once(instance, np.arange(200)))
+    stacked = layout_of(instance, place_once(instance, np.arange(200), Deadline()))
 
     def ask(*asked: object) -> tuple[None, int]:
         efforts.append(int(str(asked[-1])))

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from solver.layout import Buffer, LayoutProblem, Lifespan, find_violations
+from solver.layout import Buffer, Deadline, LayoutProblem, Lifespan, find_violations
 from solver.layout.greedy.index import COMPILED_FROM, Kernel, Walk, kernel
 from solver.layout.greedy.placement import Fit, best_fit, first_fit, place_in_numpy, place_once, place_until
 from solver.layout.model.instance import FREE, Instance, layout_of
@@ -153,5 +153,16 @@ def test_one_pass_is_the_same_with_and_without_compiled_code(
     if loaded:
         assert fresh() is not None
     monkeypatch.setattr("solver.layout.greedy.placement.kernel", fresh)
-    assert (place_once(instance, order) == expected).all()
+    assert (place_once(instance, order, Deadline()) == expected).all()
     assert fresh.loaded is loaded
+
+
+def test_a_deadline_puts_what_is_left_above_what_was_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver.layout.greedy.placement.FIRST_SECONDS", 0.0)
+    p = training_shaped(2, buffers=3000)
+    instance = Instance.of(p)
+    order = np.argsort(-instance.size, kind="stable")
+    whole = place_once(instance, order, Deadline())
+    cut = place_once(instance, order, Deadline.after(0))
+    assert find_violations(p, layout_of(instance, cut)) == ()
+    assert layout_of(instance, whole).peak < layout_of(instance, cut).peak

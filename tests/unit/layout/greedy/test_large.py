@@ -32,7 +32,7 @@ def test_the_race_is_won_by_the_lowest_peak_whatever_the_threads_do(module: Modu
     p = training_shaped(5, buffers=600)
     instance = Instance.of(p)
     by_name = orders(instance)
-    chosen = {name: by_name[name] for name in LARGE_ORDERS}
+    chosen = {name: (by_name[name], False) for name in LARGE_ORDERS}
     found = [race(instance, module, chosen, 0, Deadline()) for _ in range(3)]
     assert found[0] == found[1] == found[2]
     peaks = {}
@@ -55,7 +55,7 @@ def test_a_small_gap_ends_the_race(module: ModuleType) -> None:
         asked.append(name)
         return orders(instance)[name]()
 
-    chosen = {name: lambda name=name: order_of(name) for name in LARGE_ORDERS}
+    chosen = {name: (lambda name=name: order_of(name), False) for name in LARGE_ORDERS}
     layout, _, cut = race(instance, module, chosen, bound, Deadline())
     assert not cut
     assert layout.peak - bound <= bound // GOOD_ENOUGH

@@ -96,6 +96,11 @@ KEYS: dict[str, Callable[[int, int, int, int, int], tuple[float, float]]] = {
     "start-size": lambda z, s, e, load, met: (s, -z),
     "start-lifetime": lambda z, s, e, load, met: (s, s - e),
     "end-size": lambda z, s, e, load, met: (-e, -z),
+    "degree-size": lambda z, s, e, load, met: (-met * z, s - e),
+    "birth": lambda z, s, e, load, met: (s, e),
+    "death": lambda z, s, e, load, met: (-e, -s),
+    "end": lambda z, s, e, load, met: (e, s),
+    "listed": lambda z, s, e, load, met: (0, 0),
 }
 
 

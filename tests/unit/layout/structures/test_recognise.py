@@ -88,7 +88,7 @@ def test_a_larger_alignment_widens_each_place() -> None:
 
 def test_a_stack_keeps_alignments() -> None:
     p = LayoutProblem((Buffer("a", 6, Lifespan(0, 9), 1), Buffer("b", 5, Lifespan(1, 3), 4)))
-    assert found(p) == {"laminar": 13}
+    assert found(p)["laminar"] == 13
 
 
 @pytest.mark.parametrize("at", [0, 1, 50, 99])
@@ -122,3 +122,19 @@ def test_classes_place_anything(shape: str) -> None:
 
 def test_names_are_different() -> None:
     assert len({structure.name for structure in STRUCTURES}) == len(STRUCTURES)
+
+
+def test_a_chain_of_any_alignments_has_padding_above_the_floor_alone() -> None:
+    """Each above the largest that it meets, rounded up to its alignment; a stretch may be turned over."""
+    p = problem((100, 0, 2), (60, 1, 3), (100, 2, 4))
+    aligned = LayoutProblem(tuple(map(_aligned, p.buffers, (8, 64, 8))))
+    assert found(aligned)["chain"] == 164
+    for seed in range(200):
+        rng = random.Random(seed)
+        chain = SHAPES["chain"](rng.randint(1, 6), seed)
+        mixed = LayoutProblem(tuple(_aligned(b, 2 ** rng.randrange(8)) for b in chain.buffers))
+        assert found(mixed)["chain"] >= best_peak(mixed)
+
+
+def _aligned(buffer: Buffer, alignment: int) -> Buffer:
+    return replace(buffer, alignment=alignment)
