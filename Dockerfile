@@ -30,11 +30,11 @@ WORKDIR /src
 RUN command -v ld strip >/dev/null \
     || (apt-get update && apt-get install --yes --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*)
 
-COPY requirements-runtime.lock requirements-build.lock ./
+COPY requirements/runtime.lock requirements/build.lock requirements/
 # Packages first: this layer stays cached until a lock changes. This environment compiles, and no more.
 RUN python -m venv /opt/build \
-    && /opt/build/bin/pip install --no-deps --require-hashes -r requirements-build.lock \
-    && /opt/build/bin/pip install --no-compile --no-deps --require-hashes -r requirements-runtime.lock
+    && /opt/build/bin/pip install --no-deps --require-hashes -r requirements/build.lock \
+    && /opt/build/bin/pip install --no-compile --no-deps --require-hashes -r requirements/runtime.lock
 
 COPY pyproject.toml README.md LICENSE ./
 COPY solver solver
@@ -50,16 +50,16 @@ COPY deploy/fill-environment deploy/fill-root deploy/image-lock deploy/
 COPY deploy/stand-in deploy/stand-in
 
 FROM builder AS builder-service
-COPY requirements-image.lock ./
-RUN deploy/fill-environment requirements-image.lock
+COPY requirements/image.lock requirements/
+RUN deploy/fill-environment requirements/image.lock
 
 FROM builder AS builder-plan
-COPY requirements-image-plan.lock ./
-RUN deploy/fill-environment requirements-image-plan.lock
+COPY requirements/image-plan.lock requirements/
+RUN deploy/fill-environment requirements/image-plan.lock
 
 FROM builder AS builder-client
-COPY requirements-image-client.lock ./
-RUN deploy/fill-environment requirements-image-client.lock
+COPY requirements/image-client.lock requirements/
+RUN deploy/fill-environment requirements/image-client.lock
 
 # --- base: no shell, no compiler, no installer, nothing writable, no other user to become -----------------
 FROM scratch AS base

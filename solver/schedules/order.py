@@ -1,9 +1,12 @@
-"""Another order of the same steps, with a lower peak: list scheduling, then a walk through neighbours.
+"""Another order of the same steps, with a lower peak: list scheduling, then walks through neighbours.
 
-    order bound met? ──► lists: least growth first, what frees most first ──► walk from the two best
+    order bound met? ──► lists: least growth first, what frees most first ──► walks from the best one
 
 The bound comes first, for most training steps meet it as they are: then nothing is tried. Where branches wait
 for each other, as in networks with many paths or captured programs, orders differ by a fifth.
+
+A walk looks for less over a cut, in bytes summed over places. Where nothing is over it, the cut falls: so the
+peak does. With a budget the cut stays there, for what is over it is what recomputation has to take off.
 """
 
 from __future__ import annotations
@@ -23,20 +26,16 @@ from solver.schedules.tables import Tables, end_to_end, tables
 
 __all__ = ["Ordered", "best_order", "load_walks"]
 
-#: Steps and values looked at by the walks of one search: some seconds.
-_WORK = 2_000_000_000
+#: Turns of all walks for a step of the program, and at most: tenths of a second for some hundred steps, and
+#: some seconds. A small program has few orders.
+_TURNS_A_STEP, _TURNS = 6_000, 3_000_000
 
-#: Turns of a walk at most, for each step: a small program has few orders.
-_TURNS_A_STEP = 5_000
+#: Turns between two looks at the deadline: some milliseconds.
+_SLICE = 5_000
 
-#: Neighbours between two looks at the deadline.
-_SLICE = 500
-
-#: Walks from each of the best lists: the part of the peak by which a neighbour may be worse at first.
-_WALKS = (500, 30, 4)
-
-#: A load counts as near the peak from this part of it on, in percent.
-_NEAR = 97
+#: Walks, one behind the other: the part of the peak that all places together may be worse by at first, and
+#: the percent of the peak at which the first cut is. A low cut leads to a low sum, and a high one to a peak.
+_WALKS = ((16, 90), (5, 97), (16, 97), (50, 97))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,77 +57,83 @@ def best_order(
     before: Sequence[frozenset[int]],
     deadline: Deadline | None = None,
     *,
-    work: int = _WORK,
+    budget: int | None = None,
+    turns: int = _TURNS,
 ) -> Ordered:
     """The order with the lowest peak that was found; the given one where the bound says that none is better.
 
-    `before[t]` are steps that step t must follow, which stand in front of it in the given order. `work` is
-    in steps and values looked at, so that the answer is the same everywhere; a deadline cuts in. Cost: that
-    of the bound, milliseconds, or some seconds.
+    With `budget` the order that is least over it, in bytes summed over steps; none is lower than it needs to
+    be. `before[t]` are steps that step t must follow, which stand in front of it in the given order. `turns`
+    are those of all walks, so that the answer is the same everywhere; a deadline cuts in. Cost: that of the
+    bound, milliseconds, or a microsecond for each turn.
     """
     deadline = deadline or Deadline()
     plain, count = tables(problem), len(problem.steps)
     given: Integers = np.arange(count, dtype=np.int64)
-    arrays, room = addressed(plain), addressed(_room(plain, count))
-    bound, given_peak = order_bound(problem).bytes, int(peak_of(given, arrays, room)) if count else 0
-    if given_peak <= bound or count < 2:
+    loads = _room(plain, count)
+    arrays, links, room = addressed(plain), addressed(_links(problem, before)), addressed(loads)
+    bound, given_peak = order_bound(problem).bytes, int(peak_of(given, arrays, links, room)) if count else 0
+    target = max(bound, budget or 0)
+    if given_peak <= target or count < 2:
         return Ordered(tuple(range(count)), given_peak, given_peak, bound)
-    links = addressed(_links(before))
     starts = [given] + [
         np.array(_list(problem, before, key), np.int64)
         for key in (lambda adds, frees: adds - frees, lambda adds, frees: (-frees, adds))
     ]
-    peaks = [int(peak_of(start, arrays, room)) for start in starts]
-    ranked = sorted(range(len(starts)), key=lambda k: (peaks[k], k))
-    best, least = starts[ranked[0]].copy(), peaks[ranked[0]]
-    most = min(work // (2 * len(_WALKS) * (count + len(problem.values))), _TURNS_A_STEP * count)
-    complete = True
-    for start, (seed, part) in ((starts[k], walk_) for k in ranked[:2] for walk_ in enumerate(_WALKS)):
-        order, found = start.copy(), best.copy()
-        state: Integers = np.array([seed + 1], np.int64)
-        cut = least * _NEAR // 100
-        walked, kept, random = addressed(order), addressed(found), addressed(state)
+
+    def rank(order: Integers) -> tuple[int, int]:
+        peak = int(peak_of(order, arrays, links, room))
+        return 0 if budget is None else int(np.maximum(loads.load - budget, 0).sum()), peak
+
+    best = min(starts, key=rank)
+    peak, complete = rank(best)[1], True
+    most = min(turns, _TURNS_A_STEP * count) // len(_WALKS)
+    for seed, (part, percent) in enumerate(_WALKS):
+        if peak <= target:
+            break
+        order, found = best.copy(), best.copy()
+        cut = max(target, peak * percent // 100) if budget is None else budget
+        state: Integers = np.array([seed + 1, cut, -1], np.int64)
+        walked, kept, numbers = map(addressed, (order, found, state))
         for begin in range(0, most, _SLICE):
             if deadline.expired:
                 complete = False
                 break
             end = min(begin + _SLICE, most)
-            peak = int(walk(walked, kept, begin, end, most, cut, part, random, links, arrays, room))
-            if peak < least:
-                best, least = found.copy(), peak
-            if least <= bound:
+            if not walk(walked, kept, begin, end, most, target, peak // part, numbers, arrays, links, room):
                 break
-        if least <= bound or not complete:
+        best = min(best, found, key=rank)
+        peak = rank(best)[1]
+        if not complete:
             break
-    return Ordered(tuple(best.tolist()), least, given_peak, bound, complete)
+    return Ordered(tuple(best.tolist()), peak, given_peak, bound, complete)
 
 
 def load_walks(problem: ScheduleProblem) -> None:
     """Compiled code of the search into this process, with the types that it is called with."""
     arrays, count = tables(problem), len(problem.steps)
     order: Integers = np.arange(count, dtype=np.int64)
-    state: Integers = np.array([1], np.int64)
-    links = _links([frozenset(range(t)) for t in range(count)])
+    state: Integers = np.array([1, 0, -1], np.int64)
+    links = _links(problem, [frozenset(range(t)) for t in range(count)])
     room = _room(arrays, count)
-    peak_of(order, arrays, room)
-    walk(order, order.copy(), 0, 1, 1, 0, 1, state, links, arrays, room)
+    peak_of(order, arrays, links, room)
+    walk(order, order.copy(), 0, 1, 1, 0, 1, state, arrays, links, room)
 
 
 def _room(arrays: Tables, count: int) -> Room:
-    def zeros(length: int) -> Integers:
-        return np.zeros(length, np.int64)
-
     values = len(arrays.size)
-    return Room(zeros(values), zeros(values), zeros(count), zeros(count + 1), zeros(count), zeros(count))
+    lengths = (values, values, values, values, count, count, count, count, count)
+    return Room(*(np.zeros(length, np.int64) for length in lengths))
 
 
-def _links(before: Sequence[frozenset[int]]) -> Links:
+def _links(problem: ScheduleProblem, before: Sequence[frozenset[int]]) -> Links:
     after: list[list[int]] = [[] for _ in before]
     for t, earlier in enumerate(before):
         for s in sorted(earlier):
             after[s].append(t)
-
-    return Links(*end_to_end([sorted(earlier) for earlier in before]), *end_to_end(after))
+    touched = [sorted({*reads, *writes}) for reads, writes in zip(problem.reads, problem.writes, strict=True)]
+    rows = [sorted(earlier) for earlier in before], after, touched
+    return Links(*(column for row in rows for column in end_to_end(row)))
 
 
 def _list(

@@ -58,6 +58,12 @@ _HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 
+#: Programs of so many steps are answered within about a second. Smaller ones need less than that for all
+#: budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a part
+#: of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind.
+_SMALL, _SMALL_SHARE = range(60, 129), 0.12
+_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES = (60, 20), 0.6, 3
+
 #: The part of the step's cost that is too little to look for.
 _CLOSE = 10_000
 
@@ -95,7 +101,10 @@ class _Search:
         share: float = 1.0,
     ) -> None:
         self.problem, self.budget, self.deadline = problem, budget, deadline
-        self.before, self.share = before, share
+        self.before = before
+        self.small = len(problem.steps) in _SMALL
+        #: The part of the usual budgets that walks may use, and all others.
+        self.walks, self.share = share, share * _SMALL_SHARE if self.small else share
         self.simulator, self.sequences = Simulator(problem), Sequences(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
@@ -108,8 +117,9 @@ class _Search:
         self.given_peak = self.peak
         self.bound = 0
         self.impossible = self.cut = False
-        #: The steps of the relaxation so far.
+        #: The steps of the relaxation so far, and plans in segments once they have been looked for.
         self.moments: set[int] = set()
+        self.segments: list[Integers] | None = None
 
     def done(self) -> bool:
         """Whether nothing cheaper can be found."""
@@ -252,9 +262,10 @@ class _Search:
 
     def _segments(self) -> list[Integers]:
         """The most promising plans in segments, repaired: those that fit first, then by cost."""
+        if self.segments is not None:
+            return self.segments
         found = []
-        for parts in range(2, _MOST_SEGMENTS):
-            genes = in_segments(self.problem, self.start, parts)
+        for parts, genes in enumerate(in_segments(self.problem, self.start, range(2, _MOST_SEGMENTS)), 2):
             run = self.simulator.run(genes)
             if run.peak >= 0:
                 found.append((max(run.peak - self.budget, 0), run.extra, parts, genes))
@@ -268,7 +279,8 @@ class _Search:
             if self.deadline.expired:
                 break
         repaired.sort(key=lambda each: each[:3])
-        return [genes for *_, genes in repaired]
+        self.segments = [genes for *_, genes in repaired]
+        return self.segments
 
     def _walk(self) -> None:
         """Hot ones from the best plan and from segments; cold ones from the first plan, and from the best one
@@ -278,6 +290,12 @@ class _Search:
         if most < _FEWEST_TURNS:
             return
         first = self._sequence()
+        if self.small:
+            most = int(_SMALL_TURNS * most)
+            self._walk_from(first, most, 1, _SMALL_HOT)
+            for start in (first, None):
+                self._cool(start or self._sequence(), most // _COLD_PART, _SMALL_COLD_TIMES)
+            return
         segments = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
         turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _HOT]
         turns += [(start, _HOT[0]) for start in segments]
@@ -302,7 +320,7 @@ class _Search:
     def _turns(self, work: int) -> int:
         """The turns of a walk that measures about as many steps."""
         steps = max(1, len(self.problem.steps))
-        return int(self.share * min(_TURNS, _TURNS_A_STEP * steps, work // steps))
+        return int(self.walks * min(_TURNS, _TURNS_A_STEP * steps, work // steps))
 
     def _cost(self, sequence: tuple[int, ...]) -> tuple[int, int]:
         """How many bytes a sequence is over the budget, and what its repetitions cost."""

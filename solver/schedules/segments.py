@@ -10,6 +10,8 @@ given order does not reach.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from solver.layout.model.instance import Integers
@@ -19,28 +21,35 @@ from solver.schedules.tables import AGAIN
 __all__ = ["in_segments"]
 
 
-def in_segments(problem: ScheduleProblem, start: Integers, parts: int) -> Integers:
-    """The numbers of gaps with segments of about a `parts`-th of all bytes that can be made again. Linear
-    in the touches times the number of segments.
+def in_segments(problem: ScheduleProblem, start: Integers, numbers: Iterable[int]) -> Iterator[Integers]:
+    """For each of some numbers of segments, each of about an equal part of all bytes that can be made again,
+    the numbers of gaps. Linear in the touches once, and in the steps for each.
     """
     again = [v for v, maker in enumerate(problem.maker) if maker >= 0]
     turn = max((problem.maker[v] for v in again), default=-1) + 1  # the first step behind all that may repeat
-    size = sum(problem.size[v] for v in again) / max(parts, 1)
-    boundaries, bytes_ = [], 0
-    for t in range(turn):
-        bytes_ += sum(problem.size[v] for v in problem.writes[t] if problem.maker[v] >= 0)
-        if bytes_ > size:
-            boundaries.append(t)
-            bytes_ = 0
-    genes, at = start.copy(), 0
-    bars = np.array(boundaries, np.int64)
+    size = sum(problem.size[v] for v in again)
+    made = [sum(problem.size[v] for v in problem.writes[t] if problem.maker[v] >= 0) for t in range(turn)]
+    # Values that wait for the turn: the gap, the step that makes them, the last one before the turn to read.
+    waiting: list[tuple[int, int, int]] = []
+    at = 0
     for v, row in enumerate(problem.touches):
         if problem.maker[v] >= 0:
-            last = max((t for t in row if t < turn), default=-1)
-            crosses = np.any((bars >= row[0]) & (bars < last))
-            for k in range(len(row) - 1):
-                waits = row[k] < turn <= row[k + 1] and row[k + 1] > row[k] + 1
-                if waits and not crosses:
-                    genes[at + k] = AGAIN
+            waiting += [
+                (at + k, row[0], row[k])
+                for k in range(len(row) - 1)
+                if row[k] < turn <= row[k + 1] and row[k + 1] > row[k] + 1
+            ]
         at += len(row)
-    return genes
+    gaps, first, last = np.array(waiting, np.int64).reshape(-1, 3).T
+    for parts in numbers:
+        boundaries, bytes_ = [], 0
+        for t in range(turn):
+            bytes_ += made[t]
+            if bytes_ > size / max(parts, 1):
+                boundaries.append(t)
+                bytes_ = 0
+        bars: Integers = np.array(boundaries, np.int64)
+        crosses = np.searchsorted(bars, first) < np.searchsorted(bars, last)
+        genes = start.copy()
+        genes[gaps[~crosses]] = AGAIN
+        yield genes

@@ -62,7 +62,7 @@ class TestDockerfile:
     @pytest.mark.parametrize("lock", ["", "-plan", "-client"])
     def test_image_lock(self, root: Path, lock: str) -> None:
         """The bill of materials and the image are made of the same lines: all, but what stays behind."""
-        file = root / f"requirements-image{lock}.lock"
+        file = root / f"requirements/image{lock}.lock"
         ran = subprocess.run([root / "deploy/image-lock", file], capture_output=True, text=True, check=True)
         # A package is a line that begins with its name, and indented lines with its hashes.
         whole, printed = (

@@ -11,26 +11,26 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LOCKS = (
-    "requirements.lock",
-    "requirements-runtime.lock",
-    "requirements-build.lock",
-    "requirements-contract.lock",
-    "requirements-deploy.lock",
-    "requirements-docs.lock",
-    "requirements-image-client.lock",
-    "requirements-image-plan.lock",
-    "requirements-image.lock",
-    "requirements-parity.lock",
+    "project.lock",
+    "runtime.lock",
+    "build.lock",
+    "contract.lock",
+    "deploy.lock",
+    "docs.lock",
+    "image-client.lock",
+    "image-plan.lock",
+    "image.lock",
+    "parity.lock",
 )
 
 #: Locks of environments beside the project's own: they share some of its packages, not all.
 BESIDE = (
-    "requirements-contract.lock",
-    "requirements-deploy.lock",
-    "requirements-docs.lock",
-    "requirements-image-plan.lock",
-    "requirements-image.lock",
-    "requirements-parity.lock",
+    "contract.lock",
+    "deploy.lock",
+    "docs.lock",
+    "image-plan.lock",
+    "image.lock",
+    "parity.lock",
 )
 
 #: Extras that no environment of the project's own has: a rival, and what is heavy.
@@ -54,7 +54,7 @@ def read(path: Path) -> Pins:
 
 @pytest.fixture(scope="module")
 def locks(root: Path) -> dict[str, Pins]:
-    return {name: read(root / name) for name in LOCKS}
+    return {name: read(root / "requirements" / name) for name in LOCKS}
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -67,7 +67,7 @@ def test_only_exact_pins(locks: dict[str, Pins], name: str) -> None:
 @pytest.mark.parametrize("name", LOCKS)
 def test_one_version_for_every_python(locks: dict[str, Pins], name: str) -> None:
     several = [package for package, pins in locks[name].items() if len(pins) > 1]
-    assert several == (["torch"] if name == "requirements-parity.lock" else [])
+    assert several == (["torch"] if name == "parity.lock" else [])
 
 
 def test_one_torch_for_every_machine(locks: dict[str, Pins]) -> None:
@@ -82,7 +82,7 @@ def test_one_torch_for_every_machine(locks: dict[str, Pins]) -> None:
         for system, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
         for python, full in (("3.11", "3.11.7"), ("3.12", "3.12.1"), ("3.13", "3.13.0"))
     ]
-    pins = locks["requirements-parity.lock"]
+    pins = locks["parity.lock"]
     for machine in machines:
         meant = {
             name: [
@@ -98,7 +98,7 @@ def test_one_torch_for_every_machine(locks: dict[str, Pins]) -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_no_address_and_no_path(root: Path, name: str) -> None:
-    text = (root / name).read_text(encoding="utf-8")
+    text = (root / "requirements" / name).read_text(encoding="utf-8")
     assert "://" not in text
     assert not re.search(r"^\s*-(?!-hash)", text, re.MULTILINE)
 
@@ -129,8 +129,8 @@ def test_locks_satisfy_pyproject(locks: dict[str, Pins], pyproject: dict[str, An
     assert missing(runtime, locks[LOCKS[1]]) == set()
     assert missing(build, locks[LOCKS[2]]) == set()
     parity = requirements(pyproject, "test") + runtime
-    assert missing(parity, locks["requirements-parity.lock"]) == set()
-    assert missing(requirements(pyproject, "docs"), locks["requirements-docs.lock"]) == set()
+    assert missing(parity, locks["parity.lock"]) == set()
+    assert missing(requirements(pyproject, "docs"), locks["docs.lock"]) == set()
 
 
 @pytest.mark.parametrize("part", LOCKS[1:])

@@ -103,7 +103,7 @@ def test_parity_without_an_environment(root: Path, bare: dict[str, str]) -> None
 
 def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -> None:
     """The stamp that `setup` wrote is all it reads: no interpreter is started, nothing is installed."""
-    locked = b"".join((root / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
+    locked = b"".join((root / name).read_bytes() for name in ("requirements/project.lock", "pyproject.toml"))
     sums = subprocess.run(["cksum"], input=locked, capture_output=True, check=True).stdout.decode().strip()
     venv = Path(bare["ARENAPLAN_VENV"])
     (venv / "bin").mkdir(parents=True)
@@ -118,7 +118,10 @@ def test_a_command_with_packages_of_its_own_has_an_environment_beside(
 ) -> None:
     """`docs` reads its own stamp; where it is fresh, nothing is installed and the builder starts."""
     venv = Path(bare["ARENAPLAN_VENV"])
-    locks = {venv: ("requirements.lock", "pyproject.toml"), Path(f"{venv}-docs"): ("requirements-docs.lock",)}
+    locks = {
+        venv: ("requirements/project.lock", "pyproject.toml"),
+        Path(f"{venv}-docs"): ("requirements/docs.lock",),
+    }
     for place, names in locks.items():
         text = b"".join((root / name).read_bytes() for name in names)
         sums = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode().strip()

@@ -14,7 +14,7 @@ from solver.layout import Deadline
 from solver.passes import Order, SearchOrder, chosen, in_given_order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.program import UPDATE, loads
+from solver.program import UPDATE, Program, loads
 from solver.training import derive
 from tests.support.graphs import Sketch, chain, convolutional
 
@@ -42,6 +42,18 @@ def test_branches_run_one_after_the_other() -> None:
     assert record.facts["peak_after"] == found.lower_bound
     assert record.facts["order_bound"] <= found.lower_bound  # type: ignore[operator]  # bytes
     assert validate(wide(), found, steps=2).identical
+
+
+def test_with_recomputation_the_order_is_that_with_least_over_the_capacity() -> None:
+    program = Order().run(derive(wide()))
+    lowest = SearchOrder(order=True).run(program)
+    capacity = max(loads(lowest)[0]) * 9 // 10
+    least = SearchOrder(order=True, recompute=True, capacity=capacity).run(program)
+
+    def over(found: Program) -> int:
+        return sum(max(0, load - capacity) for load in loads(found)[0])
+
+    assert over(least) <= over(lowest) < over(program)
 
 
 @pytest.mark.parametrize("graph", [chain(), convolutional()])

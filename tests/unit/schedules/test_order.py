@@ -53,7 +53,7 @@ def test_against_all_orders_of_tiny_problems(seed: int) -> None:
     given = layered(7, seed, width=2.5, skip=0.2)
     earlier = before(given)
     least = min(max(replay(given, order)) for order in permutations(range(7)) if legal(order, earlier))
-    found = best_order(given, earlier, work=2_000_000)
+    found = best_order(given, earlier, turns=20_000)
     assert found.peak == max(replay(given, found.order)) == least
     assert found.bound <= least
 
@@ -61,10 +61,31 @@ def test_against_all_orders_of_tiny_problems(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_larger_problems_get_better_and_the_same_each_time(seed: int) -> None:
     given = layered(120, seed, width=5, skip=0.2)
-    found = best_order(given, before(given), work=20_000_000)
+    found = best_order(given, before(given), turns=40_000)
     assert legal(found.order, before(given))
     assert found.peak == max(replay(given, found.order)) < found.given_peak
-    assert found == best_order(given, before(given), work=20_000_000)
+    assert found == best_order(given, before(given), turns=40_000)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_budget_less_is_over_it(seed: int) -> None:
+    given = layered(120, seed, width=5, skip=0.2)
+    earlier = before(given)
+    lowest = best_order(given, earlier, turns=40_000)
+    budget = lowest.peak * 9 // 10
+    found = best_order(given, earlier, budget=budget, turns=40_000)
+    assert legal(found.order, earlier)
+
+    def over(order: tuple[int, ...]) -> int:
+        return sum(max(0, load - budget) for load in replay(given, order))
+
+    assert over(found.order) < over(lowest.order)
+
+
+def test_an_order_is_no_lower_than_its_budget_needs() -> None:
+    given = branches()
+    assert best_order(given, before(given), budget=101).order == tuple(range(6))
+    assert best_order(given, before(given), budget=60).peak == 52
 
 
 def test_a_deadline_that_has_passed_leaves_the_lists() -> None:

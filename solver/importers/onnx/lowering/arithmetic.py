@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from solver.graph import DType
+from solver.importers.halving import product_of_slices
 from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
 from solver.importers.onnx.network import Constant, Tensor, Value
 
@@ -290,17 +291,10 @@ def _product(site: Site, left: _Lettered, right: _Lettered, wanted: str) -> _Let
 
 
 def _reduce_prod(site: Site) -> Value:
-    """Halves of an axis times each other, until one is left, for each of the axes."""
     x = site.tensor(0)
     axes = sorted({axis % x.rank for axis in site.axes() or range(x.rank)})
     for axis in axes:
-        rest: list[Value] = []
-        while (size := x.shape[axis]) > 1:
-            half = size // 2
-            if size % 2:
-                rest.append(site.cut(x, axis, size - 1, size))
-            x = site.emit("Mul", site.cut(x, axis, 0, half), site.cut(x, axis, half, 2 * half))
-        x = reduce(lambda a, b: site.emit("Mul", a, b), rest, x)
+        x = product_of_slices(x, axis, x.shape[axis], site.cut, partial(site.emit, "Mul"))
     if site.get("keepdims", 1):
         return x
     return site.reshape(x, [size for i, size in enumerate(x.shape) if i not in axes])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from solver.graph import DType
+from solver.importers.halving import product_of_slices
 from solver.importers.pytorch.context import Context, Handler, UnsupportedError
 from solver.importers.pytorch.recorder import Value
 
@@ -85,19 +87,11 @@ def _all(c: Context, x: Value, axes: _Axes = None, keepdims: bool = False) -> Va
 
 
 def _product(c: Context, x: Value, axis: int | None = None, keepdims: bool = False, **_: object) -> Value:
-    """Halves of the axis times each other, until one is left."""
     x = c.cast(x, c.result.dtype)
     if axis is None:
         x, axis = c.reshape(x, (math.prod(x.shape),)), 0
     axis %= x.rank
-    rest: list[Value] = []
-    while (size := x.shape[axis]) > 1:
-        half = size // 2
-        if size % 2:
-            rest.append(c.slice(x, axis, size - 1, size))
-        x = c.apply("Mul", c.slice(x, axis, 0, half), c.slice(x, axis, half, 2 * half))
-    for last in rest:
-        x = c.apply("Mul", x, last)
+    x = product_of_slices(x, axis, x.shape[axis], c.slice, partial(c.apply, "Mul"))
     return c.reshape(x, c.result.shape)
 
 

@@ -1,0 +1,34 @@
+"""Products along an axis, on whole numbers: every order of the factors gives the same."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from solver.importers.halving import product_of_slices
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 30, 31])
+def test_every_slice_counts_once(axis: int, size: int) -> None:
+    called: list[str] = []
+
+    def cut(x: Array, axis: int, begin: int, end: int) -> Array:
+        called.append("cut")
+        return x.take(range(begin, end), axis)
+
+    def multiply(a: Array, b: Array) -> Array:
+        called.append("multiply")
+        assert a.shape == b.shape
+        return a * b
+
+    shape = [2, 2]
+    shape[axis] = size
+    x = np.random.default_rng(size).choice([1, 2, -1], shape).astype(np.int64)
+    found = product_of_slices(x, axis, size, cut, multiply)
+    assert np.array_equal(found, x.prod(axis=axis, keepdims=True))
+    assert len(called) <= 5 * math.log2(size)
