@@ -30,7 +30,7 @@ from solver.layout import (
     max_load,
 )
 from solver.layout.api import SOLVERS, solve
-from solver.passes import Aliases, Levels, Paging, Pass, Recompute, SearchOrder
+from solver.passes import Aliases, Levels, Paging, Pass, Recompute, SearchOrder, in_given_order
 from solver.plan import Plan, PlanOptions
 from solver.preparations import Prepared
 from solver.program import CONVERT, CostBound, Costs, Program, Record, Region, check_costs, loads, regions
@@ -66,7 +66,8 @@ _DEFAULTS = PlanOptions()
 _buffer = maker(Buffer)
 
 #: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
-_ROUNDS = 3
+#: The first rounds take off what was too many; the later ones this part of the capacity at least.
+_ROUNDS, _FEW_ROUNDS, _LATER_STEP = 6, 2, 50
 
 #: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. Then so
 #: often one is tried that is half-way from the best to the next.
@@ -247,24 +248,16 @@ def _planned(
     deadline: Deadline,
     watch: _Stopwatch,
 ) -> Plan:
-    """Passes, then layout; where recomputation may help, again with a smaller budget."""
-    refused, less = None, 0
-    for _ in range(_ROUNDS if options.recompute or options.tiers else 1):
-        with watch("passes"):
-            try:
-                applied = _scheduled(reference.program, passes, options, less, deadline)
-            except CapacityError as error:
-                raise refused or error from None
-            placed = regions(applied.program, reference.holds)
-        with watch("layout"):
-            try:
-                outcomes = _place(applied.program, placed, reference.solvers, options, deadline, watch)
-                break
-            except CapacityError as error:
-                refused = refused or error
-                less += error.excess
-    else:
-        raise refused or InternalError("Layout was never tried.")
+    """Passes and layout. Where another order leaves no plan that fits, the steps stay in the given one."""
+    try:
+        applied, placed, outcomes = _fitting(reference, passes, options, deadline, watch)
+    except CapacityError as error:
+        if error.proved or not options.order or not (options.recompute or options.tiers):
+            raise
+        try:
+            applied, placed, outcomes = _fitting(reference, in_given_order(passes), options, deadline, watch)
+        except CapacityError:
+            raise error from None
     program = applied.program
     offsets = [0] * len(program.values)
     for space, outcome in enumerate(outcomes):
@@ -290,6 +283,39 @@ def _planned(
         producer=producer(),
         cost_bound=applied.bound,
     )
+
+
+def _fitting(
+    reference: Lowered,
+    passes: Callable[[PlanOptions], Sequence[Pass]],
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: _Stopwatch,
+) -> tuple[_Applied, Sequence[Region], list[Outcome]]:
+    """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
+    refused, less = None, 0
+    for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
+        with watch("passes"):
+            try:
+                applied = _scheduled(reference.program, passes, options, less, deadline)
+            except CapacityError as error:
+                raise refused or error from None
+            placed = regions(applied.program, reference.holds)
+        with watch("layout"):
+            try:
+                return (
+                    applied,
+                    placed,
+                    _place(applied.program, placed, reference.solvers, options, deadline, watch),
+                )
+            except CapacityError as error:
+                refused = refused or error
+                less += (
+                    error.excess
+                    if round_ < _FEW_ROUNDS
+                    else max(error.excess, error.available // _LATER_STEP)
+                )
+    raise refused or InternalError("Layout was never tried.")
 
 
 @dataclass(frozen=True, slots=True)

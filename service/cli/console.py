@@ -151,7 +151,8 @@ def _largest(error: ArenaplanError) -> str:
 
 def _place(error: ArenaplanError, document: str) -> str:
     """Where the culprit is: an option of the command line, or a place in a document."""
-    if isinstance(error, OptionsError | CapacityError):
+    # Tiers on the command line are read as those of an options document; no other document begins with them.
+    if isinstance(error, OptionsError | CapacityError) or error.path[:1] == ("tiers",):
         name = str(error.path[0]).removesuffix("_seconds").replace("_", "-") if error.path else ""
         return f"--{'tier' if name == 'tiers' else name}: " if name else ""
     if not document:
@@ -174,7 +175,10 @@ def write_document(path: Path, data: bytes) -> None:
         path.write_bytes(data)  # a device or pipe has nothing to lose
         return
     target = path.resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -26,6 +26,7 @@ __all__ = [
     "make_plan",
     "plan_at",
     "print_levels",
+    "print_order",
     "print_paging",
     "print_recomputation",
     "print_summary",
@@ -163,9 +164,19 @@ def print_summary(plan: Plan, *, as_json: bool, beside: bool) -> None:
         console = Console(stderr=beside)
         if not beside or console.is_terminal:
             console.print(certificate_table(plan))
+            print_order(console, plan)
             print_levels(console, plan)
             print_recomputation(console, plan)
             print_paging(console, plan)
+
+
+def print_order(console: Console, plan: PlanView) -> None:
+    """One line for a plan whose steps could have another order: what was found, and what is left."""
+    from solver.plan.report import order_note
+
+    note = order_note(plan)
+    if note is not None:
+        console.print(note, highlight=False)
 
 
 def print_levels(console: Console, plan: PlanView) -> None:

@@ -13,7 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.cli.console import print_json, read_document
-from service.cli.planning import certificate_table, print_levels, print_paging, print_recomputation, summary
+from service.cli.planning import (
+    certificate_table,
+    print_levels,
+    print_order,
+    print_paging,
+    print_recomputation,
+    summary,
+)
 from solver import documents
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
@@ -26,6 +33,7 @@ from solver.plan.report import (
     certificate_note,
     gradient_notes,
     memory_map,
+    order_note,
     report,
     sharing,
     storage_note,
@@ -86,6 +94,7 @@ def facts(plan: PlanView) -> dict[str, Any]:
         "gradients": list(gradient_notes(plan)),
         "in_place": asdict(sharing(plan)),
         "storage": storage_note(plan),
+        "order": order_note(plan),
         "recomputation": None if (again := recomputation(plan)) is None else asdict(again),
         "paging": None if (moved := paging(plan)) is None else asdict(moved),
         "replacements": [asdict(replacement) for replacement in plan.replacements],
@@ -110,6 +119,7 @@ def render(plan: PlanView, width: int | None) -> None:
     console = Console(width=width)
     found = report(plan)
     console.print(certificate_table(plan))
+    print_order(console, plan)
     print_levels(console, plan)
     print_recomputation(console, plan)
     print_paging(console, plan)

@@ -40,7 +40,7 @@ def read_tier(text: str) -> dict[str, Any]:
         key, _, given = part.partition("=")
         names = ("read", "write") if key == "bandwidth" else (key,)
         if key not in ("bandwidth", "read", "write", "latency") or any(name in found for name in names):
-            raise ValueError(f"{part!r} is not understood: give {_FORM}")
+            raise ValueError(f"give {_FORM}; {part!r} is not understood")
         number = _nanoseconds(given) if key == "latency" else _rate(key, given)
         found |= dict.fromkeys(names, number)
     return found
@@ -48,11 +48,11 @@ def read_tier(text: str) -> dict[str, Any]:
 
 def _rate(key: str, text: str) -> int:
     if not text.endswith("/s"):
-        raise ValueError(f"give the {key} as 45MB/s")
+        raise ValueError(f"give {key}= as 45MB/s")
     rate = read_size(text.removesuffix("/s"))
     if not rate:
         what = key if key == "bandwidth" else f"{key} bandwidth"
-        raise ValueError(f"give a {what} above zero, or leave it out where another tier decides")
+        raise ValueError(f"give a {what} above zero, or none where another tier decides")
     return rate
 
 
@@ -60,7 +60,7 @@ def _nanoseconds(text: str) -> int:
     found = _DURATION.fullmatch(text)
     length = Fraction(found[1]) * _NANOSECONDS[found[2]] if found else None
     if length is None or length.denominator != 1:
-        raise ValueError("give the latency as 100us, in ns, us, ms or s")
+        raise ValueError("give latency= as 100us, in ns, us, ms or s")
     return int(length)
 
 

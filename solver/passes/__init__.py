@@ -15,7 +15,7 @@ from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
 from solver.passes.recompute import Recompute
-from solver.passes.search_order import SearchOrder
+from solver.passes.search_order import SearchOrder, in_given_order
 
 __all__ = [
     "MAX_PARALLELISM",
@@ -31,6 +31,7 @@ __all__ = [
     "Recompute",
     "SearchOrder",
     "chosen",
+    "in_given_order",
 ]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.

@@ -106,7 +106,11 @@ class Recompute(Pass):
                 figures = facts | _facts(program, problem, found, self.capacity, bound)
                 return Applied(changed, figures, complete, proved)
             if budget <= self.capacity:
-                raise _not_found(problem, lowest, self.capacity, peak, impossible=found.impossible)
+                late = deadline.expired and not found.complete
+                smallest = min(peak, given)  # the search may end above what it began with
+                raise _not_found(
+                    problem, lowest, self.capacity, smallest, impossible=found.impossible, late=late
+                )
             budget = max(self.capacity, min(budget - (peak - self.capacity), budget - budget // _STEP))
 
     def _proved(
@@ -167,14 +171,16 @@ def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> C
 
 
 def _not_found(
-    problem: ScheduleProblem, lowest: PeakBound, capacity: int, peak: int, *, impossible: bool
+    problem: ScheduleProblem, lowest: PeakBound, capacity: int, peak: int, *, impossible: bool, late: bool
 ) -> CapacityError:
     live = [(problem.values[v], problem.size[v]) for v in lowest.live]
+    more = "Give more time, r" if late else "R"
     known = " None that keeps the order of the steps exists." if impossible else ""
     return CapacityError(
-        f"No schedule was found that keeps {capacity:,} bytes; the smallest takes {peak:,}.{known}"
+        f"No schedule was found that keeps {capacity:,} bytes{' in time' if late else ''}; the smallest takes"
+        f" {peak:,}.{known}"
         f" {lowest.bytes:,} bytes at least are proved, at step {problem.steps[lowest.step]}.",
-        remedy=f"Raise the capacity to {peak:,}, reduce the batch, or train fewer parameters.",
+        remedy=f"{more}aise the capacity to {peak:,}, reduce the batch, or train fewer parameters.",
         required=peak,
         available=capacity,
         live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),

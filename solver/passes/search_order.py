@@ -11,16 +11,17 @@ the best one is not that of the lowest peak: it is the one in which recomputatio
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
 from solver.program import UPDATE, Program, dependencies, loads
-from solver.schedules import order_bound, roofline, schedule_problem
+from solver.schedules import ScheduleProblem, order_bound, roofline, schedule_problem
 
-__all__ = ["SearchOrder"]
+__all__ = ["SearchOrder", "in_given_order"]
 
 #: Orders differ where another one lowers the peak by this part of it. Most training steps have less to gain,
 #: and which of their orders recomputation prefers, bytes alone do not tell.
@@ -54,10 +55,9 @@ class SearchOrder(Pass):
         if not self.order:
             return Applied(program)
         problem = schedule_problem(program, roofline(program))
-        given = max(loads(program)[0], default=0)
-        bound = order_bound(problem).bytes
-        facts = {"order_bound": bound, "peak_before": given, "peak_after": given}
-        if given <= bound:
+        facts = _given(program, problem)
+        given = facts["peak_before"]
+        if given <= facts["order_bound"]:
             return Applied(program, facts)
         from solver.schedules.order import best_order  # numba, only where it is needed
 
@@ -84,3 +84,31 @@ class SearchOrder(Pass):
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
         return max(loads(define_in_place(program) if self.in_place else program)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptOrder(Pass):
+    """Instead of `SearchOrder`: every step stays where it is, and the record says so."""
+
+    name: ClassVar[str] = SearchOrder.name
+    requires: ClassVar[frozenset[str]] = SearchOrder.requires
+
+    def run(self, program: Program) -> Program:
+        return program
+
+    def apply(self, program: Program, deadline: Deadline) -> Applied:
+        return Applied(program, _given(program, schedule_problem(program, roofline(program))))
+
+
+_Options = TypeVar("_Options")
+
+
+def in_given_order(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, none of which looks for another order of the steps."""
+    return lambda options: [_KeptOrder() if isinstance(p, SearchOrder) else p for p in passes(options)]
+
+
+def _given(program: Program, problem: ScheduleProblem) -> dict[str, int]:
+    """What is known of the order that steps have: the bound for all orders, and the peak, which stays."""
+    peak = max(loads(program)[0], default=0)
+    return {"order_bound": order_bound(problem).bytes, "peak_before": peak, "peak_after": peak}

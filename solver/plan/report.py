@@ -24,6 +24,7 @@ __all__ = [
     "gradient_notes",
     "live_curve",
     "memory_map",
+    "order_note",
     "report",
     "sharing",
     "storage_note",
@@ -209,6 +210,20 @@ def storage_note(plan: PlanView) -> str | None:
     spent, step = int(facts["nanoseconds"]), int(facts["step_nanoseconds"])
     share = spent / max(step - spent, 1)
     return f"{note} {facts['conversions']:,} conversions add {share:.2%} to the modelled time of a step."
+
+
+def order_note(plan: PlanView) -> str | None:
+    """What came of the search for another order of steps, in a sentence; None for plans without one."""
+    facts = next((record.facts for record in plan.records if record.name == "search_order"), None)
+    if facts is None:
+        return None
+    least, before, after = (int(facts[name]) for name in ("order_bound", "peak_before", "peak_after"))
+    if after < before:
+        found = f"another one takes {before:,} live bytes down to {after:,}"
+    else:
+        found = f"it stays, with {after:,} live bytes"
+    left = "nothing is left" if after <= least else f"{(after - least) / after:.2%} are left at most"
+    return f"Order: {found}. Where each step runs once, no order takes less than {least:,}, so {left}."
 
 
 def certificate_note(certificate: Certificate) -> str:

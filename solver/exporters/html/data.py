@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from solver.plan import PlanView, difference, layers, options_in_words, paging, recomputation
-from solver.plan.report import certificate_note, gradient_notes, sharing
+from solver.plan.report import certificate_note, gradient_notes, order_note, sharing
 
 __all__ = ["change_facts", "plan_facts"]
 
@@ -154,6 +154,8 @@ def _notes(plan: PlanView) -> Iterable[str]:
             f"{shared.values:,} values, {shared.views:,} of them views, are defined in the bytes of others:"
             f" {shared.size:,} bytes that are not taken twice."
         )
+    if (searched := order_note(plan)) is not None:
+        yield searched
     if (again := recomputation(plan)) is not None and again.repetitions:
         extra = 100 * again.extra / max(again.step, 1)
         yield (

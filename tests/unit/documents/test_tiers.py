@@ -44,8 +44,8 @@ def test_text(text: str, tier: Tier) -> None:
         ("sram=4096,write=0B/s", "a write bandwidth above zero"),
         ("sram=4096,bandwidth=1MB/s,read=1MB/s", "is not understood"),
         ("sram=4096,read=1MB/s,read=1MB/s", "is not understood"),
-        ("sram=4096,latency=100", "the latency as 100us"),
-        ("sram=4096,latency=0.5ns", "the latency as 100us"),
+        ("sram=4096,latency=100", "latency= as 100us"),
+        ("sram=4096,latency=0.5ns", "latency= as 100us"),
     ],
 )
 def test_what_is_not_understood_is_named(text: str, words: str) -> None:

@@ -159,6 +159,13 @@ def test_values_leave_for_the_first_tier_with_room() -> None:
     assert channels == {1, 2}
 
 
+def test_where_no_layout_fits_more_leaves_until_one_does() -> None:
+    """What is live fits each time; three layouts in a row have a few bytes too many."""
+    made = plan(attention(), PlanOptions(tiers=tiers(6456, Tier("slow", 2**30, 10**8, 10**8))))
+    assert made.sizes[0] <= 6456
+    assert validate(attention(), made, steps=1).identical
+
+
 def test_weights_may_stay_in_slower_memory_or_lend_their_bytes() -> None:
     graph = tower(optimizer="Adam")
     made = plan(graph, PlanOptions(tiers=tiers(between(graph, 0.0))))

@@ -219,6 +219,17 @@ def test_a_deadline_that_has_passed_leaves_what_is_found_at_once() -> None:
     made = plan(tower(), PlanOptions(capacity=capacity, recompute=True, deadline_seconds=0.0))
     assert not made.deterministic
     assert made.arena_bytes <= capacity
+    with pytest.raises(CapacityError, match="bytes in time; the smallest takes") as caught:
+        plan(tower(), PlanOptions(capacity=between(program, 0.1), recompute=True, deadline_seconds=0.0))
+    assert caught.value.remedy.startswith("Give more time, raise the capacity to")
+
+
+def test_an_error_never_asks_for_more_than_it_takes_without_repetitions() -> None:
+    program = ordered(tower())
+    low, peak = floor(schedule_problem(program, roofline(program))).bytes, max(loads(program)[0])
+    with pytest.raises(CapacityError) as caught:
+        plan(tower(), PlanOptions(capacity=low, recompute=True))
+    assert low < caught.value.required <= peak
 
 
 def test_preparations_try_programs_without_the_search() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from arenaplan.builder import Tape, adam, layers, ops
 from solver.errors import OptionsError
 from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
-from solver.passes import Order, SearchOrder
+from solver.passes import Order, SearchOrder, chosen, in_given_order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import UPDATE, Program, loads
@@ -80,6 +83,48 @@ def test_the_pass_is_deterministic_and_heeds_a_deadline() -> None:
     assert once == twice
     late = SearchOrder(order=True).apply(program, Deadline(at=0.0))
     assert max(loads(late.program)[0]) <= max(loads(program)[0])
+
+
+def test_the_same_passes_in_the_given_order_say_what_is_known_of_it() -> None:
+    program, options = Order().run(derive(wide())), PlanOptions(order=True, in_place=True)
+    searching, staying = chosen(options), in_given_order(chosen)(options)
+    assert [each.name for each in staying] == [each.name for each in searching]
+    assert [each for each in staying if each not in searching] == [staying[1]]
+    found, kept = (passes[1].apply(program, Deadline()) for passes in (searching, staying))
+    assert found.facts is not None
+    assert kept.program is staying[1].run(program) is program
+    assert kept.facts == {**found.facts, "peak_after": found.facts["peak_before"]}
+
+
+def u_net() -> TrainableGraph:
+    """Two halvings, and what comes before each joined again behind it."""
+    tape = Tape("u_net", batch=4)
+    x, skips = tape.input("x", 32, 32, 2), []
+    for width in (8, 16):
+        x = ops.relu(layers.conv(x, width, 3))
+        x = ops.relu(layers.conv(x, width, 3))
+        skips.append(x)
+        x = ops.pool(x, 2)
+    x = layers.conv(layers.conv(x, 32, 3, activation="Relu"), 32, 3, activation="Relu")
+    for width in (16, 8):
+        x = tape.apply("Concat", layers.upsample(x, width), skips.pop(), axis=3)
+        x = layers.conv(ops.relu(layers.conv(x, width, 3)), width, 3, activation="Relu")
+    loss = ops.mean_squared_error(layers.conv(x, 1, 1), tape.label("y", 32, 32, 1))
+    return tape.minimise(loss, adam()).graph
+
+
+@pytest.mark.fuzz
+def test_an_order_that_leaves_no_schedule_is_not_taken() -> None:
+    """The lower peak is one in which recomputation finds nothing to drop."""
+    options = PlanOptions(order=True, capacity=2_310_000, recompute=True)
+    made = plan(u_net(), options)
+    (record,) = [record for record in made.records if record.name == "search_order"]
+    assert (
+        plan(u_net(), replace(options, capacity=None, recompute=False)).arena_bytes
+        < plan(u_net()).arena_bytes
+    )
+    assert record.facts["peak_before"] == record.facts["peak_after"]
+    assert made.arena_bytes <= 2_310_000
 
 
 @pytest.mark.parametrize("target", ["onert", "nntrainer", "singa"])

@@ -18,11 +18,12 @@ from solver.plan.report import (
     gradient_notes,
     live_curve,
     memory_map,
+    order_note,
     report,
     sharing,
     storage_note,
 )
-from solver.program import Kind, Lifetime
+from solver.program import Kind, Lifetime, Record
 from solver.schedules import roofline
 from tests.support.graphs import chain, convolutional
 
@@ -84,6 +85,24 @@ def test_what_waits_in_16_bits() -> None:
     spent = sum(ns for label, ns in cost.items() if label.endswith((".store", ".restore")))
     assert facts == {"conversions": 4, "nanoseconds": spent, "step_nanoseconds": sum(cost.values())}
     assert f"4 conversions add {spent / (sum(cost.values()) - spent):.2%} to the modelled time" in note
+
+
+def test_what_another_order_takes_and_what_is_left() -> None:
+    assert order_note(pipeline.plan(chain())) is None
+    made = pipeline.plan(chain(), PlanOptions(order=True))
+    note = order_note(made)
+    assert note is not None
+    assert f"it stays, with {made.lower_bound:,} live bytes" in note
+    facts = {"order_bound": 1000, "peak_before": 1000, "peak_after": 1000}
+    note = order_note(replace(made, records=(Record("search_order", facts),)))
+    assert note is not None
+    assert note.endswith("so nothing is left.")
+    facts = {"order_bound": 900, "peak_before": 1200, "peak_after": 1000}
+    note = order_note(replace(made, records=(Record("search_order", facts),)))
+    assert note == (
+        "Order: another one takes 1,200 live bytes down to 1,000. Where each step runs once, no order takes"
+        " less than 900, so 10.00% are left at most."
+    )
 
 
 def test_empty_arena() -> None:

@@ -43,6 +43,13 @@ def test_tiers_on_the_command_line_are_those_of_an_options_document(graph: Path,
     assert document["tiers"] == [asdict(tier) for tier in TIERS]
 
 
+def test_a_tier_that_is_not_understood_is_that_of_the_command_line(graph: Path) -> None:
+    code, printed = run("plan", graph, *WORDS[:3], "flash=1MiB,bandwith=1GB/s", "-o", "-")
+    assert code == 2
+    assert printed.startswith("arenaplan: --tier: ")
+    assert "'bandwith=1GB/s' is not understood." in printed
+
+
 def test_what_is_moved_is_printed(graph: Path, tmp_path: Path) -> None:
     code, printed = run("plan", graph, *WORDS, "-o", tmp_path / "plan.json")
     assert code == 0
