@@ -36,9 +36,7 @@ from solver.program import (
     Phase,
     Program,
     Step,
-    alias_sets,
-    lent,
-    lives,
+    expiring,
 )
 
 __all__ = ["Runner"]
@@ -81,7 +79,7 @@ class Runner:
         if on_step is not None:
             prepared = [_told(on_step, t, step) for t, step in enumerate(prepared)]
         self._turns, self._workers = turns(prepared, [step.level for step in program.steps])
-        self._expired = self._expiring() if poison else {}
+        self._expired = expiring(program) if poison else {}
         self._write_initial(data)
 
     # -------------------------------------------------------------------------- running
@@ -166,27 +164,6 @@ class Runner:
                     operand = Operand(value.label, value.type, Role.PARAMETER, initializer)
                     self._views[entry.value][...] = initial_value(operand)
                 self._memory.keep(entry.value)
-
-    def _expiring(self) -> dict[int, list[int]]:
-        """Values to poison after each level: where the life of the last value in a region ends.
-
-        What is lent until a copy restores it is poisoned where that begins.
-        """
-        kept = {entry.value for entry in self.program.entry if entry.kind is not EntryKind.FED}
-        kept |= {exit_.value for exit_ in self.program.exit}
-        sets, spans = alias_sets(self.program), lives(self.program)
-        inner = {value for members in sets.values() for value, _ in members[1:]}
-        found: dict[int, list[int]] = {}
-        for value in spans:
-            members = [member for member, _ in sets.get(value, [(value, 0)])]
-            if value in inner or kept.intersection(members):
-                continue
-            end = max(spans[member].end for member in members) - 1
-            found.setdefault(end, []).extend(members)
-        for value, times in lent(self.program).items():
-            for levels in times:
-                found.setdefault(levels.start - 1, []).append(value)
-        return found
 
     def _prepare(self, step: Step) -> Prepared:
         node = self._nodes[step.operation]

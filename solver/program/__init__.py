@@ -31,7 +31,7 @@ from solver.program.ir import (
     anonymous,
     numbered,
 )
-from solver.program.lives import Region, alias_sets, held_lives, lent, lives, regions, without
+from solver.program.lives import Region, alias_sets, expiring, held_lives, lent, lives, regions, without
 from solver.program.permissions import permission_attributes, permitted
 from solver.program.records import Record, Replacement
 from solver.program.tiers import Tier, check_tiers, transfer_nanoseconds
@@ -78,6 +78,7 @@ __all__ = [
     "conflict_pairs",
     "conflict_sets",
     "dependencies",
+    "expiring",
     "given_costs",
     "held_lives",
     "in_order",

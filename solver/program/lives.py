@@ -25,7 +25,7 @@ from solver.layout import Lifespan
 from solver.program.ir import COPY, Access, EntryKind, Program
 from solver.program.touched import touched
 
-__all__ = ["Region", "alias_sets", "held_lives", "lent", "lives", "regions", "without"]
+__all__ = ["Region", "alias_sets", "expiring", "held_lives", "lent", "lives", "regions", "without"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +86,35 @@ def lives(program: Program) -> dict[int, Lifespan]:
 def lent(program: Program) -> dict[int, tuple[Lifespan, ...]]:
     """By value the levels on which its bytes are lent: from its last touch to the copy that restores it.
 
-    Only constant and carried values lend theirs, and only those that share them with no alias. What a target
-    holds lends nothing, which is for `regions` to see to. Linear.
+    Only constant and carried values lend theirs, and only those that share them with no alias, and that are
+    restored in every iteration. What a target holds lends nothing, which is for `regions` to see to. Linear.
     """
-    copies = [
-        step
-        for step in program.steps
-        if step.reference is None and program.operations[step.operation].operation.type == COPY
-    ]
+    copies = {
+        t
+        for t, step in enumerate(program.steps)
+        if step.reference is None
+        and program.operations[step.operation].operation.type == COPY
+        and not (step.due and program.period > 1)
+    }
     if not copies:
         return {}
     shared = {value for alias in program.aliases for value in (alias.value, alias.source)}
     staying = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED} - shared
     restored = {
         binding.value
-        for step in copies
-        for binding in step.bindings
+        for t in copies
+        for binding in program.steps[t].bindings
         if binding.access is Access.WRITE and binding.value in staying
     }
     found: dict[int, list[Lifespan]] = {}
     # Behind level 0, where it is there already: the caller has fed others before that level.
     held = dict.fromkeys(restored, 1)
-    for step in program.steps:
+    for t, step in enumerate(program.steps):
         for binding in step.bindings:
             value = binding.value
             if value not in held:
                 continue
-            if binding.access is Access.WRITE and step.reference is None and held[value] < step.level:
+            if binding.access is Access.WRITE and t in copies and held[value] < step.level:
                 found.setdefault(value, []).append(Lifespan(held[value], step.level))
             held[value] = max(held[value], step.until + 1)
     return {value: tuple(spans) for value, spans in found.items()}
@@ -140,6 +142,30 @@ def alias_sets(program: Program) -> dict[int, list[tuple[int, int]]]:
     if all(shift >= 0 for members in found.values() for _, shift in members):
         return found
     return dict(_from_the_front(members) for members in found.values())
+
+
+def expiring(program: Program) -> dict[int, list[int]]:
+    """By level the values whose bytes hold nothing behind it: the last value in them has had its last touch.
+
+    What is lent until a copy restores it is among them where that begins. Linear.
+    """
+    kept = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+    kept.update(exit_.value for exit_ in program.exit)
+    sets, spans = alias_sets(program), lives(program)
+    inner = {value for members in sets.values() for value, _ in members[1:]}
+    found: dict[int, list[int]] = {}
+    for value, span in spans.items():
+        if value in sets:
+            members = [member for member, _ in sets[value]]
+            if kept.isdisjoint(members):
+                end = max(spans[member].end for member in members) - 1
+                found.setdefault(end, []).extend(members)
+        elif value not in inner and value not in kept:
+            found.setdefault(span.end - 1, []).append(value)
+    for value, times in lent(program).items():
+        for levels in times:
+            found.setdefault(levels.start - 1, []).append(value)
+    return found
 
 
 def _from_the_front(members: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:

@@ -10,7 +10,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import OperationType, Part
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Access, Binding, EntryKind, Phase, Program, Step
+from solver.program import Access, Binding, EntryKind, Phase, Program, Step, expiring
 from solver.verify.addresses import OWN, Line, step_name
 from solver.verify.contents import UNDEFINED, Bytes, Terms
 
@@ -125,11 +125,16 @@ def _check_iteration(
     for entry in sorted(program.entry, key=lambda entry: low[entry.value]):
         memory.write(low[entry.value], high[entry.value], terms.number(("entry", entry.reference)))
     pending: list[tuple[int, int, int, int]] = []
+    expired, level = expiring(program), 0
     for t, step in enumerate(program.steps):
         if pending:
             for _, start, end, number in [copy for copy in pending if copy[0] < step.level]:
                 memory.write(start, end, number)
             pending = [copy for copy in pending if copy[0] >= step.level]
+        while level < step.level:
+            for value in expired.get(level, ()):
+                memory.write(low[value], high[value], UNDEFINED)
+            level += 1
         if step.due and not due:
             continue
         bindings = step.bindings

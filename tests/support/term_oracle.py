@@ -353,8 +353,11 @@ class TermOracle:
             arena.store(entry.value, self._entry(entry.reference))
         steps = [(t, step) for t, step in enumerate(program.steps) if due or not step.due]
         under_way: list[tuple[int, int, Contents]] = []
+        gone = sorted(_gone(plan))
         for level, together in itertools.groupby(steps, key=lambda item: item[1].level):
             under_way = _arrived(arena, under_way, level)
+            while gone and gone[0][0] < level:
+                arena.clear(gone.pop(0)[1])
             # All steps of a level read before any of them writes: which comes first makes no difference.
             found = [(step, self._written(program, t, arena, run)) for t, step in together]
             for step, written in found:
@@ -639,10 +642,7 @@ def _load(regions: list[_Region]) -> Counter[int]:
 def _regions(plan: Plan) -> list[_Region]:
     program = plan.program
     times = _times(plan)
-    together = {value: {value} for value in range(len(program.values))}
-    for alias in program.aliases:
-        both = together[alias.value] | together[alias.source]
-        together.update(dict.fromkeys(both, both))
+    together = _together(program)
     found = []
     for of in {min(members): sorted(members & times.keys()) for members in together.values()}.values():
         if not of:
@@ -660,6 +660,34 @@ def _regions(plan: Plan) -> list[_Region]:
     return found
 
 
+def _together(program: Program) -> dict[int, set[int]]:
+    """By value, the values that share bytes by aliases."""
+    together = {value: {value} for value in range(len(program.values))}
+    for alias in program.aliases:
+        both = together[alias.value] | together[alias.source]
+        together.update(dict.fromkeys(both, both))
+    return together
+
+
+def _gone(plan: Plan) -> Iterator[tuple[int, int]]:
+    """Levels behind which the bytes of a value hold nothing, and the value.
+
+    Nothing that shares them by an alias is needed behind such a level, or a copy is the next to touch them.
+    """
+    program = plan.program
+    times = _times(replace(plan, holds={}))
+    stay = {entry.value for entry in program.entry if entry.kind is not EntryKind.FED}
+    stay |= {exit_.value for exit_ in program.exit}
+    together = _together(program)
+    for value in times:
+        sharing = together[value] & times.keys()
+        if not sharing & stay:
+            yield max(time for other in sharing for time in times[other]), value
+        elif sharing == {value}:
+            levels = _restored(replace(plan, holds={}), value)
+            yield from ((level - 1, value) for level in levels if level - 1 not in levels)
+
+
 def _restored(plan: Plan, value: int) -> set[int]:
     """Levels on which a value that stays is not needed, because a copy is the next one to touch it."""
     program = plan.program
@@ -675,7 +703,10 @@ def _restored(plan: Plan, value: int) -> set[int]:
         under_way = any(step.level <= level <= step.until for step, _ in touching)
         next_level = min((step.level for step, _ in later), default=0)
         if not under_way and any(
-            step.level == next_level and step.reference is None and binding.access is Access.WRITE
+            step.level == next_level
+            and step.reference is None
+            and binding.access is Access.WRITE
+            and not (step.due and program.period > 1)
             for step, binding in later
         ):
             found.add(level)

@@ -130,9 +130,22 @@ def test_a_constant_keeps_its_contents() -> None:
 
 
 def test_an_activation_whose_place_is_taken_before_the_backward_step_reads_it(apart: Subject) -> None:
-    """Where another value lies in the very same bytes, the step finds that; the gradients are wrong."""
+    """What took it is gone as well by then: its bytes hold nothing behind its last reader."""
     there = moved(apart.plan, "h4", offset_of(apart.plan, "h1"))
-    assert {("w1",), ("w2",)} <= apart.named(there, "value")
+    assert apart.named(there, "undefined") == {("h1",)}
+
+
+def test_bytes_that_are_right_under_another_name_are_nobodys() -> None:
+    """The last step finds c where it reads a; but behind the last reader of c its bytes may be anything's."""
+    blocks = explicit((("x", "a"), ("a", "b"), ("b", "c"), ("b c", "y")), fed=("x",), kept=("y",))
+    found = by_hand(blocks, {"x": 0, "a": 4, "b": 8, "c": 4, "y": 12})
+    assert found.violations(found.plan) == ()
+    program = found.plan.program
+    steps, a, c = program.steps, program.by_label["a"], program.by_label["c"]
+    (slot,) = [b.slot for b in steps[3].bindings if b.value == c]
+    steps = (*steps[:3], rebound(steps[3], slot, value=a))
+    wrong = settled(replace(found.plan, program=replace(program, steps=steps)))
+    assert found.named(wrong, "undefined") == {("a",)}
 
 
 def test_a_place_that_takes_a_part_of_a_value(apart: Subject) -> None:
@@ -147,7 +160,7 @@ def test_a_fed_block_that_is_overwritten_before_it_is_read() -> None:
     blocks = explicit((("", "a"), ("a", "b"), ("x b", "y")), fed=("x",), kept=("y",))
     found = by_hand(blocks, {"x": 0, "a": 4, "b": 8, "y": 12})
     assert found.violations(found.plan) == ()
-    assert found.named(moved(found.plan, "x", 4), "value") == {("y",)}
+    assert found.named(moved(found.plan, "x", 4), "undefined") == {("x",)}
     assert found.named(moved(found.plan, "x", 2), "undefined") == {("x",)}
     assert found.rules(moved(found.plan, "a", 12)) == set(), "a is gone when y is made"
 

@@ -151,7 +151,7 @@ def test_threads_do_not_change_the_answer() -> None:
 
 def test_turns_and_threads_may_follow_each_other_in_one_search() -> None:
     """Over short questions about many buffers seeds take turns and share a path, over long ones not."""
-    p = tiling(random.Random(5), 4000, 400, MANY + 100)
+    p = tiling(random.Random(5), 4000, 400, MANY + 600)
     instance = Instance.of(p)
     found = []
     for threads in (1, 2):
