@@ -58,11 +58,12 @@ _HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 
-#: Programs of so many steps are answered within about a second. Smaller ones need less than that for all
-#: budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a part
-#: of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind.
+#: Programs of so many steps are mostly answered within about a second. Smaller ones need less than that for
+#: all budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a
+#: part of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind. Where
+#: nothing fits then, or more than a 30th of the step's cost is left to find, budgets in full follow.
 _SMALL, _SMALL_SHARE = range(60, 129), 0.12
-_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES = (60, 20), 0.6, 3
+_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES, _SMALL_FAR = (60, 20), 0.6, 3, 30
 
 #: The part of the step's cost that is too little to look for.
 _CLOSE = 10_000
@@ -138,6 +139,15 @@ class _Search:
             numbers = np.array(self.before.numbers, np.int64)
             self._offer(numbers)
             self._offer(self._repair(numbers, _REPAIR_AGAIN))
+        self._look()
+        far = self.peak > self.budget or self.extra - self.bound > self.total // _SMALL_FAR
+        if self.small and far and not self.impossible:
+            self.small, self.share = False, self.walks
+            self._look()
+        return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
+
+    def _look(self) -> None:
+        """Moments, then repair where nothing fits, then walks where something is left to find."""
         self._moments()
         if self.peak > self.budget and not self.impossible and self.most_moments < _TIGHTEST:
             # Of very large programs few moments say little, and greedy repair gets nowhere.
@@ -155,7 +165,6 @@ class _Search:
             self.cut |= relaxed.cut
         if not self.close():
             self._walk()
-        return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
 
     def _schedule(self, proof: ScheduleProof | None) -> Schedule:
         sequence = self._sequence()
