@@ -19,7 +19,7 @@ import numpy.typing as npt
 from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.greedy.index import COMPILED_FROM, LOADED_FROM, Walk, kernel
-from solver.layout.greedy.large import LARGE, race
+from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, race
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
@@ -75,6 +75,17 @@ LARGE_ORDERS: Final = (
     "size-and-slack",
     "magnitudes-birth",
     "end",
+    "size",
+    "size-fourth-root-lifetime",
+)
+
+#: Those of them that are tried where a layout is good enough already: the others seldom win the last bytes.
+LARGE_ORDERS_NEAR: Final = (
+    "magnitude-lifetime",
+    "size-slack",
+    "slack-size",
+    "size-root-lifetime",
+    "size-and-slack",
     "size",
     "size-fourth-root-lifetime",
 )
@@ -281,13 +292,17 @@ def greedy_portfolio(
     A layout that is `known` stands until a lower one is found; without one, the first order is finished
     whatever the deadline says.
 
-    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time, until the layout is `GOOD_ENOUGH`.
+    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time, until the layout is `GOOD_ENOUGH`;
+    where what is known is that already, only `LARGE_ORDERS_NEAR`.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
         by_name = orders(instance)
-        chosen = {f"{name}, first_fit": (by_name[name], False) for name in LARGE_ORDERS}
-        chosen |= {f"{name}, best_fit": (by_name[name], True) for name in LARGE_BEST_FIT}
+        near = known is not None and known.peak - bound <= bound // GOOD_ENOUGH
+        names = LARGE_ORDERS_NEAR if near else LARGE_ORDERS
+        chosen = {f"{name}, first_fit": (by_name[name], False) for name in names}
+        if not near:
+            chosen |= {f"{name}, best_fit": (by_name[name], True) for name in LARGE_BEST_FIT}
         return GreedyResult(*race(instance, module, chosen, bound, deadline, known))
     return _one_by_one(instance, bound, deadline, attempts, known)
 
