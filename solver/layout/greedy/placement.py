@@ -59,7 +59,8 @@ FIRST_FIT_ORDERS: Final = ("size", "contention-size", "area")
 
 #: All that is tried where there are very many buffers, in this order. Size leads in training steps; birth and
 #: death where none lives within another, magnitude and degree where lives are long and sizes are powers. Who
-#: cuts memory into buffers often lists what lies lower first: that order fills what it was cut from.
+#: cuts memory into buffers often lists what lies lower first: that order fills what it was cut from. Not
+#: "magnitudes-birth": where it is lowest, windows make less of it than of birth alone.
 LARGE_ORDERS: Final = (
     "magnitude-lifetime",
     "size-slack",
@@ -73,7 +74,6 @@ LARGE_ORDERS: Final = (
     "size-root-lifetime",
     "lifetime-birth",
     "size-and-slack",
-    "magnitudes-birth",
     "end",
     "size",
     "size-fourth-root-lifetime",
