@@ -52,10 +52,8 @@ def _hanging(instance: Instance, upper: np.ndarray) -> Integers:
     ranges = np.stack((first[meets], last[meets]), axis=1).ravel()
     size = np.append(instance.size[floor], 0)
     raised = above[meets]
-    below, alignment = (
-        np.maximum.reduceat(size, ranges)[::2] if len(ranges) else 0,
-        instance.alignment[raised],
-    )
+    below = np.maximum.reduceat(size, ranges)[::2] if len(ranges) else 0
+    alignment = instance.alignment[raised]
     offsets[raised] = (below + alignment - 1) & -alignment
     return offsets
 
