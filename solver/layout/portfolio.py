@@ -408,6 +408,7 @@ class Portfolio:
         goal = problem.capacity or 0 if self.options.fit else 0
         capacity = MAX_BYTES if problem.capacity is None else problem.capacity
         run = _Run(Instance.of(problem), bound.bytes, watch, began, goal, capacity, pinned_top(problem))
+        run.tidy()
         _begin(run, incumbent)
         for stage in STAGES:
             if not run.finished and stage.applies(run):

@@ -30,6 +30,7 @@ from solver.layout.model.sorting import in_order
 __all__ = ["Violation", "check_problem", "find_violations", "known_sound"]
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
+_Indices: TypeAlias = npt.NDArray[np.int32]
 
 #: Buffers from which the common answer, that a problem is one, is sought in columns first.
 COLUMNS_FROM: Final = 64
@@ -213,27 +214,26 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
         return False
     if not len(columns.holes):
         return _disjoint(columns.start, columns.end, bottom, top)
-    start, end, low, high, owner = columns.pieces().T
-    low += bottom[owner]
-    high += bottom[owner]
-    return _disjoint(start, end, low, high)
+    rows = columns.pieces()
+    rows[:, 2:4] += bottom[rows[:, 4], None]
+    del bottom, top
+    return _disjoint(*rows.T[:4])
 
 
 def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integers) -> bool:
     """Whether no two share a byte at some step. False, too, where it takes too long to say so here."""
-    byte_order, time_order = in_order(bottom), in_order(start)
-    by_bytes = _meeting(bottom[byte_order], top[byte_order])
-    by_time = _meeting(start[time_order], end[time_order])
+    pairs, order = _meeting(bottom, top)
+    by_time, time_order = _meeting(start, end)
     # Those that share bytes are looked at whether they share a step, or the other way round.
-    if by_bytes.sum() <= by_time.sum():
-        pairs, order, low, high = by_bytes, byte_order, start, end
-    else:
+    low, high = start, end
+    if pairs.sum() > by_time.sum():
         pairs, order, low, high = by_time, time_order, bottom, top
+    del by_time, time_order
     if pairs.sum() <= PAIRS:
         return not _any_meets(pairs, low[order], high[order])
     if len(start) < SWEPT_FROM:
         return False
-    del byte_order, time_order, by_bytes, by_time, pairs, order
+    del pairs, order, low, high
     try:
         from solver.layout.check.sweep import disjoint
 
@@ -242,15 +242,18 @@ def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integer
         return False
 
 
-def _meeting(low: _Integers, high: _Integers) -> _Integers:
-    """How many that come after each one, in the order of `low`, meet it: as many that follow at once."""
-    following: _Integers = low.searchsorted(high) - np.arange(1, len(low) + 1)
-    return following
+def _meeting(low: _Integers, high: _Integers) -> tuple[_Indices, _Indices]:
+    """In the order of `low`, how many that come after each one meet it, as many that follow at once; the order."""
+    order = in_order(low).astype(np.int32)
+    following: _Integers = low[order].searchsorted(high[order])
+    following -= np.arange(1, len(low) + 1)
+    return following.astype(np.int32), order
 
 
-def _any_meets(pairs: _Integers, low: _Integers, high: _Integers) -> bool:
+def _any_meets(pairs: _Indices, low: _Integers, high: _Integers) -> bool:
     """Whether any [low, high) meets one of so many that follow it at once."""
-    total = np.concatenate(([0], np.cumsum(pairs)))
+    total = np.zeros(len(pairs) + 1, np.int64)
+    np.cumsum(pairs, out=total[1:])
     first = 0
     while first < len(pairs):
         last = max(first + 1, int(total.searchsorted(total[first] + PAIRS_AT_ONCE, side="right")) - 1)

@@ -28,6 +28,7 @@ from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch,
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import walk
 from solver.layout.model.contention import peak_load_seen
+from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order
@@ -174,6 +175,7 @@ def search_coarsely(
     room = capacity - int(instance.size[coarse.always].sum())
     if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
+    give_back()  # what the boxes were made with
     decision = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS).decide(room, work, watch)
     if decision.offsets is None:
         return None

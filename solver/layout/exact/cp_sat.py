@@ -177,6 +177,8 @@ class Model:
         solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
         line.stop = solver.stop_search
         status = solver.solve(self._model, self._listener(line))
+        # Old names of its methods, which hold the model itself: it would stay until cycles are collected.
+        vars(self._model).clear()
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             # Of equally good layouts the answer itself: which of them is heard of first, threads decide.
