@@ -26,9 +26,11 @@ from __future__ import annotations
 
 from solver.layout.compiled.jit import inlined
 from solver.layout.compiled.skyline_state import (
+    BEYOND,
     CAUSE,
     DEAD_LEFT,
     DEAD_SECTION,
+    ENDS,
     FIRST,
     JUMPS,
     LAST,
@@ -40,6 +42,7 @@ from solver.layout.compiled.skyline_state import (
     RULES,
     SECTION,
     TRAIL_COUNT,
+    WHAT,
     SearchState,
 )
 
@@ -83,15 +86,16 @@ def add_reasons(s: SearchState, mark: int, first: int, last: int) -> None:
     """Adds to the cause what has forced the waste in it, from the trail's entry `mark` on."""
     c = s.counters
     for k in range(c[TRAIL_COUNT] - 1, mark - 1, -1):
-        t = s.trail[k, 0]
+        t = s.trail[k, 0] >> WHAT
         if t >= 0 and c[CAUSE] & s.bit[t]:
-            c[CAUSE] |= neighbours(s, first, last, s.trail[k, 2], s.trail[k, 3])
+            left, right = (s.trail[k, 0] & BEYOND) - 1, s.trail[k, 0] >> ENDS & BEYOND
+            c[CAUSE] |= neighbours(s, first, last, left, right)
 
 
 @inlined
 def concerned(s: SearchState, entry: int) -> bool:
     """Whether the placement or waste of this entry of the trail is among the causes."""
-    t = s.trail[entry, 0]
+    t = s.trail[entry, 0] >> WHAT
     bits = s.bit[t] if t >= 0 else stretch(s, s.start[NONE - t], s.end[NONE - t])
     return not s.counters[RULES] & JUMPS or s.counters[CAUSE] & bits != 0
 

@@ -35,6 +35,7 @@ from solver.layout.compiled.skyline_conflicts import (
 from solver.layout.compiled.skyline_parts import divide, same_part, split
 from solver.layout.compiled.skyline_state import (
     BEST,
+    BEYOND,
     CAPACITY,
     CAUSE,
     COUNT,
@@ -81,6 +82,7 @@ from solver.layout.compiled.skyline_state import (
     UNTIL,
     UNTRIED,
     WASTE,
+    WHAT,
     WORK,
     WORK_LIMIT,
     YES,
@@ -273,7 +275,7 @@ def retract(s: SearchState, frame: int) -> bool:
 def undo(s: SearchState, mark: int, first: int) -> None:
     """Takes back waste and placements until the trail is `mark` entries long; none began before `first`."""
     for k in range(s.counters[TRAIL_COUNT] - 1, mark - 1, -1):
-        t, old = s.trail[k, 0], s.trail[k, 1]
+        t, old = s.trail[k, 0] >> WHAT, s.trail[k, 1]
         if t >= 0:
             s.slack[t] += s.skyline[t] - old
             s.skyline[t] = old
@@ -327,7 +329,7 @@ def branch(s: SearchState, frame: int) -> bool:
         if s.pin[i] != NONE:
             hang(s, s.start[i], s.end[i])
         touch(s, f[frame, FIRST], s.start[i], s.end[i])
-        s.trail[c[TRAIL_COUNT], 0] = NONE - i
+        s.trail[c[TRAIL_COUNT], 0] = (NONE - i) << WHAT
         s.trail[c[TRAIL_COUNT], 1] = padding
         c[TRAIL_COUNT] += 1
         divide(s, frame, i, padding)
@@ -337,7 +339,7 @@ def branch(s: SearchState, frame: int) -> bool:
         return False
     section = f[frame, SECTION]
     c[HASH1], c[HASH2] = f[frame, ONE], f[frame, TWO]
-    raise_skyline(s, section, wasted_to, NONE, INFINITY)
+    raise_skyline(s, section, wasted_to, NONE, BEYOND)
     touch(s, f[frame, FIRST], section, section + 1)
     same_part(s, frame, f[frame, COUNT])
     return True

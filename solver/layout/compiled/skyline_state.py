@@ -51,9 +51,14 @@ PART_FIELDS: Final = 7
 LEFT, RIGHT, SECTION, HEIGHT, WASTE, TRIED, ONLY, PARTS, TRAIL, REST, EXPLANATION = range(6, 17)
 FRAME_FIELDS: Final = 17
 
-# An entry of the trail: a section, its height before the waste and the plateau that forced it (NONE, INFINITY
-# where it was chosen); or NONE - i and the padding under buffer i.
-TRAIL_FIELDS: Final = 4
+# An entry of the trail: a section and its height before the waste; or NONE - i and the padding under buffer i.
+# Entries are most of what a path takes, so the first number has the section, or NONE - i, from bit WHAT on, and
+# below it the ends of the plateau that forced the waste: the right one from bit ENDS on, and one more than the
+# left one. 0 and BEYOND, which no section reaches: nothing has forced it.
+TRAIL_FIELDS: Final = 2
+ENDS: Final = 21
+WHAT: Final = 2 * ENDS
+BEYOND: Final = (1 << ENDS) - 1
 
 # A refuted state: two hashes, and what explains it.
 TABLE_FIELDS: Final = 3
@@ -148,10 +153,13 @@ def allocate(
 ) -> SearchState:
     """Arrays for a search among buffers in the order of their starts; `kind` is what `kinds` gives.
 
-    They take about ``24 * 2**table_bits + 448 * depth + 370 * n`` bytes; what grows with the depth is in
-    memory only as far as a path has come, for it is written before it is read.
+    They take about ``24 * 2**table_bits + 320 * depth + 370 * n`` bytes; what grows with the depth is in
+    memory only as far as a path has come, for it is written before it is read. Raises ValueError for more than
+    `BEYOND` sections.
     """
     n, width = len(instance), instance.sections + 1
+    if width > BEYOND:
+        raise ValueError(f"{instance.sections:,} sections are too many to search; {BEYOND - 1:,} are not")
     rng = np.random.default_rng([seed, 0x5EED])
 
     def hashes(count: int) -> Integers:

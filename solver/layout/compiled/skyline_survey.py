@@ -39,6 +39,7 @@ from solver.layout.compiled.skyline_state import (
     CAPACITY,
     DEAD_LEFT,
     DEAD_SECTION,
+    ENDS,
     FILL,
     FORCED_WASTE,
     INFINITY,
@@ -48,6 +49,7 @@ from solver.layout.compiled.skyline_state import (
     SPAN,
     TRAIL_COUNT,
     WEIGHTS,
+    WHAT,
     WORK,
     SearchState,
 )
@@ -225,12 +227,10 @@ def urgency(s: SearchState, t: int, alternatives: int) -> float:
 
 @inlined
 def raise_skyline(s: SearchState, t: int, height: int, left: int, right: int) -> None:
-    """Waste at section t, forced by a niche or chosen; taken back by the trail."""
+    """Waste at section t, forced by the niche [left, right) or (NONE, BEYOND) chosen; taken back by the trail."""
     k = s.counters[TRAIL_COUNT]
-    s.trail[k, 0] = t
+    s.trail[k, 0] = t << WHAT | right << ENDS | left + 1
     s.trail[k, 1] = s.skyline[t]
-    s.trail[k, 2] = left
-    s.trail[k, 3] = right
     s.counters[TRAIL_COUNT] = k + 1
     s.slack[t] -= height - s.skyline[t]
     lower(s, t, height - s.skyline[t])
