@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.branch_and_bound import tighten
-from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
+from solver.layout.exact.capacity_search import NEGLIGIBLE, SEARCHED_AT_ONCE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
 from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
@@ -63,10 +63,6 @@ PROBE_BUFFERS: Final = 3000
 COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
-
-#: Buffers beyond which windows of time, where there are any, have all the time: a search of so many at once
-#: takes kilobytes a buffer, and closes nothing that windows leave open.
-SEARCHED_AT_ONCE: Final = 6000
 
 #: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
 #: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from solver.layout.exact.feasibility import Answer, FeasibilitySearch, Watch
+from solver.layout.exact.feasibility import MANY, Answer, FeasibilitySearch, Watch
 from solver.layout.greedy.large import LARGE
 from solver.layout.greedy.placement import first_fit, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
@@ -32,7 +32,7 @@ from solver.layout.model.options import USUAL, USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES, Layout
 from solver.layout.model.reduce import components, peel
 
-__all__ = ["NEGLIGIBLE", "CapacitySearch", "Listener", "Tightened", "negligible"]
+__all__ = ["NEGLIGIBLE", "SEARCHED_AT_ONCE", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
@@ -51,8 +51,13 @@ FOCUS_ON_BOUND: Final = 1
 FOCUS_NEAR_BOUND: Final = 2
 NEAR: Final = 50
 
-#: Sets of buffers whose searches are kept for the next question, which bounds memory.
+#: Sets of buffers whose searches are kept for the next question, which bounds memory; of more than `MANY`
+#: buffers only the last one.
 KEPT: Final = 64
+
+#: More than so many that are joined through lifespans are not searched: they take a kilobyte each, and what
+#: boxes and windows leave open of them, no search of all at once has closed.
+SEARCHED_AT_ONCE: Final = 6000
 
 #: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy layouts are good there,
 #: and what the first descents do not close, longer search has not closed either.
@@ -214,7 +219,11 @@ class CapacitySearch:
         core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
-        for members in _stretches(instance, core):
+        stretches = _stretches(instance, core)
+        if stretches and len(stretches[-1]) > SEARCHED_AT_ONCE:
+            self._left = 0
+            return Answer.UNKNOWN, None
+        for members in stretches:
             if (known[members] + instance.exact[members]).max() <= capacity:
                 offsets[members] = known[members]
                 continue
@@ -229,7 +238,7 @@ class CapacitySearch:
     def _search(self, members: Integers) -> FeasibilitySearch:
         key = members.tobytes()
         if key not in self._searches:
-            if len(self._searches) == KEPT:
+            if len(self._searches) == KEPT or len(members) > MANY:
                 self._searches.clear()
             self._searches[key] = FeasibilitySearch(self._instance.subset(members).compact(), self._options)
         return self._searches[key]
