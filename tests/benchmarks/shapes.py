@@ -33,7 +33,7 @@ from tests.benchmarks.measure import ROOT
 from tests.benchmarks.peers import MOST_SEARCHED, best_rival
 from tests.support.shapes import SHAPES
 
-__all__ = ["Row", "measured", "run"]
+__all__ = ["SEED", "Row", "measured", "resident", "run", "warmed"]
 
 BUFFERS: Final = (200, 5_000, 20_000, 100_000, 1_000_000)
 
@@ -85,7 +85,7 @@ def measured(problem: LayoutProblem, seconds: float) -> Row:
     firsts: list[float] = []
     gc.collect()
     gc.freeze()
-    before, files = _resident(anew=True), _status("RssFile")
+    before, files = resident(anew=True), _status("RssFile")
     cpu, wall = time.process_time(), time.perf_counter()
 
     def heard(_: Progress) -> None:
@@ -97,12 +97,12 @@ def measured(problem: LayoutProblem, seconds: float) -> Row:
     late, busy = time.perf_counter() - wall - seconds, time.process_time() - cpu
     peak = outcome.layout.peak if outcome.layout else 0
     first = firsts[0] if firsts else busy
-    memory = _resident() - before
+    memory = resident() - before
     files = max(0, _status("RssFile") - files)
     return Row(peak, outcome.lower_bound, outcome.solver, busy, first, late, busy - seconds, memory, files)
 
 
-def _resident(*, anew: bool = False) -> int:
+def resident(*, anew: bool = False) -> int:
     """The peak of resident bytes; `anew`: it begins at what is resident now, where the kernel can do that."""
     clear = Path("/proc/self/clear_refs")
     if not clear.exists():
@@ -160,15 +160,18 @@ def _row(shape: str, buffers: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def warmed(shape: str) -> None:
+    """Loads what is loaded late, CP-SAT above all, which is not a problem's: with a small one of the shape."""
+    load_compiled()
+    for solver in ("portfolio", "cp-sat"):
+        solve(SHAPES[shape](60, SEED), solver=solver, deadline=Deadline.after(20.0))
+
+
 def main(arguments: list[str]) -> None:
     """One row, as JSON: shape, buffers, seconds."""
     shape, buffers, seconds = arguments[0], int(arguments[1]), float(arguments[2])
-    load_compiled()
-    problem = SHAPES[shape](buffers, SEED)
-    # What is loaded late, CP-SAT above all, is not the problem's.
-    for solver in ("portfolio", "cp-sat"):
-        solve(SHAPES[shape](60, SEED), solver=solver, deadline=Deadline.after(20.0))
-    sys.stdout.write(json.dumps(asdict(measured(problem, seconds))))
+    warmed(shape)
+    sys.stdout.write(json.dumps(asdict(measured(SHAPES[shape](buffers, SEED), seconds))))
 
 
 if __name__ == "__main__":

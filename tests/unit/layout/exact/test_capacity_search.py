@@ -11,8 +11,8 @@ from solver.layout import Deadline, SolveOptions, max_load
 from solver.layout.exact import capacity_search as module
 from solver.layout.exact.capacity_search import CapacitySearch
 from solver.layout.exact.feasibility import Answer, Decision, FeasibilitySearch, Watch
-from solver.layout.model.instance import Instance, layout_of
-from solver.layout.model.options import USUAL, USUAL_WORK, Usual
+from solver.layout.model.instance import Instance, Integers, layout_of
+from solver.layout.model.options import USUAL, USUAL_WORK, Rules, Usual
 from solver.layout.model.problem import MAX_BYTES
 from tests.support.buffers import problem
 from tests.support.oracle import tiling
@@ -56,6 +56,48 @@ def test_a_large_problem_gets_all_of_the_work_that_is_asked_for(monkeypatch: pyt
 
 def test_without_a_limit_a_large_problem_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spent(monkeypatch, None, 10)[0] > WORK
+
+
+def made(monkeypatch: pytest.MonkeyPatch, **limits: int) -> list[int]:
+    """Buffers of each search that is made for three that fit at once, and thirty that are never settled."""
+    found: list[int] = []
+    small: list[FeasibilitySearch] = []
+    begin, settled = FeasibilitySearch.__init__, FeasibilitySearch.decide
+
+    def begun(self: FeasibilitySearch, instance: Instance, options: SolveOptions) -> None:
+        found.append(len(instance))
+        small.extend([self] * (len(instance) == 3))
+        begin(self, instance, options)
+
+    def decide(
+        self: FeasibilitySearch, capacity: int, work: int, watch: Watch, guide: Integers | None = None
+    ) -> Decision:
+        if self in small:
+            return settled(self, capacity, work, watch, guide)
+        return Decision(Answer.UNKNOWN, None, work)
+
+    monkeypatch.setattr(FeasibilitySearch, "__init__", begun)
+    monkeypatch.setattr(FeasibilitySearch, "decide", decide)
+    for name, limit in limits.items():
+        assert hasattr(module, name)
+        monkeypatch.setattr(module, name, limit)
+    thirty = [(6, 2 * i, 2 * i + 3) for i in range(30)]
+    instance = Instance.of(problem(*thirty, *[(5, 70, 72)] * 3))
+    stacked = layout_of(instance, np.cumsum(instance.size) - instance.size)
+    options = SolveOptions(work=WORK, rules=Rules(peel=False))
+    watch = Watch(Deadline(), options)
+    CapacitySearch(instance, stacked, 15, watch, lambda _layout, _proved: None).tighten()
+    return found
+
+
+def test_more_than_can_be_searched_at_once_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made(monkeypatch, SEARCHED_AT_ONCE=30) == [3, 30]
+    monkeypatch.undo()
+    assert made(monkeypatch, SEARCHED_AT_ONCE=29) == []
+
+
+def test_of_thousands_of_buffers_the_last_search_alone_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made(monkeypatch, MANY=29) == [3, 30, 3]
 
 
 def above(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gc
 import random
 import subprocess
 import sys
+import weakref
 
 import pytest
 
@@ -48,6 +50,28 @@ def test_it_improves_on_a_poor_incumbent() -> None:
     refined = refine(Instance.of(p), poor, max_load(p).bytes, Deadline(), 1.0)
     assert refined.layout.peak == refined.proved == 7
     assert find_violations(p, refined.layout) == ()
+
+
+def test_a_model_is_gone_once_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OR-Tools keeps its methods by old names in each model, and with them the model."""
+    from ortools.sat.python import cp_model
+
+    models: list[weakref.ref[cp_model.CpModel]] = []
+
+    class Kept(cp_model.CpModel):
+        def __init__(self) -> None:
+            super().__init__()
+            models.append(weakref.ref(self))
+
+    monkeypatch.setattr(cp_model, "CpModel", Kept)
+    p = problem((4, 0, 2), (4, 2, 4), (4, 4, 6), (3, 1, 5))
+    gc.disable()
+    try:
+        refined = refine(Instance.of(p), layout(p, 30, 60, 30, 0), max_load(p).bytes, Deadline(), 1.0)
+        assert [model() for model in models] == [None]
+    finally:
+        gc.enable()
+    assert refined.layout.peak == 7
 
 
 def test_an_incumbent_off_the_grid_is_no_obstacle() -> None:

@@ -38,7 +38,7 @@ from solver.layout.exact.feasibility import (
     compiled_search,
 )
 from solver.layout.model.instance import Instance, layout_of
-from tests.support.buffers import best_peak, random_problem, tight_problem
+from tests.support.buffers import best_peak, problem, random_problem, tight_problem
 from tests.support.oracle import tiling
 
 ENOUGH = 10**8
@@ -94,6 +94,12 @@ def _state(instance: Instance) -> SearchState:
     state = allocate(instance, 1, limit, 4, 100, signals, 1)
     state.counters[[SEED, RULES]] = (1, WALLS)
     return state
+
+
+def test_more_sections_than_the_trail_can_name_are_refused() -> None:
+    long = replace(Instance.of(problem((1, 0, 2))), sections=2**21)
+    with pytest.raises(ValueError, match="too many to search"):
+        allocate(long, 1, np.array([1]), 4, 100, np.array([0, 2**62]), 1)
 
 
 @pytest.mark.parametrize("rule", [None, *(f.name for f in fields(Rules)), "all"])
