@@ -26,7 +26,7 @@ from rich.table import Table
 from solver.layout import Deadline, LayoutProblem, Outcome, SolveOptions, load_compiled, solve
 from tests.benchmarks.peers import SEARCHES, Rival, generated, installed, rivals
 
-__all__ = ["SOURCES", "run"]
+__all__ = ["SOURCES", "Allowance", "run"]
 
 SOURCES: Final = (
     "Random", "Uniform", "PowerOf2", "HighContention", "Sequential", "Skewed", "Tiling", "Pinwheel",
@@ -41,7 +41,7 @@ HEADINGS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Allowance(Deadline):
+class Allowance(Deadline):
     """Seconds of the processor instead of the wall."""
 
     until: float = 0.0
@@ -101,5 +101,5 @@ def _ours(problem: LayoutProblem, seconds: float) -> tuple[Outcome, float]:
     """Our answer within seconds of the processor, and those that it took."""
     gc.collect()
     began = time.process_time()
-    outcome = solve(problem, deadline=_Allowance(until=began + seconds), options=SolveOptions(work=None))
+    outcome = solve(problem, deadline=Allowance(until=began + seconds), options=SolveOptions(work=None))
     return outcome, time.process_time() - began

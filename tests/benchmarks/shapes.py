@@ -80,8 +80,8 @@ class Row:
     files: int
 
 
-def measured(problem: LayoutProblem, seconds: float) -> Row:
-    """In this process, once."""
+def measured(problem: LayoutProblem, seconds: float, deadline: Deadline | None = None) -> Row:
+    """In this process, once; `deadline`: in place of one by the clock."""
     firsts: list[float] = []
     gc.collect()
     gc.freeze()
@@ -92,7 +92,9 @@ def measured(problem: LayoutProblem, seconds: float) -> Row:
         firsts.append(time.process_time() - cpu)
 
     outcome = solve(
-        problem, deadline=Deadline.after(seconds), options=SolveOptions(work=None, progress=heard)
+        problem,
+        deadline=deadline or Deadline.after(seconds),
+        options=SolveOptions(work=None, progress=heard),
     )
     late, busy = time.perf_counter() - wall - seconds, time.process_time() - cpu
     peak = outcome.layout.peak if outcome.layout else 0
@@ -161,10 +163,10 @@ def _row(shape: str, buffers: int) -> tuple[str, ...]:
 
 
 def warmed(shape: str) -> None:
-    """Loads what is loaded late, CP-SAT above all, which is not a problem's: with a small one of the shape."""
+    """Solves a small one of the shape: what is loaded late, CP-SAT above all, is not a problem's."""
     load_compiled()
     for solver in ("portfolio", "cp-sat"):
-        solve(SHAPES[shape](60, SEED), solver=solver, deadline=Deadline.after(20.0))
+        solve(SHAPES[shape](60, SEED), solver=solver, deadline=Deadline.after(5.0))
 
 
 def main(arguments: list[str]) -> None:

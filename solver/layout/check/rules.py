@@ -243,7 +243,7 @@ def _disjoint(start: _Integers, end: _Integers, bottom: _Integers, top: _Integer
 
 
 def _meeting(low: _Integers, high: _Integers) -> tuple[_Indices, _Indices]:
-    """In the order of `low`, how many that come after each one meet it, as many that follow at once; the order."""
+    """In the order of `low`, how many that follow each one at once meet it, which are all; and the order."""
     order = in_order(low).astype(np.int32)
     following: _Integers = low[order].searchsorted(high[order])
     following -= np.arange(1, len(low) + 1)

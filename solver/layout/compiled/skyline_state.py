@@ -51,10 +51,10 @@ PART_FIELDS: Final = 7
 LEFT, RIGHT, SECTION, HEIGHT, WASTE, TRIED, ONLY, PARTS, TRAIL, REST, EXPLANATION = range(6, 17)
 FRAME_FIELDS: Final = 17
 
-# An entry of the trail: a section and its height before the waste; or NONE - i and the padding under buffer i.
-# Entries are most of what a path takes, so the first number has the section, or NONE - i, from bit WHAT on, and
-# below it the ends of the plateau that forced the waste: the right one from bit ENDS on, and one more than the
-# left one. 0 and BEYOND, which no section reaches: nothing has forced it.
+# An entry of the trail: a section and its height before the waste; or NONE - i and the padding under buffer
+# i. Entries are most of what a path takes, so the first number has the section, or NONE - i, from bit WHAT
+# on, and below it the ends of the plateau that forced the waste: the right one from bit ENDS on, and one more
+# than the left one. 0 and BEYOND, which no section reaches: nothing has forced it.
 TRAIL_FIELDS: Final = 2
 ENDS: Final = 21
 WHAT: Final = 2 * ENDS
@@ -154,8 +154,8 @@ def allocate(
     """Arrays for a search among buffers in the order of their starts; `kind` is what `kinds` gives.
 
     They take about ``24 * 2**table_bits + 320 * depth + 370 * n`` bytes; what grows with the depth is in
-    memory only as far as a path has come, for it is written before it is read. Raises ValueError for more than
-    `BEYOND` sections.
+    memory only as far as a path has come, for it is written before it is read. Raises ValueError for
+    `BEYOND` sections or more.
     """
     n, width = len(instance), instance.sections + 1
     if width > BEYOND:

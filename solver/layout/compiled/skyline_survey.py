@@ -227,7 +227,7 @@ def urgency(s: SearchState, t: int, alternatives: int) -> float:
 
 @inlined
 def raise_skyline(s: SearchState, t: int, height: int, left: int, right: int) -> None:
-    """Waste at section t, forced by the niche [left, right) or (NONE, BEYOND) chosen; taken back by the trail."""
+    """Waste at section t, forced by a niche or (NONE, BEYOND) chosen; taken back by the trail."""
     k = s.counters[TRAIL_COUNT]
     s.trail[k, 0] = t << WHAT | right << ENDS | left + 1
     s.trail[k, 1] = s.skyline[t]
