@@ -456,8 +456,10 @@ class Placing:
 
     def __call__(self, order: Integers, limit: int) -> tuple[Integers, int]:
         """Offsets (`FREE` where not placed), and how far into the order it got. Pins are placed first."""
-        free, pinned = np.flatnonzero(self._instance.offset[order] == FREE), self._pinned
-        place = self._in_numpy if self._shelf is None else self._shelf
+        place, pinned = self._in_numpy if self._shelf is None else self._shelf, self._pinned
+        if not len(pinned):
+            return place(np.ascontiguousarray(order), 0, limit, lambda: self.deadline.expired)
+        free = np.flatnonzero(self._instance.offset[order] == FREE)
         placing = np.concatenate((pinned, order[free]))
         offsets, placed = place(placing, len(pinned), limit, lambda: self.deadline.expired)
         return offsets, len(order) if placed == len(free) else int(free[placed])
@@ -494,7 +496,8 @@ class Shelf:
 
     def __init__(self, instance: Instance, rows: Integers, first: Integers) -> None:
         start, end = rows[:, 0], rows[:, 1]
-        self._instance, self._rows, self._first = instance, np.ascontiguousarray(rows), first.astype(np.int64)
+        self._instance, self._rows = instance, np.ascontiguousarray(rows)
+        self._first = np.asarray(first, np.int64)
         # As wide as lives are long, on average: a piece then stands in two or three stretches.
         self._width = max(1, int((end - start).mean()))
         self._head = np.empty(int(end.max()) // self._width + 1, np.int64)
