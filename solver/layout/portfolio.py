@@ -59,7 +59,8 @@ PROBE_BUFFERS: Final = 3000
 
 #: Above that and up to here, questions about the problem made small: grain, one part in how many of the bound
 #: is granted on top of it (0: none), and work. Different ones fail on different problems. The short ones come
-#: before the greedy portfolio where the capacity search is asked too; on more buffers greedy is good enough.
+#: before the greedy portfolio where the capacity search is asked too, and of more buffers where one order is
+#: good enough: a question then takes less than the orders that seldom win the rest.
 COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
@@ -208,6 +209,11 @@ class _Run:
     def far(self) -> bool:
         """Whether the layout is a tenth above the bound, which windows seldom make good."""
         return 10 * (self.layout.peak - self.bound) > self.bound and len(self.instance) < CLASSES_FROM
+
+    @property
+    def near(self) -> bool:
+        """Whether the layout is good enough already: what is left to win is in the few most crowded moments."""
+        return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
 
     @property
     def capacities(self) -> CapacitySearch:
@@ -361,7 +367,12 @@ STAGES: Final = (
         _promising,
     ),
     Stage("probe", lambda run: run.searched and len(run.instance) <= PROBE_BUFFERS, 0, _probe),
-    Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
+    Stage(
+        "short coarse questions",
+        lambda run: run.coarse and (run.searched or (run.near and not run.long)),
+        SHORT_QUESTIONS,
+        _coarsely,
+    ),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, 0, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
