@@ -36,7 +36,7 @@ from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
 from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.index import kernel
-from solver.layout.greedy.large import GOOD_ENOUGH, walk
+from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import LARGE_ORDERS, SOFTER_FROM, greedy_portfolio, place_once
 from solver.layout.model.heap import give_back
@@ -98,6 +98,9 @@ CP_SAT_START: Final = 1.5
 #: code takes a third of a second to load. A question about a capacity goes to the search at once.
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
+
+#: Attempts with very many buffers, of those that suit a sample best.
+ATTEMPTS: Final = 12
 
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.
@@ -266,11 +269,13 @@ def _probe(run: _Run, _: int) -> None:
     run.capacities.probe(run.goal)
 
 
-def _greedy(run: _Run, _: int) -> None:
-    """All orders and fits."""
+def _greedy(run: _Run, attempts: int) -> None:
+    """All orders and fits; of very many buffers so many, unless time is all that limits and nothing follows."""
+    followed = run.coarse or run.shallow
+    some = attempts if len(run.instance) >= LARGE and (followed or run.watch.options.work is not None) else None
     usual = run.watch.options.work is USUAL
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
-    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout)
+    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, some, run.layout)
     run.take("greedy", greedy.layout, cut=greedy.cut)
 
 
@@ -374,7 +379,7 @@ STAGES: Final = (
         _coarsely,
     ),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
-    Stage("greedy", lambda run: run.far if run.long else not run.negligible, 0, _greedy),
+    Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
