@@ -34,6 +34,9 @@ SAMPLE: Final = 1500
 #: of them meet, and every order is as good as any.
 STRETCH: Final = 4
 
+#: Peaks are alike that differ by less than one part in so many.
+ALIKE: Final = 500
+
 SEED: Final = 1
 
 
@@ -67,18 +70,20 @@ def sample(instance: Instance, buffers: int = SAMPLE) -> Instance:
 def ranked(
     instance: Instance, module: ModuleType, orders: Callable[[Instance], Orders], deadline: Deadline
 ) -> list[str]:
-    """Names of attempts, those with the lowest peak for a sample first, of equal ones as listed.
+    """Names of attempts, those with the lowest peak for a sample first.
 
-    Where the deadline has passed, all as they are listed.
+    Of peaks about as high, the one that leaves free space in the fewest pieces: it wastes little as the problem
+    grows, and is placed soonest. Where the deadline has passed, all as they are listed.
     """
     if deadline.expired:
         return list(orders(instance))
     part = sample(instance)
-    peaks: dict[str, int] = {}
+    found: dict[str, tuple[int, int]] = {}
     for name, (order, best_fit) in orders(part).items():
-        peaks[name] = MAX_BYTES
+        found[name] = MAX_BYTES, 0
         if not deadline.expired:
             walk = Walk(part, module)
             if walk.place(order(), MAX_BYTES, best_fit=best_fit) == len(part):
-                peaks[name] = int((walk.offsets + part.exact).max())
-    return sorted(peaks, key=peaks.__getitem__)
+                found[name] = int((walk.offsets + part.exact).max()), walk.fragments
+    step = max(1, min(peak for peak, _ in found.values()) // ALIKE)
+    return sorted(found, key=lambda name: (found[name][0] // step, found[name][1]))
