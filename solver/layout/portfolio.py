@@ -38,7 +38,14 @@ from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
-from solver.layout.greedy.placement import LARGE_ORDERS, SOFTER_FROM, greedy_portfolio, place_once
+from solver.layout.greedy.placement import (
+    LARGE_ORDERS,
+    SOFTER_FROM,
+    greedy_portfolio,
+    place_once,
+    place_suited,
+    suited,
+)
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
@@ -107,6 +114,9 @@ ATTEMPTS: Final = 12
 STRUCTURE_FIRST: Final = 3000
 CLASSES_FROM: Final = 200_000
 
+#: Seconds a buffer before the deadline from which a sample is asked for the order of the first layout.
+SUITED_SECONDS: Final = 2e-5
+
 #: Buffers from which what a stage has freed goes back to the system, a fraction of a millisecond.
 TIDY_FROM: Final = 3000
 
@@ -127,6 +137,7 @@ class _Run:
     layout: Layout = field(default_factory=lambda: Layout((), MAX_BYTES + 1))
     stage: str = ""
     search: CapacitySearch | None = None
+    suited: list[str] = field(default_factory=list)
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
         better = layout.peak < self.layout.peak
@@ -215,7 +226,7 @@ class _Run:
 
     @property
     def near(self) -> bool:
-        """Whether the layout is good enough already: what is left to win is in the few most crowded moments."""
+        """Whether the layout is good enough already: what is left to win is in a few crowded moments."""
         return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
 
     @property
@@ -240,7 +251,15 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
-        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
+        if LARGE <= len(instance) < CLASSES_FROM:
+            hasty = deadline.remaining < SUITED_SECONDS * len(instance)
+            run.suited = [] if hasty else suited(instance, deadline)
+            run.watch.cut = run.watch.cut or hasty
+            run.tidy()
+        if run.suited:
+            offsets = place_suited(instance, run.suited, deadline)
+        else:
+            offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
         run.take("greedy", layout_of(instance, offsets), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
@@ -270,12 +289,14 @@ def _probe(run: _Run, _: int) -> None:
 
 
 def _greedy(run: _Run, attempts: int) -> None:
-    """All orders and fits; of very many buffers so many, unless time is all that limits and nothing follows."""
+    """All orders and fits; of very many buffers some, unless only time limits and nothing follows."""
     followed = run.coarse or run.shallow
-    some = attempts if len(run.instance) >= LARGE and (followed or run.watch.options.work is not None) else None
+    some = (
+        attempts if len(run.instance) >= LARGE and (followed or run.watch.options.work is not None) else None
+    )
     usual = run.watch.options.work is USUAL
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
-    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, some, run.layout)
+    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, some, run.layout, run.suited)
     run.take("greedy", greedy.layout, cut=greedy.cut)
 
 

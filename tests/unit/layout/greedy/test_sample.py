@@ -20,7 +20,8 @@ def test_a_sample_is_small_and_the_same_every_time(shape: str) -> None:
     part, again = sample(instance), sample(instance)
     assert SAMPLE // 2 <= len(part) <= 2 * SAMPLE
     assert part.sections <= instance.sections
-    assert np.array_equal(part.size, again.size) and np.array_equal(part.start, again.start)
+    assert np.array_equal(part.size, again.size)
+    assert np.array_equal(part.start, again.start)
 
 
 def test_a_sample_of_few_at_a_time_is_as_crowded_as_all() -> None:
@@ -41,13 +42,13 @@ def _two(instance: Instance) -> Orders:
 def test_the_order_that_suits_the_sample_goes_first() -> None:
     module, instance = kernel(), Instance.of(SHAPES["one length"](20_000, 1))
     assert module is not None
-    assert ranked(instance, module, _two, Deadline()) == ["birth", "size"]
+    assert ranked(sample(instance), module, _two, Deadline()) == ["birth", "size"]
 
 
 def test_after_the_deadline_orders_stay_as_they_are_listed() -> None:
     module, instance = kernel(), Instance.of(SHAPES["one length"](20_000, 1))
     assert module is not None
-    assert ranked(instance, module, _two, Deadline.after(-1.0)) == ["size", "birth"]
+    assert ranked(sample(instance), module, _two, Deadline.after(-1.0)) == ["size", "birth"]
 
 
 def test_one_attempt_is_as_good_as_the_first_ones_listed() -> None:
