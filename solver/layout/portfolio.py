@@ -251,7 +251,8 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
-        if LARGE <= len(instance) < CLASSES_FROM:
+        # Where few live at a time, the order by size takes less than a sample.
+        if LARGE <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance):
             hasty = deadline.remaining < SUITED_SECONDS * len(instance)
             run.suited = [] if hasty else suited(instance, deadline)
             run.watch.cut = run.watch.cut or hasty
