@@ -22,7 +22,7 @@ def packages() -> list[str]:
         for top in ("arenaplan", "clients", "service", "solver")
         for path in sorted((ROOT / top).rglob("__init__.py"))
     )
-    return [*(".".join(path.parts) for path in found), "solver.errors", "solver.pipeline", "solver.placement"]
+    return [*(".".join(path.parts) for path in found), "solver.errors", "solver.placement"]
 
 
 def offered(package: str) -> list[str]:

@@ -22,7 +22,7 @@ from tests.support.graphs import chain, convolutional, residual
 from tests.support.proofs import violations
 from tests.support.rewritable import mobile_block
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_solver_without_an_answer_is_no_question_of_capacity(
     monkeypatch: pytest.MonkeyPatch, capacity: int | None, in_time: bool, message: str, path: str
 ) -> None:
     nothing = Outcome(Status.UNKNOWN, None, 10, 2, None, "skyline", 0.0, in_time)
-    monkeypatch.setattr("solver.pipeline.solve", lambda *_args, **_more: nothing)
+    monkeypatch.setattr("solver.pipeline.layout.solve", lambda *_args, **_more: nothing)
     with pytest.raises(OptionsError, match=message) as caught:
         plan(chain(), PlanOptions(solver="skyline", capacity=capacity))
     assert caught.value.path == (path,)

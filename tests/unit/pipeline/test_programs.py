@@ -124,7 +124,7 @@ class TestWhatIsWrongStaysInside:
             layout = Layout((0,) * len(problem.buffers), size)
             return Outcome(Status.FEASIBLE, layout, size, None, None, "wrong", 0.0, True)
 
-        monkeypatch.setattr("solver.pipeline.solve", all_at_the_start)
+        monkeypatch.setattr("solver.pipeline.layout.solve", all_at_the_start)
         with pytest.raises(InternalError, match="The plan breaks rule"):
             plan_program(SMALL)
         with pytest.raises(InternalError, match="The plan breaks rule"):

@@ -1,0 +1,45 @@
+"""From a graph or a program to a proven plan.
+
+    paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
+    planner      what preparations ask while they try something
+    scheduling   passes and layout, again with fewer bytes where what passes made does not fit
+    layout       the layout of each space, within a capacity or in tiers
+    options      what no preparation and no pass checks
+    watch        who is told how far it is
+
+Read `paths` first: the others are its steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from solver.graph import TrainableGraph
+from solver.pipeline.options import PROGRAM
+from solver.pipeline.paths import Start, modelled_costs, plan, plan_program, reference_of, start_of
+from solver.targets import TARGETS
+
+if TYPE_CHECKING:
+    from solver.training import BlockProgram
+
+__all__ = [
+    "PROGRAM",
+    "TARGETS",
+    "BlockProgram",
+    "Start",
+    "TrainableGraph",
+    "modelled_costs",
+    "plan",
+    "plan_program",
+    "reference_of",
+    "start_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The type of explicit programs, which plans of graphs do without."""
+    if name != "BlockProgram":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from solver.training import BlockProgram
+
+    return BlockProgram

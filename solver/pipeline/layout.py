@@ -1,0 +1,110 @@
+"""Layout of each space of a program, within one capacity or in tiers that have one each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solver.errors import CapacityError, OptionsError
+from solver.frozen import maker
+from solver.layout import Buffer, Deadline, Hole, LayoutProblem, Outcome, SolveOptions, Status, max_load
+from solver.layout.api import solve
+from solver.pipeline.watch import Stopwatch
+from solver.plan import PlanOptions
+from solver.program import Program, Region
+
+__all__ = ["place"]
+
+_buffer = maker(Buffer)
+
+
+def place(
+    program: Program,
+    placed: Sequence[Region],
+    solvers: Sequence[str | None],
+    options: PlanOptions,
+    deadline: Deadline,
+    watch: Stopwatch,
+) -> list[Outcome]:
+    """Solve each space. The capacity bounds their sum, so a space may use what the others leave.
+
+    `solvers` has a name for each space that does not take that of the options. Raises CapacityError where a
+    space has no layout that fits, OptionsError where its solver has none at all.
+    """
+    by_space: list[list[Region]] = [[] for _ in program.spaces]
+    for region in placed:
+        by_space[region.space].append(region)
+    left = options.capacity
+    bounds = [0] * len(by_space)
+    if left is not None:  # what the spaces behind the first need at least is left to them
+        bounds[1:] = [max_load(_problem(program, inside, None)).bytes for inside in by_space[1:]]
+    outcomes: list[Outcome] = []
+    for k, inside in enumerate(by_space):
+        room = None if left is None else left - sum(bounds[k + 1 :])
+        if options.tiers:
+            room = options.tiers[k].bytes
+        problem = _problem(program, inside, None if room is None else max(0, room))
+        solver = (solvers[k] if k < len(solvers) else None) or options.solver
+        outcome = solve(problem, solver=solver, deadline=deadline, options=SolveOptions(progress=watch.found))
+        if outcome.layout is None and outcome.status is Status.UNKNOWN:
+            raise _no_layout(solver, in_time=outcome.deterministic)
+        if outcome.layout is None or (room is not None and outcome.layout.peak > room):
+            room, certain = room or 0, outcome.lower_bound
+            if options.tiers:
+                raise _does_not_fit(problem, outcome, room, room, certain, options.parallelism)
+            certain += sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
+            raise _does_not_fit(problem, outcome, room, options.capacity or 0, certain, options.parallelism)
+        outcomes.append(outcome)
+        left = None if left is None else left - outcome.layout.peak
+    return outcomes
+
+
+def _problem(program: Program, placed: Sequence[Region], capacity: int | None) -> LayoutProblem:
+    return LayoutProblem(
+        tuple(
+            _buffer(
+                program.values[r.members[0]].label,
+                r.size,
+                r.lifespan,
+                program.spaces[r.space].alignment,
+                holes=tuple(map(Hole, r.lent)) if r.lent else (),
+            )
+            for r in placed
+        ),
+        capacity,
+    )
+
+
+def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
+    """The solver has no layout, and nothing says that there is none: not a question of capacity."""
+    if in_time:
+        remedy = 'It may not take pins or alignments: use "portfolio".'
+        return OptionsError(f"The solver {solver!r} found no layout.", remedy=remedy, path=("solver",))
+    return OptionsError(
+        f"Time ran out before the solver {solver!r} had a layout.",
+        remedy='Give more time, or use "portfolio", which always has one.',
+        path=("deadline_seconds",),
+    )
+
+
+def _does_not_fit(
+    problem: LayoutProblem, outcome: Outcome, room: int, capacity: int, bound: int, parallelism: int
+) -> CapacityError:
+    """The space has `room` of the capacity; `bound` is proved for all that share it, whatever others take."""
+    fewer = "" if parallelism == 1 else ", run fewer steps at the same time"
+    found = capacity - room + outcome.layout.peak if outcome.layout else None
+    witness = outcome.witness_step or 0
+    live = [
+        b
+        for b in problem.buffers
+        if b.lifespan.start <= witness < b.lifespan.end
+        and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
+    ]
+    return CapacityError(
+        CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
+        remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",
+        required=max(found or 0, bound),
+        available=capacity,
+        live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),
+        path=("capacity",),
+        proved=bound > capacity,
+    )

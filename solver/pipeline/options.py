@@ -1,0 +1,112 @@
+"""Options that no preparation and no pass checks: numbers, and whether the target has what they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from solver import preparations
+from solver.errors import OptionsError
+from solver.layout.api import SOLVERS
+from solver.plan import PlanOptions
+from solver.targets import TARGETS, Target
+
+__all__ = ["DEFAULTS", "PROGRAM", "check_of_program", "checked", "with_capacity"]
+
+#: The target of plans of explicit programs: one arena, every block as the program uses it.
+PROGRAM: Final = "program"
+
+DEFAULTS: Final = PlanOptions()
+
+#: By option: the capability that a target needs for it, what a target without it is like, and the remedy.
+_ASKED_OF_TARGETS = {
+    "parallelism": ("parallelism", "runs one step at a time", "Leave the parallelism at 1."),
+    "update": ("update", "applies gradients when its runtime does", "Leave it out."),
+    "in_place": ("in_place", "says itself what is defined in place", "Leave it out."),
+    "sub_ranges": ("sub_ranges", "says itself what is defined in place", "Leave it out."),
+    "rewrite": ("rewrite", "runs the operations that it is given", "Leave it out."),
+    "order": ("order", "has an order of its own", "Leave it out."),
+    "recompute": ("recompute", "runs each step once", "Leave it out."),
+    "tiers": ("paging", "has memory of one kind", "Leave the tiers out."),
+    "storage": ("storage", "keeps values as they are", "Leave it out."),
+    "costs": ("recompute", "runs each step once, whatever it takes", "Leave them out."),
+    "fit_scratch": ("scratch", "says itself what its kernels need", "Leave it out."),
+}
+
+
+def checked(options: PlanOptions) -> Target:
+    """The target of the options, which has all that they ask for; what others take, they check themselves."""
+    if options.target not in TARGETS:
+        raise OptionsError(
+            f"Unknown target {options.target!r}.",
+            remedy=f"Choose one of {list(TARGETS)}.",
+            path=("target",),
+        )
+    target = TARGETS[options.target]
+    _check_numbers(options)
+    for name, (capability, why, remedy) in _ASKED_OF_TARGETS.items():
+        asked = getattr(options, name) != getattr(DEFAULTS, name)
+        if asked and not getattr(target.capabilities, capability):
+            raise OptionsError(f"Target {options.target!r} {why}.", remedy=remedy, path=(name,))
+    if options.tiers and options.capacity is not None:
+        raise OptionsError(
+            "Both a capacity and tiers are given.",
+            remedy="Give the size of the first tier, which is the capacity then.",
+            path=("capacity",),
+        )
+    preparations.chosen(options)
+    target.passes(with_capacity(options))
+    return target
+
+
+def with_capacity(options: PlanOptions) -> PlanOptions:
+    """Passes ask for a capacity where they are to keep one: that of the first tier, if there are tiers."""
+    return replace(options, capacity=options.tiers[0].bytes) if options.tiers else options
+
+
+def check_of_program(options: PlanOptions) -> None:
+    """Raises OptionsError for what only graphs have, and for a number out of range."""
+    if options.target != PROGRAM:
+        raise OptionsError(
+            f"Unknown target {options.target!r} of an explicit program.",
+            remedy=f"Choose {PROGRAM!r}, or leave it out.",
+            path=("target",),
+        )
+    for name in (
+        "batch",
+        "scratch_budget",
+        "fit_scratch",
+        "update",
+        "sub_ranges",
+        "rewrite",
+        "storage",
+        "recompute",
+        "tiers",
+        "costs",
+    ):
+        if getattr(options, name) != getattr(DEFAULTS, name):
+            raise OptionsError(
+                f"The option {name} is for graphs; a program says itself what it does.",
+                remedy="Leave it out.",
+                path=(name,),
+            )
+    _check_numbers(options)
+
+
+def _check_numbers(options: PlanOptions) -> None:
+    if options.solver not in SOLVERS:
+        raise OptionsError(
+            f"Unknown solver {options.solver!r}.",
+            remedy=f"Choose one of {list(SOLVERS)}.",
+            path=("solver",),
+        )
+    alignment = options.alignment
+    if alignment is not None and (alignment < 1 or alignment & (alignment - 1) or alignment > 2**20):
+        raise OptionsError(
+            f"Alignment {alignment} is not a power of two up to 2**20.",
+            remedy="Give 16, 32, 64, ...; the target's own is used without one.",
+            path=("alignment",),
+        )
+    for name, number in (("capacity", options.capacity), ("deadline_seconds", options.deadline_seconds)):
+        if number is not None and number < 0:
+            raise OptionsError(f"{name} is {number}.", remedy="Give zero or more.", path=(name,))

@@ -1,0 +1,236 @@
+"""Graph -> reference program -> passes -> layout -> plan -> proof.
+
+An explicit program enters behind derivation: it is its own reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from solver import documents, preparations
+from solver.collector import collector_paused
+from solver.errors import DimensionError, InternalError, OptionsError
+from solver.graph import TrainableGraph
+from solver.graph.declared import MAX_BYTES
+from solver.layout import Certificate, Deadline
+from solver.passes import Aliases, Levels, Pass, SearchOrder
+from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
+from solver.pipeline.planner import Planner
+from solver.pipeline.scheduling import Passes, placed
+from solver.pipeline.watch import Follower, Observer, Stopwatch
+from solver.plan import Plan, PlanOptions
+from solver.preparations import Prepared
+from solver.program import CONVERT, Costs, Program, Record, check_costs, regions
+from solver.schedules import roofline, step_costs
+from solver.targets import TARGETS, Lowered, Target, aligned
+from solver.targets.reference import ALIGNMENT
+from solver.verify import prove
+from solver.version import producer
+
+if TYPE_CHECKING:
+    from solver.training import BlockProgram
+
+__all__ = ["Start", "modelled_costs", "plan", "plan_program", "reference_of", "start_of"]
+
+
+@collector_paused()
+def plan(
+    graph: TrainableGraph,
+    options: PlanOptions | None = None,
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
+) -> Plan:
+    """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
+
+    Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
+    OptionsError for an option out of range, CapacityError when no arena within the capacity was found.
+    """
+    options = options or PlanOptions()
+    target = checked(options)
+    watch = Stopwatch(observe, follow)
+    deadline = Deadline.after(options.deadline_seconds)
+    with watch("prepare"):
+        planner = Planner(target, options, deadline)
+        prepared = _prepared(graph, planner, options)
+        options = replace(
+            options, scratch_budget=prepared.scratch_budget
+        )  # what the plan can be repeated with
+    with watch("derive"):
+        reference = _reference(prepared, planner, options)
+    made = _planned(graph.name, reference, target.passes, options, deadline, watch)
+    made = replace(
+        made,
+        replacements=prepared.replacements,
+        records=(*prepared.records, *_conversions(reference.program, options), *made.records),
+        deterministic=made.deterministic and prepared.complete,
+    )
+    return _proved(reference, made, lambda: documents.graph_digest(graph), watch)
+
+
+@collector_paused()
+def plan_program(
+    program: BlockProgram,
+    options: PlanOptions | None = None,
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
+) -> Plan:
+    """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
+
+    The default target means `PROGRAM` here. `in_place` uses the permissions to overwrite, `order` that to
+    reorder. Raises OptionsError for what only graphs have (batch, scratch budget, update mode, rewriting) and
+    for what the program does not permit, DimensionError when the blocks, rounded up to the alignment,
+    do not fit the 64-bit offsets of any runtime.
+    """
+    options = options or PlanOptions()
+    if options.target == DEFAULTS.target:
+        options = replace(options, target=PROGRAM)
+    check_of_program(options)
+    watch = Stopwatch(observe, follow)
+    deadline = Deadline.after(options.deadline_seconds)
+    with watch("derive"):
+        from solver.training import explicit_program
+
+        reference = aligned(explicit_program(program), options.alignment or ALIGNMENT)
+        _check_extent(reference.program)
+    _check_permissions(program, options)
+    made = _planned(program.name, reference, _passes_of_program, options, deadline, watch)
+    return _proved(reference, made, lambda: documents.program_digest(program), watch)
+
+
+def _passes_of_program(options: PlanOptions) -> Sequence[Pass]:
+    """The passes that need no operators."""
+    return (
+        SearchOrder(options.order, in_place=options.in_place),
+        Levels(options.parallelism),
+        Aliases(options.in_place),
+    )
+
+
+def _check_permissions(program: BlockProgram, options: PlanOptions) -> None:
+    """Raises OptionsError for what the program does not permit."""
+    if options.order and not program.any_order:
+        raise OptionsError(
+            "The program does not permit another order of its operations.",
+            remedy='Leave the option out, or write "any_order": true into the program.',
+            path=("order",),
+        )
+
+
+def _check_extent(program: Program) -> None:
+    if sum(region.size for region in regions(program)) > MAX_BYTES:
+        raise DimensionError(
+            f"The blocks, rounded up to {program.spaces[0].alignment} bytes, add up to more than"
+            " 2**63 - 1 bytes.",
+            remedy="Reduce the blocks, or the alignment.",
+            path=("blocks",),
+        )
+
+
+def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> Program:
+    """The program that a plan made with these options must agree with; `subject` is already rewritten."""
+    if isinstance(subject, TrainableGraph):
+        prepared = Prepared(subject, options.scratch_budget, storage=options.storage)
+        return TARGETS[options.target].reference(prepared, options).program
+    from solver.training import explicit_program
+
+    return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What plans of a graph begin with: the prepared graph, its reference program, and the target."""
+
+    prepared: Prepared
+    reference: Lowered
+    target: Target
+
+
+@collector_paused()
+def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | None = None) -> Start:
+    """What `plan` begins with under these options. Raises OptionsError for an option out of range."""
+    target = checked(options)
+    planner = Planner(target, options, deadline or Deadline())
+    prepared = _prepared(graph, planner, options)
+    return Start(prepared, _reference(prepared, planner, options), target)
+
+
+@collector_paused()
+def modelled_costs(graph: TrainableGraph, options: PlanOptions) -> Costs:
+    """What `plan` takes each step to cost under these options where no costs are given, by a roofline.
+
+    Raises OptionsError for an option out of range.
+    """
+    program = start_of(graph, options).reference.program
+    return Costs(tuple(zip(program.step_labels, roofline(program), strict=True)), "modelled by a roofline")
+
+
+def _prepared(graph: TrainableGraph, planner: Planner, options: PlanOptions) -> Prepared:
+    prepared = Prepared(graph)
+    for each in preparations.chosen(options):
+        prepared = each.run(prepared, planner)
+    return prepared
+
+
+def _reference(prepared: Prepared, planner: Planner, options: PlanOptions) -> Lowered:
+    """The reference program, whose steps all have a cost where costs are given."""
+    reference = planner.reference(prepared)
+    if options.costs is not None:
+        check_costs(reference.program, options.costs)
+    return reference
+
+
+def _conversions(program: Program, options: PlanOptions) -> tuple[Record, ...]:
+    """What storage in other types costs: its conversions, and their part of the modelled iteration."""
+    if options.storage is None:
+        return ()
+    cost = step_costs(program, options.costs)
+    which = [t for t, step in enumerate(program.steps) if program.kernel(step) == CONVERT]
+    spent = sum(cost[t] for t in which)
+    facts = {"conversions": len(which), "nanoseconds": spent, "step_nanoseconds": sum(cost)}
+    return (Record("storage", facts),)
+
+
+def _planned(
+    name: str, reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+) -> Plan:
+    """The plan without digests, neither proved nor saying how the reference program was prepared."""
+    made = placed(reference, passes, options, deadline, watch)
+    program, outcomes = made.applied.program, made.outcomes
+    offsets = [0] * len(program.values)
+    for space, outcome in enumerate(outcomes):
+        assert outcome.layout is not None
+        inside = (region for region in made.regions if region.space == space)
+        for region, offset in zip(inside, outcome.layout.offsets, strict=True):
+            for member, shift in zip(region.members, region.offsets, strict=True):
+                offsets[member] = offset + shift
+    return Plan(
+        graph=name,
+        graph_digest="",
+        reference_digest="",
+        options=options,
+        program=program,
+        offsets=tuple(offsets),
+        sizes=tuple(outcome.layout.peak if outcome.layout else 0 for outcome in outcomes),
+        certificates=tuple(
+            Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
+        ),
+        deterministic=made.applied.complete and all(outcome.deterministic for outcome in outcomes),
+        holds=reference.holds,
+        records=made.applied.records,
+        producer=producer(),
+        cost_bound=made.applied.bound,
+    )
+
+
+def _proved(reference: Lowered, made: Plan, graph_digest: Callable[[], str], watch: Stopwatch) -> Plan:
+    with watch("prove"):
+        violations = prove(reference.program, made, reference.holds)
+    if violations:
+        raise InternalError(f"The plan breaks rule {violations[0].rule}: {violations[0].detail}")
+    with watch("digest"):
+        ours = documents.reference_digest(reference.program)
+        return documents.with_digest(replace(made, graph_digest=graph_digest(), reference_digest=ours))

@@ -1,0 +1,188 @@
+"""Passes and layout: where what passes made does not fit, they run again with fewer bytes to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from solver.errors import CapacityError, InternalError
+from solver.layout import Deadline, Outcome
+from solver.passes import Paging, Pass, Recompute, in_given_order
+from solver.pipeline.layout import place
+from solver.pipeline.watch import Stopwatch
+from solver.plan import PlanOptions
+from solver.program import CostBound, Program, Record, Region, loads, regions
+from solver.schedules import step_costs
+from solver.schedules.paging import least_elapsed
+from solver.targets import Lowered
+
+__all__ = ["Applied", "Passes", "Placed", "placed"]
+
+#: The passes of a target, by the options of a plan.
+Passes = Callable[[PlanOptions], Sequence[Pass]]
+
+#: How often passes run where the layout of what they made exceeds the capacity, and they can do something.
+#: The first rounds take off what was too many; the later ones this part of the capacity at least.
+_ROUNDS, _FEW_ROUNDS, _LATER_STEP = 6, 2, 50
+
+#: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. Then so
+#: often one is tried that is half-way from the best to the next.
+_SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
+    proved of the cost of repetitions.
+    """
+
+    program: Program
+    records: tuple[Record, ...]
+    complete: bool
+    bound: CostBound | None
+
+    def fact(self, name: str, figure: str) -> int:
+        """A figure of a record; 0 without it."""
+        facts = next((record.facts for record in self.records if record.name == name), {})
+        return int(facts.get(figure, 0))
+
+    def stating(self, name: str, figure: str, value: int) -> Applied:
+        """The same with a figure more in a record."""
+        records = tuple(
+            replace(each, facts={**each.facts, figure: value}) if each.name == name else each
+            for each in self.records
+        )
+        return replace(self, records=records)
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long an iteration is modelled to take."""
+        return self.fact(Paging.name, "nanoseconds")
+
+    @property
+    def compute(self) -> int:
+        """How long its steps take without transfers, those that run again included."""
+        return self.fact(Paging.name, "compute_nanoseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The program behind all passes, its regions, and the layout of each space."""
+
+    applied: Applied
+    regions: Sequence[Region]
+    outcomes: list[Outcome]
+
+
+def placed(
+    reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+) -> Placed:
+    """Passes and layout. Where another order leaves no plan that fits, the steps stay in the given one.
+
+    Raises CapacityError where nothing was found that fits, OptionsError for what passes and solvers refuse.
+    """
+    try:
+        return _fitting(reference, passes, options, deadline, watch)
+    except CapacityError as error:
+        if error.proved or not options.order or not (options.recompute or options.tiers):
+            raise
+        try:
+            return _fitting(reference, in_given_order(passes), options, deadline, watch)
+        except CapacityError:
+            raise error from None
+
+
+def _fitting(
+    reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
+) -> Placed:
+    """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
+    refused, less = None, 0
+    for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
+        with watch("passes"):
+            try:
+                applied = _scheduled(reference.program, passes, options, less, deadline)
+            except CapacityError as error:
+                raise refused or error from None
+            inside = regions(applied.program, reference.holds)
+        with watch("layout"):
+            try:
+                outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
+                return Placed(applied, inside, outcomes)
+            except CapacityError as error:
+                refused = refused or error
+                least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
+                less += max(error.excess, least)
+    raise refused or InternalError("Layout was never tried.")
+
+
+def _scheduled(
+    program: Program,
+    passes: Passes,
+    options: PlanOptions,
+    less: int,
+    deadline: Deadline,
+) -> Applied:
+    """The program behind all passes, which have so many bytes less to keep than the options say.
+
+    Where values may be recomputed and paged, recomputation gets several budgets and paging does the rest.
+    The iteration that is modelled to be the fastest is taken.
+    """
+    if not options.tiers:
+        capacity = None if options.capacity is None else max(0, options.capacity - less)
+        return _applied(program, passes(replace(options, capacity=capacity)), deadline)
+    first, *others = options.tiers
+    tiers = (replace(first, bytes=max(1, first.bytes - less)), *others)
+    options = replace(options, tiers=tiers)
+    if not options.recompute:
+        return _applied(program, passes(options), deadline)
+    peak = max(loads(program)[0], default=0)
+    found: dict[int, Applied] = {}
+    without: dict[int, CapacityError] = {}
+
+    def attempt(share: int) -> None:
+        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
+        try:
+            found[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline)
+        except CapacityError as error:
+            without[share] = error
+
+    def fastest() -> int:
+        return min(found, key=lambda share: found[share].nanoseconds)
+
+    for share in _SHARES:
+        attempt(share)
+        # Smaller budgets cost more steps that run again, and those of the last one took the best's time.
+        enough = share in found and found[share].compute >= found[fastest()].nanoseconds
+        if enough or (found and deadline.expired):
+            break
+    if not found:
+        raise next(iter(without.values()))
+    for _ in range(_HALVED):
+        best = fastest()
+        # The faster side; and where the next budget was too small, towards that.
+        beside = [max((s for s in (*found, *without) if s < best), default=best)]
+        beside += [min((s for s in (*found, *without) if s > best), default=best)]
+        beside = [s for s in beside if abs(s - best) > 1]
+        if not beside or deadline.expired or found[best].nanoseconds <= found[best].compute:
+            break
+        attempt((best + min(beside, key=lambda s: found[s].nanoseconds if s in found else 0)) // 2)
+    best = fastest()
+    if options.parallelism > 1:
+        return found[best]  # steps beside others cost less than the sum
+    proved = [
+        (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
+        for each in found.values()
+    ]
+    alone = sum(step_costs(program, options.costs))
+    return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
+
+
+def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> Applied:
+    records, complete, bound = [], True, None
+    for each in passes:
+        made = each.apply(program, deadline)
+        bound = bound or made.bound
+        if made.facts is not None:
+            records.append(Record(each.name, made.facts))
+        program, complete = made.program, complete and made.complete
+    return Applied(program, tuple(records), complete, bound)

@@ -1,0 +1,38 @@
+"""Who is told what a plan has come to: its stages, and each better layout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from solver.layout import Progress
+
+__all__ = ["Follower", "Observer", "Stopwatch"]
+
+#: Told the name of each stage and the seconds it took.
+Observer = Callable[[str, float], None]
+#: Told the name of each stage when it begins, and each better layout or bound, of one space, as it is found.
+Follower = Callable[[str, Progress | None], None]
+
+
+class Stopwatch:
+    """Times stages: ``with watch("layout"):``."""
+
+    def __init__(self, observe: Observer | None, follow: Follower | None) -> None:
+        self._observe = observe
+        self._follow = follow
+
+    def found(self, progress: Progress) -> None:
+        """A better layout, or a better bound."""
+        if self._follow:
+            self._follow("layout", progress)
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        if self._follow:
+            self._follow(stage, None)
+        started = time.perf_counter()
+        yield
+        if self._observe:
+            self._observe(stage, time.perf_counter() - started)
