@@ -36,9 +36,16 @@ from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
 from solver.layout.greedy.in_time import in_order_of_time
 from solver.layout.greedy.index import kernel
-from solver.layout.greedy.large import GOOD_ENOUGH, walk
+from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
-from solver.layout.greedy.placement import LARGE_ORDERS, SOFTER_FROM, greedy_portfolio, place_once
+from solver.layout.greedy.placement import (
+    LARGE_ORDERS,
+    SOFTER_FROM,
+    greedy_portfolio,
+    place_once,
+    place_suited,
+    suited,
+)
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
@@ -59,7 +66,8 @@ PROBE_BUFFERS: Final = 3000
 
 #: Above that and up to here, questions about the problem made small: grain, one part in how many of the bound
 #: is granted on top of it (0: none), and work. Different ones fail on different problems. The short ones come
-#: before the greedy portfolio where the capacity search is asked too; on more buffers greedy is good enough.
+#: before the greedy portfolio where the capacity search is asked too, and of more buffers where one order is
+#: good enough: a question then takes less than the orders that seldom win the rest.
 COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
@@ -94,10 +102,16 @@ CP_SAT_START: Final = 1.5
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
+#: Attempts with very many buffers, of those that suit a sample best.
+ATTEMPTS: Final = 12
+
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.
 STRUCTURE_FIRST: Final = 3000
 CLASSES_FROM: Final = 200_000
+
+#: Seconds a buffer before the deadline from which a sample is asked for the order of the first layout.
+SUITED_SECONDS: Final = 2e-5
 
 #: Buffers from which what a stage has freed goes back to the system, a fraction of a millisecond.
 TIDY_FROM: Final = 3000
@@ -119,6 +133,7 @@ class _Run:
     layout: Layout = field(default_factory=lambda: Layout((), MAX_BYTES + 1))
     stage: str = ""
     search: CapacitySearch | None = None
+    suited: list[str] = field(default_factory=list)
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
         better = layout.peak < self.layout.peak
@@ -206,6 +221,11 @@ class _Run:
         return 10 * (self.layout.peak - self.bound) > self.bound and len(self.instance) < CLASSES_FROM
 
     @property
+    def near(self) -> bool:
+        """Whether the layout is good enough already: what is left to win is in a few crowded moments."""
+        return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
+
+    @property
     def capacities(self) -> CapacitySearch:
         """One for all questions, which learns from each."""
         if self.search is None:
@@ -227,7 +247,16 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
         _structure(run)
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
-        offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
+        # Where few live at a time, the order by size takes less than a sample.
+        if LARGE <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance):
+            hasty = deadline.remaining < SUITED_SECONDS * len(instance)
+            run.suited = [] if hasty else suited(instance, deadline)
+            run.watch.cut = run.watch.cut or hasty
+            run.tidy()
+        if run.suited:
+            offsets = place_suited(instance, run.suited, deadline)
+        else:
+            offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
         run.take("greedy", layout_of(instance, offsets), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
@@ -256,11 +285,15 @@ def _probe(run: _Run, _: int) -> None:
     run.capacities.probe(run.goal)
 
 
-def _greedy(run: _Run, _: int) -> None:
-    """All orders and fits."""
+def _greedy(run: _Run, attempts: int) -> None:
+    """All orders and fits; of very many buffers some, unless only time limits and nothing follows."""
+    followed = run.coarse or run.shallow
+    some = (
+        attempts if len(run.instance) >= LARGE and (followed or run.watch.options.work is not None) else None
+    )
     usual = run.watch.options.work is USUAL
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
-    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout)
+    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, some, run.layout, run.suited)
     run.take("greedy", greedy.layout, cut=greedy.cut)
 
 
@@ -357,9 +390,14 @@ STAGES: Final = (
         _promising,
     ),
     Stage("probe", lambda run: run.searched and len(run.instance) <= PROBE_BUFFERS, 0, _probe),
-    Stage("short coarse questions", lambda run: run.coarse and run.searched, SHORT_QUESTIONS, _coarsely),
+    Stage(
+        "short coarse questions",
+        lambda run: run.coarse and (run.searched or (run.near and not run.long)),
+        SHORT_QUESTIONS,
+        _coarsely,
+    ),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
-    Stage("greedy", lambda run: run.far if run.long else not run.negligible, 0, _greedy),
+    Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),

@@ -38,6 +38,9 @@ __all__ = ["SAFE", "scaled_down", "solve_scaled", "too_large"]
 #: The largest sum of sizes, padding and pins (bytes) that every solver takes as it is.
 SAFE: Final = 2**60
 
+#: Buffers that are settled between looks at the deadline, at most some milliseconds.
+LOOK: Final = 64
+
 #: Solves a problem that is not too large; the caller knows with which solver, and by when.
 Solve: TypeAlias = Callable[[LayoutProblem, Layout | None, SolveOptions], Outcome]
 
@@ -134,7 +137,7 @@ def solve_scaled(
         if outcome.layout is not None:
             offsets = [offset * smaller.unit for offset in outcome.layout.offsets]
             anew = improved and not smaller.exact
-            found.append(_settled(problem, offsets) if anew else _layout(problem, offsets))
+            found.append(_settled(problem, offsets, deadline) if anew else _layout(problem, offsets))
             proved = outcome.lower_bound * smaller.unit if smaller.exact else 0
     else:
         buffers = problem.buffers
@@ -162,17 +165,20 @@ def _told(options: SolveOptions, unit: int, bound: LowerBound) -> Callable[[Prog
     return lambda news: tell(replace(news, incumbent=news.incumbent * unit, bound=bound.bytes))
 
 
-def _settled(problem: LayoutProblem, offsets: list[int]) -> Layout:
+def _settled(problem: LayoutProblem, offsets: list[int], deadline: Deadline) -> Layout:
     """Each buffer, bottom up, falls onto what lies below it, so that none ends higher.
 
-    O(n log n), and the sections that each lives in.
+    O(n log n), and the sections that each lives in; what is left by the deadline stays where it is, above all
+    that has fallen.
     """
     instance, tops = Instance.of(problem), _layout(problem, offsets).peak
     # Bytes below which all is settled, for each section; beyond 64 bits in Python's integers.
     floor = np.zeros(instance.sections, np.uint64 if tops < 2**64 else object)
     spans = list(zip(instance.start.tolist(), instance.end.tolist(), strict=True))
     settled = list(offsets)
-    for i in sorted(range(len(offsets)), key=offsets.__getitem__):
+    for count, i in enumerate(sorted(range(len(offsets)), key=offsets.__getitem__)):
+        if count % LOOK == 0 and deadline.expired:
+            break
         below, buffer = floor[slice(*spans[i])], problem.buffers[i]
         settled[i] = round_up(int(below.max()), buffer.alignment)
         below[:] = settled[i] + buffer.size

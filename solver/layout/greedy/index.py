@@ -92,6 +92,11 @@ class Walk:
         """Bytes of memory that the free space is kept in."""
         return sum(rows.nbytes for rows in (*self._shelf, self._block))
 
+    @property
+    def fragments(self) -> int:
+        """About how scattered free space is: chunks of strips that are in use."""
+        return len(self._shelf.chunks) - int(self._shelf.counts[self._strips.FREE])
+
     def place(
         self,
         order: Integers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Final
 
 from solver.layout.greedy.index import Walk
+from solver.layout.greedy.sample import Orders
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
@@ -32,14 +33,14 @@ ROOMY: Final = 3
 def race(
     instance: Instance,
     module: ModuleType,
-    orders: Mapping[str, tuple[Callable[[], Integers], bool]],
+    orders: Orders,
     bound: int,
     deadline: Deadline,
     known: Layout | None = None,
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    Each order comes with whether it is for best fit. They go in pairs, side by side where memory allows, and
+    They go in pairs, side by side where memory allows, and
     the lower peak wins, the earlier order on a tie, so threads decide nothing. Without a layout that is
     `known`, the first order is finished whatever the deadline says; later ones are given up within some
     milliseconds.

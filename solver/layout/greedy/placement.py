@@ -7,7 +7,7 @@ order wins everywhere, so a portfolio of them is tried until one meets the max-l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from solver.layout.bounds.max_load import max_load
 from solver.layout.bounds.settle import settle
 from solver.layout.greedy.index import COMPILED_FROM, LOADED_FROM, Walk, kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, race
+from solver.layout.greedy.sample import Orders, ranked, sample
 from solver.layout.greedy.skyline import RULES, lowest_plateau
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
@@ -41,7 +42,9 @@ __all__ = [
     "place",
     "place_in_numpy",
     "place_once",
+    "place_suited",
     "place_until",
+    "suited",
 ]
 
 #: Chooses among free blocks: (room in bytes of each, lowest first; size needed) -> index of the block.
@@ -57,10 +60,10 @@ SOFTER_FROM: Final = 1000
 #: Tried first, because they win most often on training steps; all others follow.
 FIRST_FIT_ORDERS: Final = ("size", "contention-size", "area")
 
-#: All that is tried where there are very many buffers, in this order. Size leads in training steps; birth and
-#: death where none lives within another, magnitude and degree where lives are long and sizes are powers. Who
-#: cuts memory into buffers often lists what lies lower first: that order fills what it was cut from. Not
-#: "magnitudes-birth": where it is lowest, windows make less of it than of birth alone.
+#: Tried first where there are many buffers, in this order; of very many, where a sample finds others as good.
+#: Size leads in training steps; birth and death where none lives within another, magnitude and degree where
+#: lives are long and sizes are powers. Who cuts memory into buffers often lists what lies lower first: that
+#: order fills what it was cut from.
 LARGE_ORDERS: Final = (
     "magnitude-lifetime",
     "size-slack",
@@ -92,10 +95,14 @@ LARGE_ORDERS_NEAR: Final = (
 
 #: Best fit has won with these where first fit did not; of very many buffers with the others.
 BEST_FIT_ORDERS: Final = ("contention-size", "contention-area")
-LARGE_BEST_FIT: Final = ("birth", "magnitude-birth")
+LARGE_BEST_FIT: Final = ("birth", "magnitude-birth", "lifetime-birth", "start-size", "lifetime", "size-slack")
 
-#: Doublings of the size that "magnitudes-birth" takes for one.
+#: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
 MAGNITUDES: Final = 4
+PAIR: Final = 2
+
+#: By size suits a sample where it wastes less than one part in so many.
+LITTLE: Final = 1000
 
 #: Seconds a buffer that a layout in classes takes, more or less; and seconds that a first layout may take,
 #: whatever the deadline says, before the rest is placed so.
@@ -253,6 +260,25 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
     }
 
 
+def _orders_of_many(instance: Instance) -> Orders:
+    """All that may be tried where there are very many buffers; each name says the fit as well.
+
+    Four orders more than `orders`: they cost a sample of others nothing.
+    """
+    start, end, size = instance.start, instance.end, instance.size
+    by_name = orders(instance)
+    first = {name: by_name.pop(name) for name in LARGE_ORDERS}
+    more = {
+        "magnitude-pairs-birth": lambda: _sorted(-(np.frexp(size.astype(np.float64))[1] // PAIR), start, end),
+        "birth-small": lambda: _sorted(start, size),
+        "size-birth": lambda: _sorted(-size, start),
+        "longest-birth": lambda: _sorted(start - end, start),
+    }
+    by_name = first | by_name | more
+    attempts = {f"{name}, first_fit": (order, False) for name, order in by_name.items()}
+    return attempts | {f"{name}, best_fit": (by_name[name], True) for name in LARGE_BEST_FIT}
+
+
 def _sorted(*keys: npt.NDArray[Any]) -> Integers:
     """By the first key, then the second."""
     return in_order(*keys)
@@ -280,30 +306,54 @@ class GreedyResult:
     cut: bool
 
 
+def suited(instance: Instance, deadline: Deadline) -> list[str]:
+    """Names of attempts, what suits a sample first; none where few buffers are, or by size nothing is wasted.
+
+    Some 50 to 400 ms; the deadline cuts it short.
+    """
+    module = kernel() if len(instance) >= LARGE else None
+    if module is None:
+        return []
+    part = sample(instance)
+    by_size, bound = Walk(part, module), int(part.load().max())
+    if by_size.place(orders(part)["size"](), bound + bound // LITTLE) == len(part):
+        return []
+    return ranked(part, module, _orders_of_many, deadline)
+
+
+def place_suited(instance: Instance, names: Sequence[str], deadline: Deadline) -> Integers:
+    """The offsets of first fit in the order that is named first, as `place_once`."""
+    chosen = _orders_of_many(instance)
+    order = next(order for order, best_fit in map(chosen.__getitem__, names) if not best_fit)
+    return place_once(instance, order(), deadline)
+
+
 def greedy_portfolio(
     instance: Instance,
     bound: int,
     deadline: Deadline,
     attempts: int | None = None,
     known: Layout | None = None,
+    names: Sequence[str] = (),
 ) -> GreedyResult:
     """The best of all orders and fits, or of the first `attempts`; stops at the bound.
 
     A layout that is `known` stands until a lower one is found; without one, the first order is finished
     whatever the deadline says.
 
-    Beyond `LARGE` buffers only `LARGE_ORDERS` are tried, two at a time, until the layout is `GOOD_ENOUGH`;
-    where what is known is that already, only `LARGE_ORDERS_NEAR`.
+    Beyond `LARGE` buffers, attempts go two at a time, until the layout is `GOOD_ENOUGH`, those first that are
+    best for a `sample`, or in the order of `names`; where what is known is good enough already, only
+    `LARGE_ORDERS_NEAR`.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
-        by_name = orders(instance)
-        near = known is not None and known.peak - bound <= bound // GOOD_ENOUGH
-        names = LARGE_ORDERS_NEAR if near else LARGE_ORDERS
-        chosen = {f"{name}, first_fit": (by_name[name], False) for name in names}
-        if not near:
-            chosen |= {f"{name}, best_fit": (by_name[name], True) for name in LARGE_BEST_FIT}
-        return GreedyResult(*race(instance, module, chosen, bound, deadline, known))
+        chosen = _orders_of_many(instance)
+        if known is not None and known.peak - bound <= bound // GOOD_ENOUGH:
+            names = [f"{name}, first_fit" for name in LARGE_ORDERS_NEAR]
+        elif not names:
+            names = ranked(sample(instance), module, _orders_of_many, deadline)
+        some = {name: chosen[name] for name in names[:attempts]}
+        return GreedyResult(*race(instance, module, some, bound, deadline, known))
     return _one_by_one(instance, bound, deadline, attempts, known)
 
 

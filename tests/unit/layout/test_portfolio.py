@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from solver.layout.check.rules import known_sound
 from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
-from solver.layout.greedy.placement import GreedyResult, greedy_portfolio
+from solver.layout.greedy.placement import GreedyResult, first_fit, greedy_portfolio, orders, place
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.table import buffers_of
@@ -253,10 +254,12 @@ def test_what_is_cut_from_full_memory_and_listed_from_below_is_put_together_agai
     p = problem(*((high - low, start, end) for start, end, low, high in pieces))
     only = tuple(stage for stage in module.STAGES if stage.name in ("greedy", "as given"))
     monkeypatch.setattr(module, "STAGES", only)
-    stages: list[int] = []
-    outcome = solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.incumbent)))
+    outcome = solve(p)
     assert outcome.layout is not None
-    assert outcome.layout.peak == 1 << 20 < stages[-2]
+    assert outcome.layout.peak == 1 << 20
+    instance = Instance.of(p)
+    by_size = orders(instance)["size"]()
+    assert place(instance, by_size, first_fit, limit=1 << 20) is None
 
 
 @pytest.mark.parametrize("seed", [4, 7, 8, 19])
@@ -280,10 +283,15 @@ def test_the_usual_greedy_portfolio_ends_a_negligible_gap_above_the_bound(
     ends: list[tuple[int, int | None]] = []
 
     def listen(
-        instance: Instance, bound: int, deadline: Deadline, attempts: int | None, known: Layout
+        instance: Instance,
+        bound: int,
+        deadline: Deadline,
+        attempts: int | None,
+        known: Layout,
+        names: Sequence[str] = (),
     ) -> GreedyResult:
         ends.append((bound, attempts))
-        return greedy_portfolio(instance, bound, deadline, attempts, known)
+        return greedy_portfolio(instance, bound, deadline, attempts, known, names)
 
     monkeypatch.setattr(module, "greedy_portfolio", listen)
     for stage in ("CAPACITY_SEARCH_BUFFERS", "PYTHON_BUFFERS", "CP_SAT_BUFFERS"):
