@@ -26,7 +26,7 @@ COMMANDS = (
     "docs",
     "lock",
 )
-TOOLS = ("bash", "cat", "cksum", "dirname", "env", "flock", "mkdir", "rm")
+TOOLS = ("bash", "cat", "cksum", "dirname", "env", "find", "flock", "mkdir", "rm", "touch")
 
 
 @pytest.fixture
@@ -111,6 +111,22 @@ def test_present_environment_is_used_at_once(root: Path, bare: dict[str, str]) -
     (venv / ".stamp").write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
     answer = run(root, bare, "setup")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
+def test_searches_are_compiled_anew_when_their_sources_are_newer(root: Path, bare: dict[str, str]) -> None:
+    """Nothing is installed for that, and once is enough."""
+    locked = b"".join((root / name).read_bytes() for name in ("requirements/project.lock", "pyproject.toml"))
+    sums = subprocess.run(["cksum"], input=locked, capture_output=True, check=True).stdout.decode().strip()
+    venv = Path(bare["ARENAPLAN_VENV"])
+    (venv / "bin").mkdir(parents=True)
+    python = venv / "bin/python"
+    python.write_text(f'#!{shutil.which("bash")}\necho "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    (venv / ".stamp").write_text(f"{sums} {root} {venv}\n", encoding="utf-8")
+    os.utime(venv / ".stamp", (0, 0))
+    first, second = (run(root, bare, "setup") for _ in range(2))
+    assert (first.returncode, first.stdout, first.stderr) == (0, "", "-m solver.compile\n")
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
 
 
 def test_a_command_with_packages_of_its_own_has_an_environment_beside(
