@@ -219,11 +219,7 @@ class CapacitySearch:
         core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
-        stretches = _stretches(instance, core)
-        if stretches and len(stretches[-1]) > SEARCHED_AT_ONCE:
-            self._left = 0
-            return Answer.UNKNOWN, None
-        for members in stretches:
+        for members in _stretches(instance, core):
             if (known[members] + instance.exact[members]).max() <= capacity:
                 offsets[members] = known[members]
                 continue

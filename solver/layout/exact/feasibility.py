@@ -88,10 +88,9 @@ MANY: Final = 2000
 #: thread: a path on each would take twice the memory.
 TURNS: Final = 40_000_000
 
-#: Depth that always suffices in practice; where it does not, the answer is "unknown". Of more than `MANY`
-#: buffers, a path that is longer has wasted so much that it leads nowhere.
+#: Depth that always suffices in practice; where it does not, the answer is "unknown". With a third of it,
+#: layouts of six thousand deep buffers that a path of full length finds at once are not found.
 DEPTH_PER_BUFFER: Final = 12
-DEPTH_OF_MANY: Final = 4
 
 #: Nodes of the first run, enough for a few descents, and how much longer the runs of each next round are.
 FIRST_RUN: Final = 500
@@ -260,8 +259,7 @@ class FeasibilitySearch:
         if work <= SHORT or len(self._instance) > MANY:
             bits = min(bits, SHORT_TABLE_BITS)
         if state is None:
-            many = len(self._instance) > MANY
-            depth = (DEPTH_OF_MANY if many else DEPTH_PER_BUFFER) * len(self._instance) + 1000
+            depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
             state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
             same = next((known for known in self._states if known is not None), state)
