@@ -1,4 +1,4 @@
-"""Orders of the steps of one problem: their peaks, what is over a cut, and walks through neighbouring ones."""
+"""Orders of the steps of one problem: their peaks, what is over a cut, and walks through their neighbours."""
 
 from __future__ import annotations
 
