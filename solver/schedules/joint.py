@@ -101,8 +101,13 @@ class _Search:
         extra = self._cost(best)
         if start.bound <= extra < start.extra and not self.deadline.expired:
             # A full search of the first order may find less than what a short one found.
-            start = cheapest(given, self.budget, self.deadline, before=start)
-        return order if extra >= start.extra else tuple(dict.fromkeys(best))
+            start = cheapest(given, self.budget, self.deadline)
+        if extra >= start.extra:
+            return order
+        # Only an order counts in which a short search finds as much again.
+        other = tuple(dict.fromkeys(best))
+        again = cheapest(self._in_order(other), self.budget, self.deadline, share=_FIRST)
+        return other if again.fits and again.extra < start.extra else order
 
     def _round(self, sequence: Sequence[int], number: int) -> tuple[int, ...] | None:
         """A sequence within the budget that was found near this one, if any."""
