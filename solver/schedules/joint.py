@@ -42,8 +42,9 @@ _LEAVE_OUT = (1, 1, 2, 3, 0)
 #: How walks through sequences begin, and what bytes over the budget cost in them: see `recompute`.
 _SEQUENCE_HOT, _SEQUENCE_WEIGHT = 300, 5
 
-#: The share of the usual budgets for the first sequence.
-_FIRST = 0.1
+#: The share of the usual budgets for the first sequence, and the most steps of a program whose first order
+#: gets all of them where that decides: of larger ones it takes half a minute.
+_FIRST, _FULL = 0.1, 400
 
 
 def order_to_repeat(
@@ -99,7 +100,7 @@ class _Search:
                 now = found
                 best = min(best, now, key=self._cost)
         extra = self._cost(best)
-        if start.bound <= extra < start.extra and not self.deadline.expired:
+        if start.bound <= extra < start.extra and len(order) <= _FULL and not self.deadline.expired:
             # A full search of the first order may find less than what a short one found.
             start = cheapest(given, self.budget, self.deadline)
         if extra >= start.extra:
