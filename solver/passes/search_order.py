@@ -6,7 +6,7 @@
 
 First comes a bound that holds for every order. Most training steps meet it as they are, or nearly so: then
 nothing is searched, and the record says so. Where steps may run again to keep a capacity, and orders differ,
-the best one is not that of the lowest peak: it is the one in which recomputation has least to take off.
+the best one is not that of the lowest peak: it is the one in which recomputation costs least.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class SearchOrder(Pass):
     def apply(self, program: Program, deadline: Deadline) -> Applied:
         """Search until the deadline. The facts are bytes: the bound for all orders, the peaks, what is left.
 
-        With `recompute` and a `capacity` that no order keeps, it is the one that is over it least, in bytes
-        summed over steps. What will be defined in place counts where two orders are compared, not while one
-        is searched for.
+        With `recompute` and a `capacity` that no order keeps, it is the one in which what runs again costs
+        least. What will be defined in place counts where two orders are compared, not while one is searched
+        for.
         """
         if not self.order:
             return Applied(program)
@@ -65,7 +65,9 @@ class SearchOrder(Pass):
         found = best_order(problem, before, deadline)
         differ = given - found.peak > given // _DIFFER
         if self.recompute and self.capacity is not None and found.peak > self.capacity and differ:
-            found = best_order(problem, before, deadline, budget=self.capacity)
+            from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
+
+            found = order_to_repeat(problem, before, self.capacity, deadline)
         changed = program.reordered(found.order)
         if found.peak >= given or self._peak(changed) >= self._peak(program):
             return Applied(program, facts, found.complete)

@@ -8,6 +8,9 @@
     sequences    a walk through whole sequences; sequence_kernel: its compiled part
     moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
     recompute    what is tried in which order
+    order        another order of the steps, with a lower peak
+    orders       walks through orders; order_kernel: their compiled part
+    joint        an order for what will run again, both looked for together
     rerun        from a sequence to a program
 
 Programs come in and go out; nothing here knows a graph or a layout. The search itself, `cheapest`, loads

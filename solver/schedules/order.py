@@ -14,24 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from solver.layout import Deadline
-from solver.layout.compiled.jit import addressed
-from solver.layout.model.instance import Integers
 from solver.schedules.bounds import order_bound
-from solver.schedules.order_kernel import Links, Room, peak_of, walk
+from solver.schedules.orders import Orders
 from solver.schedules.problem import ScheduleProblem
-from solver.schedules.tables import Tables, end_to_end, tables
 
-__all__ = ["Ordered", "best_order", "load_walks"]
+__all__ = ["Ordered", "best_order"]
 
 #: Turns of all walks for a step of the program, and at most: tenths of a second for some hundred steps, and
 #: some seconds. A small program has few orders.
 _TURNS_A_STEP, _TURNS = 6_000, 3_000_000
-
-#: Turns between two looks at the deadline: some milliseconds.
-_SLICE = 5_000
 
 #: Walks, one behind the other: the part of the peak that all places together may be worse by at first, and
 #: the percent of the peak at which the first cut is. A low cut leads to a low sum, and a high one to a peak.
@@ -68,22 +60,19 @@ def best_order(
     bound, milliseconds, or a microsecond for each turn.
     """
     deadline = deadline or Deadline()
-    plain, count = tables(problem), len(problem.steps)
-    given: Integers = np.arange(count, dtype=np.int64)
-    loads = _room(plain, count)
-    arrays, links, room = addressed(plain), addressed(_links(problem, before)), addressed(loads)
-    bound, given_peak = order_bound(problem).bytes, int(peak_of(given, arrays, links, room)) if count else 0
+    orders, count = Orders(problem, before), len(problem.steps)
+    given = tuple(range(count))
+    bound, given_peak = order_bound(problem).bytes, orders.peak(given)
     target = max(bound, budget or 0)
     if given_peak <= target or count < 2:
-        return Ordered(tuple(range(count)), given_peak, given_peak, bound)
+        return Ordered(given, given_peak, given_peak, bound)
     starts = [given] + [
-        np.array(_list(problem, before, key), np.int64)
+        tuple(_list(problem, before, key))
         for key in (lambda adds, frees: adds - frees, lambda adds, frees: (-frees, adds))
     ]
 
-    def rank(order: Integers) -> tuple[int, int]:
-        peak = int(peak_of(order, arrays, links, room))
-        return 0 if budget is None else int(np.maximum(loads.load - budget, 0).sum()), peak
+    def rank(order: tuple[int, ...]) -> tuple[int, int]:
+        return 0 if budget is None else orders.over(order, budget), orders.peak(order)
 
     best = min(starts, key=rank)
     peak, complete = rank(best)[1], True
@@ -91,49 +80,13 @@ def best_order(
     for seed, (part, percent) in enumerate(_WALKS):
         if peak <= target:
             break
-        order, found = best.copy(), best.copy()
         cut = max(target, peak * percent // 100) if budget is None else budget
-        state: Integers = np.array([seed + 1, cut, -1], np.int64)
-        walked, kept, numbers = map(addressed, (order, found, state))
-        for begin in range(0, most, _SLICE):
-            if deadline.expired:
-                complete = False
-                break
-            end = min(begin + _SLICE, most)
-            if not walk(walked, kept, begin, end, most, target, peak // part, numbers, arrays, links, room):
-                break
+        found = orders.walk(best, cut, most, target=target, hot=peak // part, seed=seed, deadline=deadline)
         best = min(best, found, key=rank)
-        peak = rank(best)[1]
+        peak, complete = rank(best)[1], not deadline.expired
         if not complete:
             break
-    return Ordered(tuple(best.tolist()), peak, given_peak, bound, complete)
-
-
-def load_walks(problem: ScheduleProblem) -> None:
-    """Compiled code of the search into this process, with the types that it is called with."""
-    arrays, count = tables(problem), len(problem.steps)
-    order: Integers = np.arange(count, dtype=np.int64)
-    state: Integers = np.array([1, 0, -1], np.int64)
-    links = _links(problem, [frozenset(range(t)) for t in range(count)])
-    room = _room(arrays, count)
-    peak_of(order, arrays, links, room)
-    walk(order, order.copy(), 0, 1, 1, 0, 1, state, arrays, links, room)
-
-
-def _room(arrays: Tables, count: int) -> Room:
-    values = len(arrays.size)
-    lengths = (values, values, values, values, count, count, count, count, count)
-    return Room(*(np.zeros(length, np.int64) for length in lengths))
-
-
-def _links(problem: ScheduleProblem, before: Sequence[frozenset[int]]) -> Links:
-    after: list[list[int]] = [[] for _ in before]
-    for t, earlier in enumerate(before):
-        for s in sorted(earlier):
-            after[s].append(t)
-    touched = [sorted({*reads, *writes}) for reads, writes in zip(problem.reads, problem.writes, strict=True)]
-    rows = [sorted(earlier) for earlier in before], after, touched
-    return Links(*(column for row in rows for column in end_to_end(row)))
+    return Ordered(best, peak, given_peak, bound, complete)
 
 
 def _list(

@@ -34,7 +34,7 @@ def load_schedules() -> bool:
     False where nothing compiles here; then the same functions run as plain Python.
     """
     from solver.schedules.kernel import simulate
-    from solver.schedules.order import load_walks
+    from solver.schedules.orders import Orders
     from solver.schedules.sequences import Sequences
     from solver.schedules.simulate import Simulator
 
@@ -43,5 +43,7 @@ def load_schedules() -> bool:
     sequences = Sequences(_SMALLEST)
     sequences.measure((0, 1))
     sequences.walk((0, 1), 1, 1, seed=0, hot=1, weight=1, deadline=Deadline())
-    load_walks(_SMALLEST)
+    Orders(_SMALLEST, (frozenset(), frozenset({0}))).walk(
+        (0, 1), 0, 1, target=0, hot=1, seed=0, deadline=Deadline()
+    )
     return runs_compiled(simulate)

@@ -31,6 +31,7 @@ from solver.schedules import (
     roofline,
     schedule_problem,
 )
+from solver.schedules.joint import order_to_repeat
 from solver.schedules.moments import Moments
 from solver.schedules.order import best_order
 from solver.schedules.ready import load_schedules
@@ -240,7 +241,7 @@ def _free_orders() -> Table:
             kept = cheapest(given, budget)
             began = time.process_time()
             if order.peak > budget:
-                free = best_order(given, [frozenset(values) for values in given.reads], budget=budget)
+                free = order_to_repeat(given, [frozenset(values) for values in given.reads], budget)
             else:
                 free = order
             found = cheapest(_reordered(given, free.order), budget)
