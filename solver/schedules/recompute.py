@@ -49,20 +49,21 @@ _CP_SAT_FIRST = 1.0
 #: has for them, at most so much.
 _TIGHTEST, _CP_SAT_PART, _CP_SAT_TIGHTEST = 6, 3, 1.0
 
-#: Steps that each walk measures: so many, and so many for each pair of steps of the program, up to some tenths
-#: of a second; in so many turns at most. Fewer turns than the last lead nowhere.
-_WALK_STEPS, _WALK_STEPS_A_PAIR, _WALK_STEPS_MOST, _TURNS, _FEWEST_TURNS = 500_000, 100, 30_000_000, 100_000, 500
+#: Steps that each walk measures: so many at least, so many for each pair of steps of the program, and some
+#: tenths of a second at most; in so many turns at most. Fewer turns than the last lead nowhere.
+_WALK_STEPS, _WALK_STEPS_A_PAIR, _WALK_STEPS_MOST, _TURNS, _FEWEST_TURNS = 1_300_000, 130, 30_000_000, 100_000, 500
 
 #: All walks together have the turns of so many, and of one more for so many steps of the program.
-_WALKS, _WALKS_STEPS = 8, 25
+_WALKS, _WALKS_STEPS = 6, 25
 
 #: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
 #: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
-#: relaxation, with so many steps measured; in turn hot and warm, each from the best plan; hot from segments;
-#: and cold ones, so many in a chain and of such a part of the turns, each from the best of those before. The
-#: last ones lead out of hollows in which all others end: cheap bytes, a very hot one; each with cold ones behind.
-_NEAR, _NEAR_STEPS = (300, 5), 1_000_000
-_TURN_ABOUT, _HOT = ((60, 5), (300, 20)) * 4, (30, 1)
+#: relaxation, with such a part of the turns and so many steps measured; pairs of a hot and a warm one, some
+#: from the given order and others from the best plan; hot ones from segments; and cold ones, so many in a chain
+#: and of such a part of the turns, each from the best of those before. The last ones lead out of hollows in
+#: which all others end: cheap bytes, a very hot one; each with cold ones behind.
+_NEAR, _NEAR_PART, _NEAR_STEPS = (300, 5), 2, 1_000_000
+_PAIR, _PAIRS_GIVEN, _PAIRS_BEST, _HOT = ((60, 5), (300, 20)), 2, 3, (30, 1)
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 
@@ -235,7 +236,9 @@ class _Search:
             self._offer_sequence(sequence)
             missed = self.sequences.overloads(sequence, self.budget)
             if missed:
-                self._walk_from(sequence, self._turns(_NEAR_STEPS), number, _NEAR)
+                near = self._turns(_NEAR_STEPS * _NEAR_PART) // _NEAR_PART
+                self.turns_left += near
+                self._walk_from(sequence, near, number, _NEAR)
             if not self.done():
                 genes = model.genes(relaxed, self.start)
                 self._offer(genes)
@@ -289,13 +292,15 @@ class _Search:
         return self.segments
 
     def _walk(self) -> None:
-        """From the best plan in turn; from segments; cold ones from the first plan, and from the best one then;
+        """In pairs, from the given order and from the best plan; from segments; cold ones from the first plan, and from the best one then;
         at last some more from the first plan. Small programs have used their turns up before.
         """
         most = self._turns()
         first = self._sequence()
-        for seed, walk in enumerate(_TURN_ABOUT):
-            self._walk_from(self._sequence(), most, seed, walk)
+        given = tuple(range(len(self.problem.steps)))
+        for seed, start in enumerate((given,) * _PAIRS_GIVEN + (None,) * _PAIRS_BEST):
+            for walk in _PAIR:
+                start = self._walk_from(start or self._sequence(), most, seed, walk)
         if self.turns_left < _FEWEST_TURNS:
             return
         for seed, genes in enumerate(self._segments()[:_SEGMENTS_WALKED]):
@@ -318,7 +323,7 @@ class _Search:
     def _turns(self, most: int = _WALK_STEPS_MOST) -> int:
         """The turns of a walk, which measures `most` steps at most."""
         steps = max(1, len(self.problem.steps))
-        work = min(most, _WALK_STEPS + _WALK_STEPS_A_PAIR * steps * steps)
+        work = min(most, max(_WALK_STEPS, _WALK_STEPS_A_PAIR * steps * steps))
         return int(self.walks * min(_TURNS, work // steps))
 
     def _cost(self, sequence: tuple[int, ...]) -> tuple[int, int]:
