@@ -316,12 +316,15 @@ def walk(
         limit = now + heat * logarithms[_random(state, len(logarithms))] // 1024
         for k in range(count):
             tried[k] = sequence[k]
-        if _random(state, 2) > 0:
-            length = _with_drop(tried, count, budget, state, tables, here)
-        else:
-            length = _with_move(tried, count, state, _random(state, 2), tables)
-        for _ in range(_random(state, _CHANGES)):
-            length = _with_move(tried, length, state, _random(state, 2), tables)
+        length = count
+        for change in range(1 + _random(state, _CHANGES)):
+            kind = _random(state, 10)
+            if kind >= 4:
+                length = _with_move(tried, length, state, kind < 7, tables)
+            elif change == 0:  # measured before
+                length = _with_drop(tried, length, budget, state, tables, here)
+            elif measure(tried, length, budget, tables, there) >= 0:
+                length = _with_drop(tried, length, budget, state, tables, there)
         length = _without_unread(tried, length, tables, there)
         if _extra(tried, length, tables) > limit:
             continue
