@@ -49,21 +49,21 @@ _CP_SAT_FIRST = 1.0
 #: has for them, at most so much.
 _TIGHTEST, _CP_SAT_PART, _CP_SAT_TIGHTEST = 6, 3, 1.0
 
-#: Steps that each walk measures: so many at least, so many for each pair of steps of the program, and some
+#: Steps that a walk measures: so many at least, so many for each pair of steps of the program, and some
 #: tenths of a second at most; in so many turns at most. Fewer turns than the last lead nowhere.
 _WALK_STEPS, _WALK_STEPS_A_PAIR, _WALK_STEPS_MOST, _TURNS, _FEWEST_TURNS = 1_300_000, 130, 30_000_000, 100_000, 500
 
-#: All walks together have the turns of so many, and of one more for so many steps of the program.
-_WALKS, _WALKS_STEPS = 6, 25
+#: All walks but those near solutions have the turns of so many, and of one more for so many steps.
+_WALKS, _WALKS_STEPS = 4, 25
 
 #: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
 #: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
-#: relaxation, with such a part of the turns and so many steps measured; pairs of a hot and a warm one, some
-#: from the given order and others from the best plan; hot ones from segments; and cold ones, so many in a chain
+#: relaxation, with so many steps measured; pairs of a hot and a warm one, so many from the given order and
+#: from the best plan; hot ones from segments; and cold ones, so many in a chain
 #: and of such a part of the turns, each from the best of those before. The last ones lead out of hollows in
 #: which all others end: cheap bytes, a very hot one; each with cold ones behind.
-_NEAR, _NEAR_PART, _NEAR_STEPS = (300, 5), 2, 1_000_000
-_PAIR, _PAIRS_GIVEN, _PAIRS_BEST, _HOT = ((60, 5), (300, 20)), 2, 3, (30, 1)
+_NEAR, _NEAR_STEPS = (300, 5), 1_000_000
+_PAIR, _PAIRS_GIVEN, _PAIRS_BEST, _HOT = ((60, 5), (300, 20)), 1, 3, (30, 1)
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 
@@ -236,7 +236,7 @@ class _Search:
             self._offer_sequence(sequence)
             missed = self.sequences.overloads(sequence, self.budget)
             if missed:
-                near = self._turns(_NEAR_STEPS * _NEAR_PART) // _NEAR_PART
+                near = self._turns(_NEAR_STEPS)
                 self.turns_left += near
                 self._walk_from(sequence, near, number, _NEAR)
             if not self.done():
