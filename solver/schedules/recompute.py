@@ -25,17 +25,17 @@ from solver.schedules.simulate import Simulator
 
 __all__ = ["cheapest"]
 
-#: Programs of so many steps have the budgets below in full. Of smaller ones they are the square of their part:
-#: what there is to choose grows with the steps, and so does the cost of trying it.
+#: Programs of so many steps have the budgets of CP-SAT and repair in full, smaller ones the square of their
+#: part: what there is to choose grows with the steps, and so does the cost of trying it.
 _FULL = 750
 
 #: Steps simulated by greedy repair from the given order, and from each solution of the relaxation: some
 #: seconds, and some tenths of one.
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and at most and at least
-#: for one: seconds. Writing a model down takes some, too, for each step and value at each moment. Programs so
-#: large that there are few moments get few rounds: each takes seconds.
+#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them, and at most and at
+#: least for one: seconds. Writing a model down takes some, too, for each step and value at each moment.
+#: Programs so large that there are few moments get few rounds: each takes seconds.
 _ROUNDS, _ROUNDS_FEW = 32, 5
 _CP_SAT, _CP_SAT_ROUND, _CP_SAT_LEAST, _CP_SAT_WRITTEN = 12.0, 4.0, 0.03, 4e-6
 
@@ -45,13 +45,19 @@ _PAIRS = 200_000
 #: What CP-SAT has for a model first: mostly it is near the optimum by then, and seconds from the proof.
 _CP_SAT_FIRST = 1.0
 
-#: Moments at which least can be held, tried together at last, and the part of the time of all rounds that CP-SAT
-#: has for them, at most so much.
+#: Moments at which least can be held, tried together at last, and the part of the time of all rounds that
+#: CP-SAT has for them, at most so much.
 _TIGHTEST, _CP_SAT_PART, _CP_SAT_TIGHTEST = 6, 3, 1.0
 
 #: Steps that a walk measures: so many at least, so many for each pair of steps of the program, and some
 #: tenths of a second at most; in so many turns at most. Fewer turns than the last lead nowhere.
-_WALK_STEPS, _WALK_STEPS_A_PAIR, _WALK_STEPS_MOST, _TURNS, _FEWEST_TURNS = 1_300_000, 130, 30_000_000, 100_000, 500
+_WALK_STEPS, _WALK_STEPS_A_PAIR, _WALK_STEPS_MOST, _TURNS, _FEWEST_TURNS = (
+    1_300_000,
+    130,
+    30_000_000,
+    100_000,
+    500,
+)
 
 #: All walks but those near solutions have the turns of so many, and of one more for so many steps.
 _WALKS, _WALKS_STEPS = 4, 25
@@ -59,9 +65,9 @@ _WALKS, _WALKS_STEPS = 4, 25
 #: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
 #: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
 #: relaxation, with so many steps measured; pairs of a hot and a warm one, so many from the given order and
-#: from the best plan; hot ones from segments; and cold ones, so many in a chain
-#: and of such a part of the turns, each from the best of those before. The last ones lead out of hollows in
-#: which all others end: cheap bytes, a very hot one; each with cold ones behind.
+#: from the best plan; hot ones from segments; and cold ones, so many in a chain and of such a part of the
+#: turns, each from the best of those before. The last ones lead out of hollows in which all others end: cheap
+#: bytes, a very hot one; each with cold ones behind.
 _NEAR, _NEAR_STEPS = (300, 5), 1_000_000
 _PAIR, _PAIRS_GIVEN, _PAIRS_BEST, _HOT = ((60, 5), (300, 20)), 1, 3, (30, 1)
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
@@ -292,8 +298,8 @@ class _Search:
         return self.segments
 
     def _walk(self) -> None:
-        """In pairs, from the given order and from the best plan; from segments; cold ones from the first plan, and from the best one then;
-        at last some more from the first plan. Small programs have used their turns up before.
+        """In pairs, from the given order and from the best plan; from segments; cold ones from the first plan,
+        then from the best one; at last some more from the first plan. Small programs have no turns left by then.
         """
         most = self._turns()
         first = self._sequence()
