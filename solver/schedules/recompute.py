@@ -299,7 +299,7 @@ class _Search:
 
     def _walk(self) -> None:
         """In pairs, from the given order and from the best plan; from segments; cold ones from the first plan,
-        then from the best one; at last some more from the first plan. Small programs have no turns left by then.
+        then from the best one; at last some more from the first plan. Small programs have no turns left then.
         """
         most = self._turns()
         first = self._sequence()
