@@ -298,8 +298,8 @@ class _Search:
         return self.segments
 
     def _walk(self) -> None:
-        """In pairs, from the given order and from the best plan; from segments; cold ones from the first plan,
-        then from the best one; at last some more from the first plan. Small programs have no turns left then.
+        """In pairs, from the given order and the best plan; from segments; cold ones from the first plan, and
+        from the best one; at last some more from the first plan. Small programs have no turns left by then.
         """
         most = self._turns()
         first = self._sequence()

@@ -301,8 +301,8 @@ def walk(
     that for a budget's worth at the peak. `best` gets the cheapest sequence within the budget where that
     costs less than `found[0]`, or where this is -1; then `found` gets its cost and its length. `hot` is the
     first temperature in nanoseconds, `logarithms` has ``-1024 ln((i + 0.5) / n)`` for its n places, `state`
-    is the generator's. Returns the length of the sequence that the walk is at. Simulated annealing:
-    Kirkpatrick et al., 1983.
+    is the generator's. `here` has the figures of the sequence that the walk is at, `there` those of what is
+    tried. Returns the length of that sequence. Simulated annealing: Kirkpatrick et al., 1983.
     """
     tried, result = there.tried, there.result
     peak = measure(sequence, count, budget, tables, here)
