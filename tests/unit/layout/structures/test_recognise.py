@@ -46,6 +46,19 @@ def test_a_structure_meets_the_bound(name: str, shape: str, buffers: int) -> Non
 
 
 @pytest.mark.parametrize(("name", "shape"), PROMISED)
+@pytest.mark.parametrize("alignment", [1, 8])
+def test_what_lives_all_the_time_takes_no_structure_away(name: str, shape: str, alignment: int) -> None:
+    """Weights below, say: they lie at the bottom, and the others decide."""
+    others, rng = SHAPES[shape](300, 1).buffers, random.Random(1)
+    last = max(b.lifespan.end for b in others)
+    weights = (Buffer(f"weight{i}", rng.randint(1, 99), Lifespan(0, last)) for i in range(30))
+    buffers = [replace(b, size=b.size * alignment, alignment=alignment) for b in (*others, *weights)]
+    rng.shuffle(buffers)
+    p = LayoutProblem(tuple(buffers))
+    assert found(p)[name] == max_load(p).bytes
+
+
+@pytest.mark.parametrize(("name", "shape"), PROMISED)
 def test_the_default_solver_says_which_structure_it_was(name: str, shape: str) -> None:
     p = SHAPES[shape](5000, 1)
     outcome = solve(p)
