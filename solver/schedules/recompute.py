@@ -25,19 +25,19 @@ from solver.schedules.simulate import Simulator
 
 __all__ = ["cheapest"]
 
-#: Programs of so many steps have the budgets of CP-SAT and repair in full, smaller ones the square of their
-#: part: what there is to choose grows with the steps, and so does the cost of trying it.
-_FULL = 750
-
 #: Steps simulated by greedy repair from the given order, and from each solution of the relaxation: some
 #: seconds, and some tenths of one.
 _REPAIR, _REPAIR_AGAIN = 300_000_000, 10_000_000
 
-#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them, and at most and at
-#: least for one: seconds. Writing a model down takes some, too, for each step and value at each moment.
-#: Programs so large that there are few moments get few rounds: each takes seconds.
+#: Turns of each walk for a step of the program, at most so many, and steps measured: about a second. Fewer
+#: turns than the last lead nowhere.
+_TURNS_A_STEP, _TURNS, _WALK_STEPS, _FEWEST_TURNS = 500, 100_000, 30_000_000, 500
+
+#: Rounds of the relaxation, and the deterministic time that CP-SAT has for all of them and for one: seconds.
+#: A small problem gets less, by its steps. Writing a model down takes some, too, for each step and value at
+#: each moment. Programs so large that there are few moments get few rounds: each takes seconds.
 _ROUNDS, _ROUNDS_FEW = 32, 5
-_CP_SAT, _CP_SAT_ROUND, _CP_SAT_LEAST, _CP_SAT_WRITTEN = 12.0, 4.0, 0.03, 4e-6
+_CP_SAT, _CP_SAT_ROUND, _CP_SAT_A_STEP, _CP_SAT_WRITTEN = 12.0, 4.0, 0.01, 4e-6
 
 #: Steps and values, times moments, of the largest model: writing one of a hundred thousand takes seconds.
 _PAIRS = 200_000
@@ -45,33 +45,25 @@ _PAIRS = 200_000
 #: What CP-SAT has for a model first: mostly it is near the optimum by then, and seconds from the proof.
 _CP_SAT_FIRST = 1.0
 
-#: Moments at which least can be held, tried together at last, and the part of the time of all rounds that
-#: CP-SAT has for them, at most so much.
-_TIGHTEST, _CP_SAT_PART, _CP_SAT_TIGHTEST = 6, 3, 1.0
-
-#: Steps that a walk measures: so many at least, so many for each pair of steps of the program, and some
-#: tenths of a second at most; in so many turns at most. Fewer turns than the last lead nowhere.
-_WALK_STEPS, _WALK_STEPS_A_PAIR, _WALK_STEPS_MOST, _TURNS, _FEWEST_TURNS = (
-    1_300_000,
-    130,
-    30_000_000,
-    100_000,
-    500,
-)
-
-#: All walks but those near solutions have the turns of so many, and of one more for so many steps.
-_WALKS, _WALKS_STEPS = 4, 25
+#: Moments at which least can be held, tried together at last, and CP-SAT's deterministic time for them.
+_TIGHTEST, _CP_SAT_TIGHTEST = 6, 1.0
 
 #: Walks: the share of the step's cost at which one begins, and the share of it that a budget's worth of bytes
 #: too many costs. Cheap bytes lead through what does not fit, dear ones stay near. From a solution of the
-#: relaxation, with so many steps measured; pairs of a hot and a warm one, so many from the given order and
-#: from the best plan; hot ones from segments; and cold ones, so many in a chain and of such a part of the
-#: turns, each from the best of those before. The last ones lead out of hollows in which all others end: cheap
-#: bytes, a very hot one; each with cold ones behind.
+#: relaxation, with so many steps measured; hot ones, that leave the plan that they begin with; and cold
+#: ones, so many in a chain and of such a part of the turns, each from the best of those before. The last
+#: ones lead out of hollows in which all others end: cheap bytes, a very hot one; each with cold ones behind.
 _NEAR, _NEAR_STEPS = (300, 5), 1_000_000
-_PAIR, _PAIRS_GIVEN, _PAIRS_BEST, _HOT = ((60, 5), (300, 20)), 1, 3, (30, 1)
+_HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
+
+#: Programs of so many steps are mostly answered within about a second. Smaller ones need less than that for
+#: all budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a
+#: part of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind. Where
+#: nothing fits then, or more than a 30th of the step's cost is left to find, budgets in full follow.
+_SMALL, _SMALL_SHARE = range(60, 129), 0.12
+_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES, _SMALL_FAR = (60, 20), 0.6, 3, 30
 
 #: The part of the step's cost that is too little to look for.
 _CLOSE = 10_000
@@ -111,9 +103,9 @@ class _Search:
     ) -> None:
         self.problem, self.budget, self.deadline = problem, budget, deadline
         self.before = before
+        self.small = len(problem.steps) in _SMALL
         #: The part of the usual budgets that walks may use, and all others.
-        self.walks, self.share = share, share * min(1.0, len(problem.steps) / _FULL) ** 2
-        self.turns_left = self._turns() * (_WALKS + len(problem.steps) // _WALKS_STEPS)
+        self.walks, self.share = share, share * _SMALL_SHARE if self.small else share
         self.simulator, self.sequences = Simulator(problem), Sequences(problem)
         self.start = self.simulator.start()
         self.total = sum(problem.cost)
@@ -148,6 +140,10 @@ class _Search:
             self._offer(numbers)
             self._offer(self._repair(numbers, _REPAIR_AGAIN))
         self._look()
+        far = self.peak > self.budget or self.extra - self.bound > self.total // _SMALL_FAR
+        if self.small and far and not self.impossible:
+            self.small, self.share = False, self.walks
+            self._look()
         return self._schedule(ScheduleProof.RELAXATION if self.bound else None)
 
     def _look(self) -> None:
@@ -162,7 +158,7 @@ class _Search:
             # Near floors those moments prove most at which little else can be held.
             moments = tightest(self.problem, self.budget, min(_TIGHTEST, self.most_moments))
             relaxed = Moments(self.problem, self.budget, moments).solve(
-                min(self.share * _CP_SAT / _CP_SAT_PART, _CP_SAT_TIGHTEST), self.deadline
+                self.share * _CP_SAT_TIGHTEST, self.deadline
             )
             self.bound = max(self.bound, relaxed.bound)
             self.impossible |= relaxed.infeasible
@@ -219,7 +215,7 @@ class _Search:
         load = self.simulator.loads(self.start)
         moments = self.moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
-        left = self.share * _CP_SAT
+        left = self.share * min(_CP_SAT, _CP_SAT_A_STEP * len(self.problem.steps))
         written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
         few = self.most_moments < _TIGHTEST
         for number in range(_ROUNDS_FEW if few else _ROUNDS):
@@ -228,7 +224,7 @@ class _Search:
             # Whatever bounds the cost with some moments does so with more of them, and with less room.
             model = Moments(self.problem, self.budget, moments, less)
             left -= written * len(moments)
-            relaxed = self._relaxed(model, max(_CP_SAT_LEAST, min(left, _CP_SAT_ROUND)))
+            relaxed = self._relaxed(model, max(0.1, min(left, _CP_SAT_ROUND)))
             left -= relaxed.work
             self.cut |= relaxed.cut
             if not less:
@@ -242,9 +238,7 @@ class _Search:
             self._offer_sequence(sequence)
             missed = self.sequences.overloads(sequence, self.budget)
             if missed:
-                near = self._turns(_NEAR_STEPS)
-                self.turns_left += near
-                self._walk_from(sequence, near, number, _NEAR)
+                self._walk_from(sequence, self._turns(_NEAR_STEPS), number, _NEAR)
             if not self.done():
                 genes = model.genes(relaxed, self.start)
                 self._offer(genes)
@@ -298,19 +292,25 @@ class _Search:
         return self.segments
 
     def _walk(self) -> None:
-        """In pairs, from the given order and the best plan; from segments; cold ones from the first plan, and
-        from the best one; at last some more from the first plan. Small programs have no turns left by then.
+        """Hot ones from the best plan and from segments; cold ones from the first plan, and from the best one
+        then; at last some more from the first plan.
         """
-        most = self._turns()
-        first = self._sequence()
-        given = tuple(range(len(self.problem.steps)))
-        for seed, start in enumerate((given,) * _PAIRS_GIVEN + (None,) * _PAIRS_BEST):
-            for walk in _PAIR:
-                start = self._walk_from(start or self._sequence(), most, seed, walk)
-        if self.turns_left < _FEWEST_TURNS:
+        most = self._turns(_WALK_STEPS)
+        if most < _FEWEST_TURNS:
             return
-        for seed, genes in enumerate(self._segments()[:_SEGMENTS_WALKED]):
-            self._walk_from(self.simulator.sequence(genes), most, seed, _HOT)
+        first = self._sequence()
+        if self.small:
+            most = int(_SMALL_TURNS * most)
+            self._walk_from(first, most, 1, _SMALL_HOT)
+            for start in (first, None):
+                self._cool(start or self._sequence(), most // _COLD_PART, _SMALL_COLD_TIMES)
+            return
+        segments = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
+        turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _HOT]
+        turns += [(start, _HOT[0]) for start in segments]
+        turns += [(None, walk) for walk in _HOT_AGAIN]
+        for seed, (start, walk) in enumerate(turns):
+            self._walk_from(start or self._sequence(), most, seed, walk)
         part = most // _COLD_PART
         for start in (first, None):
             self._cool(start or self._sequence(), part, _COLD_TIMES)
@@ -326,11 +326,10 @@ class _Search:
             if found is not None:
                 best = min(best, found, key=self._cost)
 
-    def _turns(self, most: int = _WALK_STEPS_MOST) -> int:
-        """The turns of a walk, which measures `most` steps at most."""
+    def _turns(self, work: int) -> int:
+        """The turns of a walk that measures about as many steps."""
         steps = max(1, len(self.problem.steps))
-        work = min(most, max(_WALK_STEPS, _WALK_STEPS_A_PAIR * steps * steps))
-        return int(self.walks * min(_TURNS, work // steps))
+        return int(self.walks * min(_TURNS, _TURNS_A_STEP * steps, work // steps))
 
     def _cost(self, sequence: tuple[int, ...]) -> tuple[int, int]:
         """How many bytes a sequence is over the budget, and what its repetitions cost."""
@@ -341,10 +340,8 @@ class _Search:
         self, start: tuple[int, ...], most: int, seed: int, walk: tuple[int, int]
     ) -> tuple[int, ...] | None:
         """What a walk finds from there, which is offered; None as well where little cheaper can be found."""
-        most = min(most, self.turns_left)
-        if most < _FEWEST_TURNS or self.close() or self.deadline.expired:
+        if self.close() or self.deadline.expired:
             return None
-        self.turns_left -= most
         hot, weight = walk
         found = self.sequences.walk(
             start,

@@ -53,10 +53,8 @@ class Places(NamedTuple):
 @inlined
 def _random(state: Integers, below: int) -> int:
     """The next number of the generator, 0 <= number < below."""
-    product = state[0] * _FACTOR
-    product = (product & _MODULUS) + (product >> 31)
-    state[0] = product if product < _MODULUS else product - _MODULUS
-    return (state[0] * below) >> 31
+    state[0] = state[0] * _FACTOR % _MODULUS
+    return state[0] % below
 
 
 @compiled
@@ -142,16 +140,12 @@ def _without_unread(sequence: Integers, count: int, tables: Tables, places: Plac
 @inlined
 def _some_idle(at: int, state: Integers, tables: Tables, places: Places) -> int:
     """One of the instances that wait at an event and can be made again; -1 where there is none."""
-    idle = 0
+    found, idle = -1, 0
     for i in range(places.result[INSTANCES]):
-        idle += places.first[i] < at < places.last[i] and tables.maker[places.value[i]] >= 0
-    if idle == 0:
-        return -1
-    which, found = _random(state, idle), -1
-    while which >= 0:
-        found += 1
-        waits = places.first[found] < at < places.last[found]
-        which -= waits and tables.maker[places.value[found]] >= 0
+        if places.first[i] < at < places.last[i] and tables.maker[places.value[i]] >= 0:
+            idle += 1
+            if _random(state, idle) == 0:
+                found = i
     return found
 
 
@@ -189,9 +183,11 @@ def _with_drop(
 ) -> int:
     """Something that waits at one event, mostly a full one, is made again for its next reader instead.
 
-    `places` are those of this sequence. Returns how many events there are then.
+    Returns how many events there are then.
     """
-    peak = places.result[PEAK]
+    peak = measure(sequence, count, budget, tables, places)
+    if peak < 0:
+        return count
     at = _random(state, count)
     if places.result[OVER] > 0 and _random(state, 8) > 0:
         least = budget + 1 if _random(state, 2) else peak
@@ -252,31 +248,6 @@ def _with_move(sequence: Integers, count: int, state: Integers, leave: int, tabl
     return count
 
 
-@inlined
-def _extra(sequence: Integers, count: int, tables: Tables) -> int:
-    """What the repetitions cost."""
-    extra, done = 0, 0
-    for k in range(count):
-        if sequence[k] == done:
-            done += 1
-        else:
-            extra += tables.cost[sequence[k]]
-    return extra
-
-
-@inlined
-def _take_over(source: Places, target: Places) -> None:
-    """What was measured there was measured here."""
-    for k in range(len(source.result)):
-        target.result[k] = source.result[k]
-    for k in range(source.result[LENGTH]):
-        target.load[k] = source.load[k]
-    for i in range(source.result[INSTANCES]):
-        target.value[i] = source.value[i]
-        target.first[i] = source.first[i]
-        target.last[i] = source.last[i]
-
-
 @compiled
 def walk(
     sequence: Integers,
@@ -292,8 +263,7 @@ def walk(
     best: Integers,
     found: Integers,
     tables: Tables,
-    here: Places,
-    there: Places,
+    places: Places,
 ) -> int:
     """The turns from `begin` to `end`, of `most`: neighbours are taken, worse ones with a chance that falls.
 
@@ -301,40 +271,34 @@ def walk(
     that for a budget's worth at the peak. `best` gets the cheapest sequence within the budget where that
     costs less than `found[0]`, or where this is -1; then `found` gets its cost and its length. `hot` is the
     first temperature in nanoseconds, `logarithms` has ``-1024 ln((i + 0.5) / n)`` for its n places, `state`
-    is the generator's. `here` has the figures of the sequence that the walk is at, `there` those of what is
-    tried. Returns the length of that sequence. Simulated annealing: Kirkpatrick et al., 1983.
+    is the generator's. Returns the length of the sequence that the walk is at. Simulated annealing:
+    Kirkpatrick et al., 1983.
     """
-    tried, result = there.tried, there.result
-    peak = measure(sequence, count, budget, tables, here)
+    result, tried = places.result, places.tried
+    peak = measure(sequence, count, budget, tables, places)
     if peak < 0:
         return count
-    over = here.result[OVER] + 10 * max(0, peak - budget)
-    now = here.result[EXTRA] + int(float(weight) * over / budget)
+    now = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
     for turn in range(begin, end):
         left = most - turn
         heat = hot * left // most * left // most
-        limit = now + heat * logarithms[_random(state, len(logarithms))] // 1024
         for k in range(count):
             tried[k] = sequence[k]
         length = count
-        for change in range(1 + _random(state, _CHANGES)):
+        for _ in range(1 + _random(state, _CHANGES)):
             kind = _random(state, 10)
-            if kind >= 4:
+            if kind < 4:
+                length = _with_drop(tried, length, budget, state, tables, places)
+            else:
                 length = _with_move(tried, length, state, kind < 7, tables)
-            elif change == 0:  # measured before
-                length = _with_drop(tried, length, budget, state, tables, here)
-            elif measure(tried, length, budget, tables, there) >= 0:
-                length = _with_drop(tried, length, budget, state, tables, there)
-        length = _without_unread(tried, length, tables, there)
-        if _extra(tried, length, tables) > limit:
+        length = _without_unread(tried, length, tables, places)
+        peak = measure(tried, length, budget, tables, places)
+        if peak < 0:
             continue
-        peak = measure(tried, length, budget, tables, there)
-        over = result[OVER] + 10 * max(0, peak - budget)
-        then = result[EXTRA] + int(float(weight) * over / budget)
-        if peak < 0 or then > limit:
+        then = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
+        if then - now > heat * logarithms[_random(state, len(logarithms))] // 1024:
             continue
         now, count = then, length
-        _take_over(there, here)
         for k in range(count):
             sequence[k] = tried[k]
         if peak <= budget and (found[0] < 0 or result[EXTRA] < found[0]):

@@ -46,25 +46,21 @@ class Sequences:
         def room(count: int) -> Integers:
             return np.zeros(max(count, 1), np.int64)
 
-        def places() -> kernel.Places:
-            return kernel.Places(
-                load=room(self._most + 1),
-                change=room(self._most + 1),
-                fresh=room(self._most),
-                value=room(instances),
-                first=room(instances),
-                last=room(instances),
-                current=room(values),
-                wanted=room(values),
-                marked=room(steps),
-                tried=room(self._most),
-                chain=room(kernel.MOST_AT_ONCE),
-                result=room(5),
-            )
-
-        self._places = places()
+        self._places = kernel.Places(
+            load=room(self._most + 1),
+            change=room(self._most + 1),
+            fresh=room(self._most),
+            value=room(instances),
+            first=room(instances),
+            last=room(instances),
+            current=room(values),
+            wanted=room(values),
+            marked=room(steps),
+            tried=room(self._most),
+            chain=room(kernel.MOST_AT_ONCE),
+            result=room(5),
+        )
         self._given = addressed(tables(problem)), addressed(self._places)
-        self._other = addressed(places())
         self._logarithms: Integers = np.array(
             [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
         )
@@ -126,6 +122,5 @@ class Sequences:
                 best,
                 found,
                 *self._given,
-                self._other,
             )
         return tuple(best[: int(found[1])].tolist()) if found[0] >= 0 else None
