@@ -20,15 +20,16 @@ search.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.branch_and_bound import tighten
-from solver.layout.exact.capacity_search import NEGLIGIBLE, SEARCHED_AT_ONCE, CapacitySearch, negligible
+from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
 from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
@@ -41,6 +42,7 @@ from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
     LARGE_ORDERS,
     SOFTER_FROM,
+    USUAL_ATTEMPTS,
     greedy_portfolio,
     place_once,
     place_suited,
@@ -72,6 +74,10 @@ COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
 
+#: Buffers beyond which windows of time, where there are any, have all the time: a search of so many at once
+#: takes kilobytes a buffer, and closes nothing that windows leave open.
+SEARCHED_AT_ONCE: Final = 6000
+
 #: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
 #: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
 #: budget raises it to more than twice that.
@@ -102,8 +108,8 @@ CP_SAT_START: Final = 1.5
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
-#: Attempts with very many buffers, of those that suit a sample best.
-ATTEMPTS: Final = 12
+#: Attempts with very many buffers that suit a sample best, in front of the usual ones.
+ATTEMPTS: Final = 6
 
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.
@@ -133,7 +139,9 @@ class _Run:
     layout: Layout = field(default_factory=lambda: Layout((), MAX_BYTES + 1))
     stage: str = ""
     search: CapacitySearch | None = None
+    #: Names of attempts, what suits a sample first; and the layout before these, where they lowered it.
     suited: list[str] = field(default_factory=list)
+    before: Layout | None = None
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
         better = layout.peak < self.layout.peak
@@ -286,15 +294,26 @@ def _probe(run: _Run, _: int) -> None:
 
 
 def _greedy(run: _Run, attempts: int) -> None:
-    """All orders and fits; of very many buffers some, unless only time limits and nothing follows."""
-    followed = run.coarse or run.shallow
-    some = (
-        attempts if len(run.instance) >= LARGE and (followed or run.watch.options.work is not None) else None
-    )
+    """All orders and fits; of very many buffers those that suit a sample, and the usual ones."""
+
+    def tried(names: Sequence[str]) -> None:
+        greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout, names)
+        run.take("greedy", greedy.layout, cut=greedy.cut)
+
     usual = run.watch.options.work is USUAL
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
-    greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, some, run.layout, run.suited)
-    run.take("greedy", greedy.layout, cut=greedy.cut)
+    if len(run.instance) < LARGE or run.near:
+        tried(())
+    elif run.shallow:
+        tried(USUAL_ATTEMPTS)
+        before = run.layout
+        if not (run.finished or run.negligible) and (names := suited(run.instance, run.watch.deadline)):
+            tried(names[:attempts])
+        run.before = before if run.layout.peak < before.peak else None
+    else:
+        names = run.suited or suited(run.instance, run.watch.deadline)
+        only_time = run.watch.options.work is None and not run.coarse
+        tried(names if names and only_time else tuple(dict.fromkeys((*names[:attempts], *USUAL_ATTEMPTS))))
 
 
 def _coarsely(run: _Run, questions: _Questions) -> None:
@@ -321,18 +340,31 @@ def _in_order_of_time(run: _Run, _: int) -> None:
 
 
 def _windows(run: _Run, work: int) -> None:
-    """Where the layout is too high, a window of time after the other."""
+    """Where the layout is too high, a window of time after the other.
+
+    Windows make less of some lower layouts than of some higher ones. So where an order that suits a sample
+    gave the layout, that of the usual orders comes first: three quarters of the time, half of the work.
+    """
     limit = run.watch.options.limit(work)
     if run.searched_at_once:
         limit = min(limit, 2 * work)
-    repair(
-        run.instance,
-        run.layout,
-        run.enough,
-        limit,
-        run.watch,
-        lambda layout: run.take("windows", layout),
-    )
+    cut = False
+    if run.before is not None:
+        limit //= 2
+        deadline = run.watch.deadline
+        part = Watch(
+            deadline.sooner(deadline.remaining / 4) if deadline.remaining < math.inf else deadline,
+            run.watch.options,
+        )
+        _repair(run, run.before, limit, part)
+        run.before, cut = None, part.cut
+    if not (run.layout.peak <= run.enough or run.watch.deadline.expired):
+        _repair(run, run.layout, limit, run.watch)
+    run.watch.cut = run.watch.cut or cut
+
+
+def _repair(run: _Run, layout: Layout, limit: int, watch: Watch) -> None:
+    repair(run.instance, layout, run.enough, limit, watch, lambda better: run.take("windows", better))
 
 
 def _capacity_search(run: _Run, _: int) -> None:

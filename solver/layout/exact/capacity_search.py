@@ -32,7 +32,7 @@ from solver.layout.model.options import USUAL, USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES, Layout
 from solver.layout.model.reduce import components, peel
 
-__all__ = ["NEGLIGIBLE", "SEARCHED_AT_ONCE", "CapacitySearch", "Listener", "Tightened", "negligible"]
+__all__ = ["NEGLIGIBLE", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
@@ -54,10 +54,6 @@ NEAR: Final = 50
 #: Sets of buffers whose searches are kept for the next question, which bounds memory; of more than `MANY`
 #: buffers only the last one.
 KEPT: Final = 64
-
-#: More than so many that are joined through lifespans are not searched: they take a kilobyte each, and what
-#: boxes and windows leave open of them, no search of all at once has closed.
-SEARCHED_AT_ONCE: Final = 6000
 
 #: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy layouts are good there,
 #: and what the first descents do not close, longer search has not closed either.

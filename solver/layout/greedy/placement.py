@@ -32,6 +32,7 @@ from solver.layout.structures.classes import in_classes
 __all__ = [
     "LARGE_ORDERS",
     "SOFTER_FROM",
+    "USUAL_ATTEMPTS",
     "Fit",
     "Greedy",
     "GreedyResult",
@@ -60,7 +61,7 @@ SOFTER_FROM: Final = 1000
 #: Tried first, because they win most often on training steps; all others follow.
 FIRST_FIT_ORDERS: Final = ("size", "contention-size", "area")
 
-#: Tried first where there are many buffers, in this order; of very many, where a sample finds others as good.
+#: Tried first where there are many buffers, in this order; of very many, behind those that suit a sample.
 #: Size leads in training steps; birth and death where none lives within another, magnitude and degree where
 #: lives are long and sizes are powers. Who cuts memory into buffers often lists what lies lower first: that
 #: order fills what it was cut from.
@@ -96,6 +97,12 @@ LARGE_ORDERS_NEAR: Final = (
 #: Best fit has won with these where first fit did not; of very many buffers with the others.
 BEST_FIT_ORDERS: Final = ("contention-size", "contention-area")
 LARGE_BEST_FIT: Final = ("birth", "magnitude-birth", "lifetime-birth", "start-size", "lifetime", "size-slack")
+
+#: Attempts with very many buffers without a sample, or behind those that suit one.
+USUAL_ATTEMPTS: Final = (
+    *(f"{name}, first_fit" for name in LARGE_ORDERS),
+    *(f"{name}, best_fit" for name in LARGE_BEST_FIT[:2]),
+)
 
 #: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
 MAGNITUDES: Final = 4
@@ -341,18 +348,15 @@ def greedy_portfolio(
     A layout that is `known` stands until a lower one is found; without one, the first order is finished
     whatever the deadline says.
 
-    Beyond `LARGE` buffers, attempts go two at a time, until the layout is `GOOD_ENOUGH`, those first that are
-    best for a `sample`, or in the order of `names`; where what is known is good enough already, only
-    `LARGE_ORDERS_NEAR`.
+    Beyond `LARGE` buffers, attempts go two at a time, until the layout is `GOOD_ENOUGH`: those of `names`, or
+    without any `USUAL_ATTEMPTS`; where what is known is good enough already, only `LARGE_ORDERS_NEAR`.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
-        chosen = _orders_of_many(instance)
         if known is not None and known.peak - bound <= bound // GOOD_ENOUGH:
             names = [f"{name}, first_fit" for name in LARGE_ORDERS_NEAR]
-        elif not names:
-            names = ranked(sample(instance), module, _orders_of_many, deadline)
-        some = {name: chosen[name] for name in names[:attempts]}
+        chosen = _orders_of_many(instance)
+        some = {name: chosen[name] for name in names or USUAL_ATTEMPTS}
         return GreedyResult(*race(instance, module, some, bound, deadline, known))
     return _one_by_one(instance, bound, deadline, attempts, known)
 
