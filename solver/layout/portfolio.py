@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias
 from solver.layout.bounds.max_load import max_load, pinned_top
 from solver.layout.bounds.settle import settle
 from solver.layout.exact.branch_and_bound import tighten
-from solver.layout.exact.capacity_search import NEGLIGIBLE, CapacitySearch, negligible
+from solver.layout.exact.capacity_search import NEGLIGIBLE, SEARCHED_AT_ONCE, CapacitySearch, negligible
 from solver.layout.exact.coarse import FINE, MIDDLE, ROUGH, Grain, search_coarsely
 from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
@@ -73,10 +73,6 @@ PROBE_BUFFERS: Final = 3000
 COARSE_BUFFERS: Final = 2_000_000
 SHORT_QUESTIONS: Final = ((MIDDLE, 0, 2_000_000), (ROUGH, GOOD_ENOUGH, 2_000_000))
 LONG_QUESTIONS: Final = ((FINE, 0, 5_000_000), (MIDDLE, 0, 10_000_000))
-
-#: Buffers beyond which windows of time, where there are any, have all the time: a search of so many at once
-#: takes kilobytes a buffer, and closes nothing that windows leave open.
-SEARCHED_AT_ONCE: Final = 6000
 
 #: Windows of time hold enough that can move where so many times as many buffers live in all as live at once.
 #: Their work is worth about two seconds; where the capacity search has its turn after them, no caller's
@@ -311,9 +307,15 @@ def _greedy(run: _Run, attempts: int) -> None:
             tried(names[:attempts])
         run.before = before if run.layout.peak < before.peak else None
     else:
-        names = run.suited or suited(run.instance, run.watch.deadline)
-        only_time = run.watch.options.work is None and not run.coarse
-        tried(names if names and only_time else tuple(dict.fromkeys((*names[:attempts], *USUAL_ATTEMPTS))))
+        run.suited = run.suited or suited(run.instance, run.watch.deadline)
+        tried(tuple(dict.fromkeys((*run.suited[:attempts], *USUAL_ATTEMPTS))))
+
+
+def _other_orders(run: _Run, attempts: int) -> None:
+    """What is left of the attempts, those first that suit a sample."""
+    names = [name for name in run.suited[attempts:] if name not in USUAL_ATTEMPTS]
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+    run.take("greedy", greedy.layout, cut=greedy.cut)
 
 
 def _coarsely(run: _Run, questions: _Questions) -> None:
@@ -433,6 +435,12 @@ STAGES: Final = (
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
+    Stage(
+        "other orders",
+        lambda run: bool(run.suited) and run.watch.options.work is None,
+        ATTEMPTS,
+        _other_orders,
+    ),
     Stage("branch and bound", lambda run: run.searched_in_python, PYTHON_WORK, _in_python),
     Stage(
         "local search",

@@ -17,7 +17,7 @@ import gc
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.console import Console
@@ -49,6 +49,9 @@ class Allowance(Deadline):
     @property
     def remaining(self) -> float:
         return self.until - time.process_time()
+
+    def sooner(self, seconds: float) -> Allowance:
+        return replace(self, until=self.until - seconds)
 
 
 def run(console: Console, *, sizes: Sequence[int] = (), only_open: bool = False) -> None:

@@ -32,7 +32,7 @@ from solver.layout.model.options import USUAL, USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES, Layout
 from solver.layout.model.reduce import components, peel
 
-__all__ = ["NEGLIGIBLE", "CapacitySearch", "Listener", "Tightened", "negligible"]
+__all__ = ["NEGLIGIBLE", "SEARCHED_AT_ONCE", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
@@ -54,6 +54,10 @@ NEAR: Final = 50
 #: Sets of buffers whose searches are kept for the next question, which bounds memory; of more than `MANY`
 #: buffers only the last one.
 KEPT: Final = 64
+
+#: More than so many that are joined through lifespans are not searched: they take a kilobyte each, and what
+#: boxes and windows leave open of them, no search of all at once has closed.
+SEARCHED_AT_ONCE: Final = 6000
 
 #: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy layouts are good there,
 #: and what the first descents do not close, longer search has not closed either.
@@ -215,7 +219,11 @@ class CapacitySearch:
         core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
         offsets = np.full(len(instance), FREE, dtype=np.int64)
         known = np.array(self._layout.offsets, dtype=np.int64)
-        for members in _stretches(instance, core):
+        stretches = _stretches(instance, core)
+        if stretches and len(stretches[-1]) > SEARCHED_AT_ONCE:
+            self._left = 0
+            return Answer.UNKNOWN, None
+        for members in stretches:
             if (known[members] + instance.exact[members]).max() <= capacity:
                 offsets[members] = known[members]
                 continue

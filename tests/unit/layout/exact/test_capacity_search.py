@@ -90,6 +90,12 @@ def made(monkeypatch: pytest.MonkeyPatch, **limits: int) -> list[int]:
     return found
 
 
+def test_more_than_can_be_searched_at_once_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made(monkeypatch, SEARCHED_AT_ONCE=30) == [3, 30]
+    monkeypatch.undo()
+    assert made(monkeypatch, SEARCHED_AT_ONCE=29) == []
+
+
 def test_of_thousands_of_buffers_the_last_search_alone_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made(monkeypatch, MANY=29) == [3, 30, 3]
 
