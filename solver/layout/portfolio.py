@@ -20,7 +20,6 @@ search.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -353,11 +352,7 @@ def _windows(run: _Run, work: int) -> None:
     cut = False
     if run.before is not None:
         limit //= 2
-        deadline = run.watch.deadline
-        part = Watch(
-            deadline.sooner(deadline.remaining / 4) if deadline.remaining < math.inf else deadline,
-            run.watch.options,
-        )
+        part = Watch(run.watch.deadline.leaving(0.25), run.watch.options)
         _repair(run, run.before, limit, part)
         run.before, cut = None, part.cut
     if not (run.layout.peak <= run.enough or run.watch.deadline.expired):

@@ -67,7 +67,8 @@ class SearchOrder(Pass):
         if self.recompute and self.capacity is not None and found.peak > self.capacity and differ:
             from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
 
-            found = order_to_repeat(problem, before, self.capacity, deadline)
+            # What runs again is searched for afterwards, in half of the time.
+            found = order_to_repeat(problem, before, self.capacity, deadline.leaving(0.5))
         changed = program.reordered(found.order)
         if found.peak >= given or self._peak(changed) >= self._peak(program):
             return Applied(program, facts, found.complete)

@@ -144,6 +144,11 @@ class Deadline:
         """So much earlier, for what comes after."""
         return self if self.at is None else replace(self, at=self.at - seconds)
 
+    def leaving(self, part: float) -> Self:
+        """Earlier by this part of the time that remains, for what comes after."""
+        remaining = self.remaining
+        return self if remaining == float("inf") else self.sooner(part * remaining)
+
     @property
     def cancelled(self) -> bool:
         return self.cancel is not None and self.cancel.is_set()
