@@ -61,9 +61,9 @@ _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 #: Programs of so many steps are mostly answered within about a second. Smaller ones need less than that for
 #: all budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a
 #: part of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind. Where
-#: nothing fits then, or more than a 25th of the step's cost is left to find, budgets in full follow.
+#: nothing fits then, or more than a 30th of the step's cost is left to find, budgets in full follow.
 _SMALL, _SMALL_SHARE = range(60, 129), 0.12
-_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES, _SMALL_FAR = (60, 20), 0.6, 3, 25
+_SMALL_HOT, _SMALL_TURNS, _SMALL_COLD_TIMES, _SMALL_FAR = (60, 20), 0.6, 3, 30
 
 #: The part of the step's cost that is too little to look for.
 _CLOSE = 10_000
