@@ -137,6 +137,8 @@ class _Run:
     #: Names of attempts, what suits a sample first; and the layout before these, where they lowered it.
     suited: list[str] = field(default_factory=list)
     before: Layout | None = None
+    #: Whether time ended a part of a stage, and others may follow.
+    hurried: bool = False
 
     def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
         better = layout.peak < self.layout.peak
@@ -349,15 +351,13 @@ def _windows(run: _Run, work: int) -> None:
     limit = run.watch.options.limit(work)
     if run.searched_at_once:
         limit = min(limit, 2 * work)
-    cut = False
     if run.before is not None:
         limit //= 2
         part = Watch(run.watch.deadline.leaving(0.25), run.watch.options)
         _repair(run, run.before, limit, part)
-        run.before, cut = None, part.cut
+        run.before, run.hurried = None, part.cut
     if not (run.layout.peak <= run.enough or run.watch.deadline.expired):
         _repair(run, run.layout, limit, run.watch)
-    run.watch.cut = run.watch.cut or cut
 
 
 def _repair(run: _Run, layout: Layout, limit: int, watch: Watch) -> None:
@@ -492,5 +492,5 @@ class Portfolio:
             f"{self.name}/{run.stage}",
             began,
             proved=run.proved,
-            deterministic=not (watch.cut or self.options.race),
+            deterministic=not (watch.cut or run.hurried or self.options.race),
         )

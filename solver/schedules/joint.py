@@ -153,7 +153,7 @@ class _Search:
         return self._read([t for k, t in enumerate(sequence) if k not in left_out])
 
     def _read(self, sequence: Sequence[int]) -> tuple[int, ...]:
-        """A sequence without the repetitions that nobody reads anything of."""
+        """A sequence without the repetitions whose values no later step reads."""
         again, backwards = set(_again(sequence)), list[int]()
         wanted = {v for v, kept in enumerate(self.problem.kept) if kept}
         for k in range(len(sequence) - 1, -1, -1):

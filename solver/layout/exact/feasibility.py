@@ -292,7 +292,7 @@ class FeasibilitySearch:
         return state._replace(parts=parts, frames=frames, trail=trail)
 
     def _in_turns(self, work: int) -> bool:
-        """Whether all seeds run on this thread: there is no other, or two paths take too much memory."""
+        """Whether one thread runs all seeds: only one may be used, or two paths take too much memory."""
         return self._options.threads == 1 or (len(self._instance) > MANY and work <= TURNS)
 
     def _turn(self, race: _Race, k: int, until: int = 0, *, watching: bool = True) -> None:

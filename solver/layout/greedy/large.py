@@ -40,10 +40,9 @@ def race(
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
-    They go in pairs, side by side where memory allows, and
-    the lower peak wins, the earlier order on a tie, so threads decide nothing. Without a layout that is
-    `known`, the first order is finished whatever the deadline says; later ones are given up within some
-    milliseconds.
+    Orders go in pairs, side by side where memory allows, and the lower peak wins, the earlier order on a tie,
+    so threads decide nothing. Without a layout that is `known`, the first order is finished whatever the
+    deadline says; later ones are given up within some milliseconds.
     """
     best, peak, found, cut = None, known.peak if known else MAX_BYTES, "", False
     names, together = iter(orders), len(instance) >= ROOMY * instance.sections
