@@ -27,23 +27,21 @@ MOST_AT_ONCE = 60
 _CHANGES = 3
 
 #: Positions in the result of a measurement. A peak of -1: a step runs again behind what it must not.
-PEAK, EXTRA, OVER, INSTANCES, LENGTH = range(5)
+PEAK, EXTRA, OVER, LENGTH = range(4)
 
 
 class Places(NamedTuple):
-    """Working memory: by event its load, and whether it is a first run; of instance i the value, and the
-    events of its definition and of its last reader; by value its current instance, and whether somebody
-    behind wants it; by step a mark; a sequence that is tried; steps to insert, the last one first.
+    """Working memory: by event its load; the same for a sequence that is tried; whether it is a first run. By
+    value whether somebody behind wants it, and the event of its next reader; the values that wait somewhere,
+    the last one defined first. By step a mark; a sequence that is tried; steps to insert, the last one first.
     """
 
     load: Integers
-    change: Integers
+    load_tried: Integers
     fresh: Integers
-    value: Integers
-    first: Integers
-    last: Integers
-    current: Integers
     wanted: Integers
+    reader: Integers
+    waiting: Integers
     marked: Integers
     tried: Integers
     chain: Integers
@@ -53,7 +51,9 @@ class Places(NamedTuple):
 @inlined
 def _random(state: Integers, below: int) -> int:
     """The next number of the generator, 0 <= number < below."""
-    state[0] = state[0] * _FACTOR % _MODULUS
+    product = state[0] * _FACTOR
+    product = (product & _MODULUS) + (product >> 31)
+    state[0] = product if product < _MODULUS else product - _MODULUS
     return state[0] % below
 
 
@@ -63,102 +63,128 @@ def measure(sequence: Integers, count: int, budget: int, tables: Tables, places:
 
     A repetition of which nothing is read still counts. Linear in what the events read and write.
     """
-    value, first, last, current = places.value, places.first, places.last, places.current
-    change, load, result = places.change, places.load, places.result
-    instances, extra, done = 0, 0, 0
-    result[PEAK] = -1
-    for v in range(len(tables.size)):
-        current[v] = -1
-        if tables.given[v]:
-            current[v] = instances
-            value[instances], first[instances], last[instances] = v, 0, 0
-            instances += 1
-    for k in range(count):
-        step = sequence[k]
-        change[k] = 0
-        if step == done:
-            done += 1
-            load[k] = tables.scratch[step]
-        else:
-            if done > tables.until[step]:
-                return -1
-            extra += tables.cost[step]
-            load[k] = tables.scratch_again[step]
-        for j in range(tables.read_start[step], tables.read_start[step + 1]):
-            last[current[tables.reads[j]]] = k
-        for j in range(tables.write_start[step], tables.write_start[step + 1]):
-            v = tables.writes[j]
-            current[v] = instances
-            value[instances], first[instances], last[instances] = v, k, k
-            instances += 1
-    change[count] = 0
-    for v in range(len(tables.size)):
-        if tables.kept[v] and current[v] >= 0:
-            last[current[v]] = count - 1
-    for i in range(instances):
-        size = tables.size[value[i]]
-        change[first[i]] += size
-        change[last[i] + 1] -= size
-    live, peak, over = tables.fixed, 0, 0
-    for k in range(count):
-        live += change[k]
-        load[k] += live
-        peak = max(peak, load[k])
-        over += max(0, load[k] - budget)
-    result[PEAK], result[EXTRA], result[OVER] = peak, extra, over
-    result[INSTANCES], result[LENGTH] = instances, count
-    return peak
+    if _swept(sequence, count, False, places.load, tables, places):
+        _add_up(count, budget, places.load, places)
+    return places.result[PEAK]
 
 
 @inlined
-def _without_unread(sequence: Integers, count: int, tables: Tables, places: Places) -> int:
-    """Take the repetitions out that nobody reads anything of; how many events are left."""
-    wanted, fresh = places.wanted, places.fresh
-    done = 0
+def _swept(
+    sequence: Integers, count: int, clean: bool, load: Integers, tables: Tables, places: Places
+) -> bool:
+    """The load of each event and what the repetitions cost; whether all of them are legal.
+
+    From the last event to the first one: what is wanted behind an event is live there, and what the event
+    reads is wanted in front of it. With `clean` repetitions of which nothing is wanted are taken out.
+    """
+    wanted, fresh, result = places.wanted, places.fresh, places.result
+    done, live, extra = 0, tables.fixed, 0
+    result[PEAK] = -1
     for k in range(count):
         fresh[k] = sequence[k] == done
         done += fresh[k]
     for v in range(len(tables.size)):
         wanted[v] = tables.kept[v]
+        live += tables.kept[v] * tables.size[v]
     begin = count
     for k in range(count - 1, -1, -1):
-        step, useful = sequence[k], fresh[k]
+        step, useful, bytes_ = sequence[k], fresh[k], live
         for j in range(tables.write_start[step], tables.write_start[step + 1]):
-            useful |= wanted[tables.writes[j]]
-        if useful:
-            for j in range(tables.write_start[step], tables.write_start[step + 1]):
-                wanted[tables.writes[j]] = 0
-            for j in range(tables.read_start[step], tables.read_start[step + 1]):
-                wanted[tables.reads[j]] = 1
-            begin -= 1
+            v = tables.writes[j]
+            if wanted[v]:
+                useful, wanted[v] = 1, 0
+                live -= tables.size[v]
+            else:
+                bytes_ += tables.size[v]
+        if clean and not useful:
+            continue
+        if fresh[k]:
+            done -= 1
+            bytes_ += tables.scratch[step]
+        else:
+            if done > tables.until[step]:
+                return False
+            extra += tables.cost[step]
+            bytes_ += tables.scratch_again[step]
+        for j in range(tables.read_start[step], tables.read_start[step + 1]):
+            v = tables.reads[j]
+            if not wanted[v]:
+                wanted[v] = 1
+                live += tables.size[v]
+                bytes_ += tables.size[v]
+        begin -= 1
+        load[begin] = bytes_
+        if clean:
             sequence[begin] = step
-    for k in range(begin, count):
-        sequence[k - begin] = sequence[k]
-    return count - begin
+    for v in range(len(tables.size)):
+        if tables.given[v] and not wanted[v] and begin < count:  # it is there until the first event
+            load[begin] += tables.size[v]
+    if begin > 0:
+        for k in range(begin, count):
+            sequence[k - begin] = sequence[k]
+            load[k - begin] = load[k]
+    result[EXTRA], result[LENGTH] = extra, count - begin
+    return True
 
 
 @inlined
-def _some_idle(at: int, state: Integers, tables: Tables, places: Places) -> int:
-    """One of the instances that wait at an event and can be made again; -1 where there is none."""
-    found, idle = -1, 0
-    for i in range(places.result[INSTANCES]):
-        if places.first[i] < at < places.last[i] and tables.maker[places.value[i]] >= 0:
-            idle += 1
-            if _random(state, idle) == 0:
-                found = i
+def _add_up(count: int, budget: int, load: Integers, places: Places) -> None:
+    """The peak, and the bytes over the budget."""
+    peak, over = 0, 0
+    for k in range(count):
+        peak = max(peak, load[k])
+        over += max(0, load[k] - budget)
+    places.result[PEAK], places.result[OVER] = peak, over
+
+
+@inlined
+def _readers(sequence: Integers, count: int, begin: int, tables: Tables, places: Places) -> None:
+    """By value the first event from `begin` on that reads what is there in front of it; -1 if none does."""
+    reader = places.reader
+    for v in range(len(tables.size)):
+        reader[v] = count if tables.kept[v] else -1
+    for k in range(count - 1, begin - 1, -1):
+        step = sequence[k]
+        for j in range(tables.write_start[step], tables.write_start[step + 1]):
+            reader[tables.writes[j]] = -1
+        for j in range(tables.read_start[step], tables.read_start[step + 1]):
+            reader[tables.reads[j]] = k
+
+
+@inlined
+def _some_idle(sequence: Integers, at: int, state: Integers, tables: Tables, places: Places) -> int:
+    """A value that waits at an event for a reader behind it, and can be made again; -1 where there is none.
+
+    `places.reader` has the readers behind that event.
+    """
+    wanted, reader = places.wanted, places.reader
+    for v in range(len(tables.size)):
+        wanted[v] = reader[v] >= 0 and tables.maker[v] >= 0
+    for j in range(tables.write_start[sequence[at]], tables.write_start[sequence[at] + 1]):
+        wanted[tables.writes[j]] = 0
+    count = 0
+    for k in range(at - 1, -1, -1):
+        for j in range(tables.write_start[sequence[k] + 1] - 1, tables.write_start[sequence[k]] - 1, -1):
+            v = tables.writes[j]
+            if wanted[v]:
+                wanted[v] = 0
+                places.waiting[count] = v
+                count += 1
+    found = -1
+    for i in range(count):
+        if _random(state, i + 1) == 0:
+            found = places.waiting[count - 1 - i]
     return found
 
 
 @inlined
-def _chain(step: int, to: int, held: int, state: Integers, tables: Tables, places: Places) -> int:
-    """What has to run in front of event `to` so that `step` can, and `step`; its length, -1 if too long.
+def _chain(step: int, held: int, state: Integers, tables: Tables, places: Places) -> int:
+    """What has to run in front of an event so that `step` can, and `step`; its length, -1 if too long.
 
-    Of what is not there by then, `held` of sixteen are kept until then instead.
+    `places.reader` has the readers from that event on. Of what is not there by then, `held` of sixteen are
+    kept until then instead.
     """
-    for i in range(places.result[INSTANCES]):  # ordered by their definition
-        if places.first[i] < to:
-            places.current[places.value[i]] = i
-    for other in range(len(tables.cost)):
+    for other in range(step):
         places.marked[other] = 0
     places.marked[step] = 1
     length = 0
@@ -170,7 +196,7 @@ def _chain(step: int, to: int, held: int, state: Integers, tables: Tables, place
             length += 1
             for j in range(tables.read_start[step], tables.read_start[step + 1]):
                 v = tables.reads[j]
-                gone = tables.maker[v] >= 0 and places.last[places.current[v]] < to
+                gone = tables.maker[v] >= 0 and places.reader[v] < 0
                 if gone and _random(state, 16) >= held:
                     places.marked[tables.maker[v]] = 1
         step -= 1
@@ -179,35 +205,36 @@ def _chain(step: int, to: int, held: int, state: Integers, tables: Tables, place
 
 @inlined
 def _with_drop(
-    sequence: Integers, count: int, budget: int, state: Integers, tables: Tables, places: Places
+    sequence: Integers,
+    count: int,
+    budget: int,
+    load: Integers,
+    peak: int,
+    state: Integers,
+    tables: Tables,
+    places: Places,
 ) -> int:
     """Something that waits at one event, mostly a full one, is made again for its next reader instead.
 
-    Returns how many events there are then.
+    `load` and `peak` are those of this sequence. Returns how many events there are then.
     """
-    peak = measure(sequence, count, budget, tables, places)
-    if peak < 0:
-        return count
     at = _random(state, count)
-    if places.result[OVER] > 0 and _random(state, 8) > 0:
+    if peak > budget and _random(state, 8) > 0:
         least = budget + 1 if _random(state, 2) else peak
-        while places.load[at] < least:
+        while load[at] < least:
             at = at + 1 if at + 1 < count else 0
-    dropped = _some_idle(at, state, tables, places)
-    if dropped < 0:
+    _readers(sequence, count, at + 1, tables, places)
+    v = _some_idle(sequence, at, state, tables, places)
+    if v < 0:
         return count
-    v, to = places.value[dropped], -1
-    for k in range(at, places.last[dropped] + 1):
-        for j in range(tables.read_start[sequence[k]], tables.read_start[sequence[k] + 1]):
-            if tables.reads[j] == v:
-                to = k
-        if to >= 0:
-            break
-    if to <= at:  # that event itself reads it
-        return count
+    to = places.reader[v]
+    for j in range(tables.read_start[sequence[at]], tables.read_start[sequence[at] + 1]):
+        if tables.reads[j] == v:  # that event itself reads it
+            return count
     if _random(state, 6) == 0:  # earlier than wanted, perhaps while what it reads is there
         to = at + 1 + _random(state, to - at)
-    more = _chain(tables.maker[v], to, 6 * _random(state, 3), state, tables, places)
+    _readers(sequence, count, to, tables, places)
+    more = _chain(tables.maker[v], 6 * _random(state, 3), state, tables, places)
     if more < 0 or count + more >= len(sequence):
         return count
     for k in range(count - 1, to - 1, -1):
@@ -274,7 +301,7 @@ def walk(
     is the generator's. Returns the length of the sequence that the walk is at. Simulated annealing:
     Kirkpatrick et al., 1983.
     """
-    result, tried = places.result, places.tried
+    result, tried, load, load_tried = places.result, places.tried, places.load, places.load_tried
     peak = measure(sequence, count, budget, tables, places)
     if peak < 0:
         return count
@@ -285,22 +312,32 @@ def walk(
         for k in range(count):
             tried[k] = sequence[k]
         length = count
-        for _ in range(1 + _random(state, _CHANGES)):
+        for change in range(1 + _random(state, _CHANGES)):
             kind = _random(state, 10)
-            if kind < 4:
-                length = _with_drop(tried, length, budget, state, tables, places)
-            else:
+            if kind >= 4:
                 length = _with_move(tried, length, state, kind < 7, tables)
-        length = _without_unread(tried, length, tables, places)
-        peak = measure(tried, length, budget, tables, places)
-        if peak < 0:
+            elif change == 0:
+                length = _with_drop(tried, length, budget, load, peak, state, tables, places)
+            elif _swept(tried, length, False, load_tried, tables, places):
+                _add_up(length, budget, load_tried, places)
+                length = _with_drop(
+                    tried, length, budget, load_tried, result[PEAK], state, tables, places
+                )
+        if not _swept(tried, length, True, load_tried, tables, places):
             continue
-        then = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
-        if then - now > heat * logarithms[_random(state, len(logarithms))] // 1024:
+        length = result[LENGTH]
+        most_then = now + heat * logarithms[_random(state, len(logarithms))] // 1024
+        if result[EXTRA] > most_then:
             continue
-        now, count = then, length
+        _add_up(length, budget, load_tried, places)
+        over = result[OVER] + 10 * max(0, result[PEAK] - budget)
+        then = result[EXTRA] + int(float(weight) * over / budget)
+        if then > most_then:
+            continue
+        now, count, peak = then, length, result[PEAK]
         for k in range(count):
             sequence[k] = tried[k]
+            load[k] = load_tried[k]
         if peak <= budget and (found[0] < 0 or result[EXTRA] < found[0]):
             found[0], found[1] = result[EXTRA], count
             for k in range(count):

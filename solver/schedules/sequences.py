@@ -41,24 +41,21 @@ class Sequences:
     def __init__(self, problem: ScheduleProblem) -> None:
         steps, values = len(problem.steps), len(problem.values)
         self._most = _MOST_RUNS * steps + 1
-        instances = self._most * max(1, max(map(len, problem.writes), default=1)) + values
 
         def room(count: int) -> Integers:
             return np.zeros(max(count, 1), np.int64)
 
         self._places = kernel.Places(
-            load=room(self._most + 1),
-            change=room(self._most + 1),
+            load=room(self._most),
+            load_tried=room(self._most),
             fresh=room(self._most),
-            value=room(instances),
-            first=room(instances),
-            last=room(instances),
-            current=room(values),
             wanted=room(values),
+            reader=room(values),
+            waiting=room(values),
             marked=room(steps),
             tried=room(self._most),
             chain=room(kernel.MOST_AT_ONCE),
-            result=room(5),
+            result=room(4),
         )
         self._given = addressed(tables(problem)), addressed(self._places)
         self._logarithms: Integers = np.array(
