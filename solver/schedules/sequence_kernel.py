@@ -27,24 +27,34 @@ MOST_AT_ONCE = 60
 _CHANGES = 3
 
 #: Positions in the result of a measurement. A peak of -1: a step runs again behind what it must not.
-PEAK, EXTRA, OVER, LENGTH = range(4)
+PEAK, EXTRA, OVER, INSTANCES, LENGTH = range(5)
 
 
 class Places(NamedTuple):
-    """Working memory: by event its load; the same for a sequence that is tried; whether it is a first run. By
-    value whether somebody behind wants it, and the event of its next reader; the values that wait somewhere,
-    the last one defined first. By step a mark; a sequence that is tried; steps to insert, the last one first.
+    """Working memory: by event its load, and whether it is a first run; of instance i the value, and the
+    events of its definition and of its last reader; by value its current instance, and whether somebody
+    behind wants it, here and in another sequence; by step a mark; a sequence that is tried; steps to insert,
+    the last one first. By event, of those before it: first runs, cost of repetitions, bytes over the budget
+    and fullest load; and the fullest load from there on.
     """
 
     load: Integers
-    load_tried: Integers
+    change: Integers
     fresh: Integers
+    value: Integers
+    first: Integers
+    last: Integers
+    current: Integers
     wanted: Integers
-    reader: Integers
-    waiting: Integers
+    wanted_there: Integers
     marked: Integers
     tried: Integers
     chain: Integers
+    firsts: Integers
+    costs: Integers
+    overs: Integers
+    fullest: Integers
+    fullest_behind: Integers
     result: Integers
 
 
@@ -63,32 +73,125 @@ def measure(sequence: Integers, count: int, budget: int, tables: Tables, places:
 
     A repetition of which nothing is read still counts. Linear in what the events read and write.
     """
-    if _swept(sequence, count, False, places.load, tables, places):
-        _add_up(count, budget, places.load, places)
-    return places.result[PEAK]
+    value, first, last, current = places.value, places.first, places.last, places.current
+    change, load, result = places.change, places.load, places.result
+    instances, extra, done = 0, 0, 0
+    result[PEAK] = -1
+    for v in range(len(tables.size)):
+        current[v] = -1
+        if tables.given[v]:
+            current[v] = instances
+            value[instances], first[instances], last[instances] = v, 0, 0
+            instances += 1
+    for k in range(count):
+        step = sequence[k]
+        change[k] = 0
+        if step == done:
+            done += 1
+            load[k] = tables.scratch[step]
+        else:
+            if done > tables.until[step]:
+                return -1
+            extra += tables.cost[step]
+            load[k] = tables.scratch_again[step]
+        for j in range(tables.read_start[step], tables.read_start[step + 1]):
+            last[current[tables.reads[j]]] = k
+        for j in range(tables.write_start[step], tables.write_start[step + 1]):
+            v = tables.writes[j]
+            current[v] = instances
+            value[instances], first[instances], last[instances] = v, k, k
+            instances += 1
+    change[count], change[count + 1] = 0, 0
+    for v in range(len(tables.size)):
+        if tables.kept[v] and current[v] >= 0:
+            last[current[v]] = count
+    for i in range(instances):
+        size = tables.size[value[i]]
+        change[first[i]] += size
+        change[last[i] + 1] -= size
+    live, peak, over = tables.fixed, 0, 0
+    for k in range(count):
+        live += change[k]
+        load[k] += live
+        peak = max(peak, load[k])
+        over += max(0, load[k] - budget)
+    result[PEAK], result[EXTRA], result[OVER] = peak, extra, over
+    result[INSTANCES], result[LENGTH] = instances, count
+    return peak
 
 
 @inlined
-def _swept(
-    sequence: Integers, count: int, clean: bool, load: Integers, tables: Tables, places: Places
-) -> bool:
-    """The load of each event and what the repetitions cost; whether all of them are legal.
-
-    From the last event to the first one: what is wanted behind an event is live there, and what the event
-    reads is wanted in front of it. With `clean` repetitions of which nothing is wanted are taken out.
-    """
-    wanted, fresh, result = places.wanted, places.fresh, places.result
-    done, live, extra = 0, tables.fixed, 0
-    result[PEAK] = -1
+def _sum_up(sequence: Integers, count: int, budget: int, tables: Tables, places: Places) -> None:
+    """Of each event of a measured sequence what those before it come to, and those from there on."""
+    done, costs, overs, fullest = 0, 0, 0, 0
     for k in range(count):
-        fresh[k] = sequence[k] == done
-        done += fresh[k]
-    for v in range(len(tables.size)):
-        wanted[v] = tables.kept[v]
-        live += tables.kept[v] * tables.size[v]
-    begin = count
+        places.firsts[k], places.costs[k] = done, costs
+        places.overs[k], places.fullest[k] = overs, fullest
+        places.fresh[k] = sequence[k] == done
+        if places.fresh[k]:
+            done += 1
+        else:
+            costs += tables.cost[sequence[k]]
+        overs += max(0, places.load[k] - budget)
+        fullest = max(fullest, places.load[k])
+    places.firsts[count], places.costs[count] = done, costs
+    places.overs[count], places.fullest[count] = overs, fullest
+    places.fullest_behind[count] = 0
     for k in range(count - 1, -1, -1):
-        step, useful, bytes_ = sequence[k], fresh[k], live
+        places.fullest_behind[k] = max(places.fullest_behind[k + 1], places.load[k])
+
+
+@inlined
+def _waiting(wanted: Integers, at: int, tables: Tables, places: Places) -> int:
+    """Marks the values that are there in front of an event for it or one behind it; their bytes."""
+    bytes_ = 0
+    for v in range(len(tables.size)):
+        wanted[v] = 0
+    for i in range(places.result[INSTANCES]):
+        if places.first[i] < at <= places.last[i]:
+            wanted[places.value[i]] = 1
+            bytes_ += tables.size[places.value[i]]
+    return bytes_
+
+
+@inlined
+def _changed(
+    sequence: Integers,
+    count: int,
+    length: int,
+    clean: bool,
+    budget: int,
+    tables: Tables,
+    here: Places,
+    there: Places,
+) -> bool:
+    """What the `length` events of `there.tried` come to beside `sequence`; whether they are legal.
+
+    Repetitions of which nothing is read are taken out. Only what differs is looked at: behind it all is
+    as in `sequence`, and in front of it from where on the same values are wanted. With `clean` nothing of
+    `sequence` is unread. `there.result` has the figures. Linear in what differs, and in the values.
+    """
+    tried, wanted, other, load = there.tried, there.wanted, there.wanted_there, there.load
+    same, begin, end = 0, length, count
+    if clean:
+        while same < count and same < length and sequence[same] == tried[same]:
+            same += 1
+        while end > same and begin > same and sequence[end - 1] == tried[begin - 1]:
+            end -= 1
+            begin -= 1
+    done = here.firsts[same]
+    for k in range(same, begin):
+        there.fresh[k] = tried[k] == done
+        done += there.fresh[k]
+    while done != here.firsts[end]:  # what is a first run in one is a repetition in the other
+        there.fresh[begin] = tried[begin] == done
+        done += there.fresh[begin]
+        begin += 1
+        end += 1
+    # From behind: what is wanted behind an event is live there, and what it reads is wanted in front of it.
+    live, extra, upto = tables.fixed + _waiting(wanted, end, tables, here), 0, begin
+    for k in range(begin - 1, same - 1, -1):
+        step, useful, bytes_ = tried[k], there.fresh[k], live
         for j in range(tables.write_start[step], tables.write_start[step + 1]):
             v = tables.writes[j]
             if wanted[v]:
@@ -96,9 +199,9 @@ def _swept(
                 live -= tables.size[v]
             else:
                 bytes_ += tables.size[v]
-        if clean and not useful:
+        if not useful:
             continue
-        if fresh[k]:
+        if there.fresh[k]:
             done -= 1
             bytes_ += tables.scratch[step]
         else:
@@ -113,78 +216,80 @@ def _swept(
                 live += tables.size[v]
                 bytes_ += tables.size[v]
         begin -= 1
+        tried[begin] = step
         load[begin] = bytes_
-        if clean:
-            sequence[begin] = step
+    _waiting(other, same, tables, here)
+    differ = 0
     for v in range(len(tables.size)):
-        if tables.given[v] and not wanted[v] and begin < count:  # it is there until the first event
-            load[begin] += tables.size[v]
-    if begin > 0:
-        for k in range(begin, count):
-            sequence[k - begin] = sequence[k]
-            load[k - begin] = load[k]
-    result[EXTRA], result[LENGTH] = extra, count - begin
+        differ += wanted[v] != other[v]
+    while same > 0 and differ > 0:
+        same -= 1
+        step, useful, bytes_ = sequence[same], here.fresh[same], live
+        for j in range(tables.write_start[step], tables.write_start[step + 1]):
+            v = tables.writes[j]
+            differ -= wanted[v] != other[v]
+            if wanted[v]:
+                useful = 1
+                live -= tables.size[v]
+            else:
+                bytes_ += tables.size[v]
+            wanted[v], other[v] = 0, 0
+        bytes_ += tables.scratch[step] if here.fresh[same] else tables.scratch_again[step]
+        for j in range(tables.read_start[step], tables.read_start[step + 1]):
+            v = tables.reads[j]
+            differ -= wanted[v] != other[v]
+            if useful and not wanted[v]:
+                wanted[v] = 1
+                live += tables.size[v]
+                bytes_ += tables.size[v]
+            other[v] = 1
+            differ += wanted[v] != 1
+        if useful:
+            begin -= 1
+            tried[begin] = step
+            load[begin] = bytes_
+            if not here.fresh[same]:
+                extra += tables.cost[step]
+    if same == 0:
+        for v in range(len(tables.size)):
+            if tables.given[v] and not wanted[v]:  # it is there until the first event
+                load[begin] += tables.size[v]
+    peak = max(here.fullest[same], here.fullest_behind[end])
+    over = here.overs[same] + here.overs[count] - here.overs[end]
+    for k in range(begin, upto):
+        peak = max(peak, load[k])
+        over += max(0, load[k] - budget)
+    result = there.result
+    result[EXTRA] = here.costs[same] + extra + here.costs[count] - here.costs[end]
+    result[PEAK], result[OVER], result[LENGTH] = peak, over, same + length - begin
+    if begin > same:
+        for k in range(begin, length):
+            tried[same + k - begin] = tried[k]
     return True
 
 
 @inlined
-def _add_up(count: int, budget: int, load: Integers, places: Places) -> None:
-    """The peak, and the bytes over the budget."""
-    peak, over = 0, 0
-    for k in range(count):
-        peak = max(peak, load[k])
-        over += max(0, load[k] - budget)
-    places.result[PEAK], places.result[OVER] = peak, over
-
-
-@inlined
-def _readers(sequence: Integers, count: int, begin: int, tables: Tables, places: Places) -> None:
-    """By value the first event from `begin` on that reads what is there in front of it; -1 if none does."""
-    reader = places.reader
-    for v in range(len(tables.size)):
-        reader[v] = count if tables.kept[v] else -1
-    for k in range(count - 1, begin - 1, -1):
-        step = sequence[k]
-        for j in range(tables.write_start[step], tables.write_start[step + 1]):
-            reader[tables.writes[j]] = -1
-        for j in range(tables.read_start[step], tables.read_start[step + 1]):
-            reader[tables.reads[j]] = k
-
-
-@inlined
-def _some_idle(sequence: Integers, at: int, state: Integers, tables: Tables, places: Places) -> int:
-    """A value that waits at an event for a reader behind it, and can be made again; -1 where there is none.
-
-    `places.reader` has the readers behind that event.
-    """
-    wanted, reader = places.wanted, places.reader
-    for v in range(len(tables.size)):
-        wanted[v] = reader[v] >= 0 and tables.maker[v] >= 0
-    for j in range(tables.write_start[sequence[at]], tables.write_start[sequence[at] + 1]):
-        wanted[tables.writes[j]] = 0
-    count = 0
-    for k in range(at - 1, -1, -1):
-        for j in range(tables.write_start[sequence[k] + 1] - 1, tables.write_start[sequence[k]] - 1, -1):
-            v = tables.writes[j]
-            if wanted[v]:
-                wanted[v] = 0
-                places.waiting[count] = v
-                count += 1
-    found = -1
-    for i in range(count):
-        if _random(state, i + 1) == 0:
-            found = places.waiting[count - 1 - i]
+def _some_idle(at: int, state: Integers, tables: Tables, places: Places) -> int:
+    """One of the instances that wait at an event and can be made again; -1 where there is none."""
+    found, idle = -1, 0
+    for i in range(places.result[INSTANCES]):
+        if places.first[i] < at < places.last[i] and tables.maker[places.value[i]] >= 0:
+            idle += 1
+            if _random(state, idle) == 0:
+                found = i
     return found
 
 
 @inlined
-def _chain(step: int, held: int, state: Integers, tables: Tables, places: Places) -> int:
-    """What has to run in front of an event so that `step` can, and `step`; its length, -1 if too long.
+def _chain(step: int, to: int, held: int, state: Integers, tables: Tables, places: Places) -> int:
+    """What has to run in front of event `to` so that `step` can, and `step`; its length, -1 if too long.
 
-    `places.reader` has the readers from that event on. Of what is not there by then, `held` of sixteen are
-    kept until then instead.
+    Of what is not there by then, `held` of sixteen are kept until then instead.
     """
-    for other in range(step):
+    for i in range(places.result[INSTANCES]):  # ordered by their definition
+        if places.first[i] < to:
+            places.current[places.value[i]] = i
+    for other in range(len(tables.cost)):
         places.marked[other] = 0
     places.marked[step] = 1
     length = 0
@@ -196,7 +301,7 @@ def _chain(step: int, held: int, state: Integers, tables: Tables, places: Places
             length += 1
             for j in range(tables.read_start[step], tables.read_start[step + 1]):
                 v = tables.reads[j]
-                gone = tables.maker[v] >= 0 and places.reader[v] < 0
+                gone = tables.maker[v] >= 0 and places.last[places.current[v]] < to
                 if gone and _random(state, 16) >= held:
                     places.marked[tables.maker[v]] = 1
         step -= 1
@@ -205,36 +310,33 @@ def _chain(step: int, held: int, state: Integers, tables: Tables, places: Places
 
 @inlined
 def _with_drop(
-    sequence: Integers,
-    count: int,
-    budget: int,
-    load: Integers,
-    peak: int,
-    state: Integers,
-    tables: Tables,
-    places: Places,
+    sequence: Integers, count: int, budget: int, state: Integers, tables: Tables, places: Places
 ) -> int:
     """Something that waits at one event, mostly a full one, is made again for its next reader instead.
 
-    `load` and `peak` are those of this sequence. Returns how many events there are then.
+    `places` are those of this sequence. Returns how many events there are then.
     """
+    peak = places.result[PEAK]
     at = _random(state, count)
-    if peak > budget and _random(state, 8) > 0:
+    if places.result[OVER] > 0 and _random(state, 8) > 0:
         least = budget + 1 if _random(state, 2) else peak
-        while load[at] < least:
+        while places.load[at] < least:
             at = at + 1 if at + 1 < count else 0
-    _readers(sequence, count, at + 1, tables, places)
-    v = _some_idle(sequence, at, state, tables, places)
-    if v < 0:
+    dropped = _some_idle(at, state, tables, places)
+    if dropped < 0:
         return count
-    to = places.reader[v]
-    for j in range(tables.read_start[sequence[at]], tables.read_start[sequence[at] + 1]):
-        if tables.reads[j] == v:  # that event itself reads it
-            return count
+    v, to = places.value[dropped], -1
+    for k in range(at, places.last[dropped] + 1):
+        for j in range(tables.read_start[sequence[k]], tables.read_start[sequence[k] + 1]):
+            if tables.reads[j] == v:
+                to = k
+        if to >= 0:
+            break
+    if to <= at:  # that event itself reads it
+        return count
     if _random(state, 6) == 0:  # earlier than wanted, perhaps while what it reads is there
         to = at + 1 + _random(state, to - at)
-    _readers(sequence, count, to, tables, places)
-    more = _chain(tables.maker[v], 6 * _random(state, 3), state, tables, places)
+    more = _chain(tables.maker[v], to, 6 * _random(state, 3), state, tables, places)
     if more < 0 or count + more >= len(sequence):
         return count
     for k in range(count - 1, to - 1, -1):
@@ -290,7 +392,8 @@ def walk(
     best: Integers,
     found: Integers,
     tables: Tables,
-    places: Places,
+    here: Places,
+    there: Places,
 ) -> int:
     """The turns from `begin` to `end`, of `most`: neighbours are taken, worse ones with a chance that falls.
 
@@ -298,14 +401,16 @@ def walk(
     that for a budget's worth at the peak. `best` gets the cheapest sequence within the budget where that
     costs less than `found[0]`, or where this is -1; then `found` gets its cost and its length. `hot` is the
     first temperature in nanoseconds, `logarithms` has ``-1024 ln((i + 0.5) / n)`` for its n places, `state`
-    is the generator's. Returns the length of the sequence that the walk is at. Simulated annealing:
-    Kirkpatrick et al., 1983.
+    is the generator's. `here` has the figures of the sequence that the walk is at, `there` those of what is
+    tried. Returns the length of that sequence. Simulated annealing: Kirkpatrick et al., 1983.
     """
-    result, tried, load, load_tried = places.result, places.tried, places.load, places.load_tried
-    peak = measure(sequence, count, budget, tables, places)
+    result, tried = there.result, there.tried
+    peak = measure(sequence, count, budget, tables, here)
     if peak < 0:
         return count
-    now = result[EXTRA] + int(float(weight) * (result[OVER] + 10 * max(0, peak - budget)) / budget)
+    _sum_up(sequence, count, budget, tables, here)
+    clean = False
+    now = here.result[EXTRA] + _penalty(peak, here.result[OVER], budget, weight)
     for turn in range(begin, end):
         left = most - turn
         heat = hot * left // most * left // most
@@ -316,30 +421,28 @@ def walk(
             kind = _random(state, 10)
             if kind >= 4:
                 length = _with_move(tried, length, state, kind < 7, tables)
-            elif change == 0:
-                length = _with_drop(tried, length, budget, load, peak, state, tables, places)
-            elif _swept(tried, length, False, load_tried, tables, places):
-                _add_up(length, budget, load_tried, places)
-                length = _with_drop(
-                    tried, length, budget, load_tried, result[PEAK], state, tables, places
-                )
-        if not _swept(tried, length, True, load_tried, tables, places):
+            elif change == 0:  # measured before
+                length = _with_drop(tried, length, budget, state, tables, here)
+            elif measure(tried, length, budget, tables, there) >= 0:
+                length = _with_drop(tried, length, budget, state, tables, there)
+        if not _changed(sequence, count, length, clean, budget, tables, here, there):
             continue
-        length = result[LENGTH]
-        most_then = now + heat * logarithms[_random(state, len(logarithms))] // 1024
-        if result[EXTRA] > most_then:
+        then = result[EXTRA] + _penalty(result[PEAK], result[OVER], budget, weight)
+        if then - now > heat * logarithms[_random(state, len(logarithms))] // 1024:
             continue
-        _add_up(length, budget, load_tried, places)
-        over = result[OVER] + 10 * max(0, result[PEAK] - budget)
-        then = result[EXTRA] + int(float(weight) * over / budget)
-        if then > most_then:
-            continue
-        now, count, peak = then, length, result[PEAK]
+        now, count, clean = then, result[LENGTH], True
         for k in range(count):
             sequence[k] = tried[k]
-            load[k] = load_tried[k]
+        peak = measure(sequence, count, budget, tables, here)
+        _sum_up(sequence, count, budget, tables, here)
         if peak <= budget and (found[0] < 0 or result[EXTRA] < found[0]):
             found[0], found[1] = result[EXTRA], count
             for k in range(count):
                 best[k] = tried[k]
     return count
+
+
+@inlined
+def _penalty(peak: int, over: int, budget: int, weight: int) -> int:
+    """What bytes over the budget cost."""
+    return int(float(weight) * (over + 10 * max(0, peak - budget)) / budget)

@@ -41,23 +41,36 @@ class Sequences:
     def __init__(self, problem: ScheduleProblem) -> None:
         steps, values = len(problem.steps), len(problem.values)
         self._most = _MOST_RUNS * steps + 1
+        instances = self._most * max(1, max(map(len, problem.writes), default=1)) + values
 
         def room(count: int) -> Integers:
             return np.zeros(max(count, 1), np.int64)
 
-        self._places = kernel.Places(
-            load=room(self._most),
-            load_tried=room(self._most),
-            fresh=room(self._most),
-            wanted=room(values),
-            reader=room(values),
-            waiting=room(values),
-            marked=room(steps),
-            tried=room(self._most),
-            chain=room(kernel.MOST_AT_ONCE),
-            result=room(4),
-        )
+        def places() -> kernel.Places:
+            return kernel.Places(
+                load=room(self._most + 1),
+                change=room(self._most + 2),
+                fresh=room(self._most),
+                value=room(instances),
+                first=room(instances),
+                last=room(instances),
+                current=room(values),
+                wanted=room(values),
+                wanted_there=room(values),
+                marked=room(steps),
+                tried=room(self._most),
+                chain=room(kernel.MOST_AT_ONCE),
+                firsts=room(self._most + 1),
+                costs=room(self._most + 1),
+                overs=room(self._most + 1),
+                fullest=room(self._most + 1),
+                fullest_behind=room(self._most + 1),
+                result=room(5),
+            )
+
+        self._places = places()
         self._given = addressed(tables(problem)), addressed(self._places)
+        self._other = addressed(places())
         self._logarithms: Integers = np.array(
             [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
         )
@@ -119,5 +132,6 @@ class Sequences:
                 best,
                 found,
                 *self._given,
+                self._other,
             )
         return tuple(best[: int(found[1])].tolist()) if found[0] >= 0 else None
