@@ -15,7 +15,18 @@ from solver.layout.model.instance import Integers
 from solver.schedules.compiled import compiled, inlined
 from solver.schedules.tables import Tables
 
-__all__ = ["EXTRA", "LENGTH", "MOST_AT_ONCE", "OVER", "PEAK", "Places", "measure", "walk"]
+__all__ = [
+    "EXTRA",
+    "LENGTH",
+    "MOST_AT_ONCE",
+    "OVER",
+    "PEAK",
+    "Places",
+    "measure",
+    "measure_beside",
+    "stand_at",
+    "walk",
+]
 
 #: The multiplier of a Lehmer generator modulo 2**31 - 1: Park and Miller, CACM 1988.
 _FACTOR, _MODULUS = 48_271, 2_147_483_647
@@ -121,8 +132,14 @@ def measure(sequence: Integers, count: int, budget: int, tables: Tables, places:
 
 
 @inlined
-def _sum_up(sequence: Integers, count: int, budget: int, tables: Tables, places: Places) -> None:
-    """Of each event of a measured sequence what those before it come to, and those from there on."""
+def stand_at(sequence: Integers, count: int, budget: int, tables: Tables, places: Places) -> int:
+    """Measure a sequence, and sum up what stands before and behind each of its events; the peak in bytes.
+
+    Neighbours of it can be measured beside it then.
+    """
+    peak = measure(sequence, count, budget, tables, places)
+    if peak < 0:
+        return peak
     done, costs, overs, fullest = 0, 0, 0, 0
     for k in range(count):
         places.firsts[k], places.costs[k] = done, costs
@@ -139,6 +156,7 @@ def _sum_up(sequence: Integers, count: int, budget: int, tables: Tables, places:
     places.fullest_behind[count] = 0
     for k in range(count - 1, -1, -1):
         places.fullest_behind[k] = max(places.fullest_behind[k + 1], places.load[k])
+    return peak
 
 
 @inlined
@@ -155,30 +173,18 @@ def _waiting(wanted: Integers, at: int, tables: Tables, places: Places) -> int:
 
 
 @inlined
-def _changed(
-    sequence: Integers,
-    count: int,
-    length: int,
-    clean: bool,
-    budget: int,
-    tables: Tables,
-    here: Places,
-    there: Places,
-) -> bool:
-    """What the `length` events of `there.tried` come to beside `sequence`; whether they are legal.
-
-    Repetitions of which nothing is read are taken out. Only what differs is looked at: behind it all is
-    as in `sequence`, and in front of it from where on the same values are wanted. With `clean` nothing of
-    `sequence` is unread. `there.result` has the figures. Linear in what differs, and in the values.
+def _differing(
+    sequence: Integers, count: int, length: int, here: Places, there: Places
+) -> tuple[int, int, int]:
+    """How many events at the beginning are the same in `there.tried`, and where those at the end begin in it
+    and in `sequence`. Marks the first runs between them.
     """
-    tried, wanted, other, load = there.tried, there.wanted, there.wanted_there, there.load
-    same, begin, end = 0, length, count
-    if clean:
-        while same < count and same < length and sequence[same] == tried[same]:
-            same += 1
-        while end > same and begin > same and sequence[end - 1] == tried[begin - 1]:
-            end -= 1
-            begin -= 1
+    tried, same, begin, end = there.tried, 0, length, count
+    while same < count and same < length and sequence[same] == tried[same]:
+        same += 1
+    while end > same and begin > same and sequence[end - 1] == tried[begin - 1]:
+        end -= 1
+        begin -= 1
     done = here.firsts[same]
     for k in range(same, begin):
         there.fresh[k] = tried[k] == done
@@ -188,8 +194,20 @@ def _changed(
         done += there.fresh[begin]
         begin += 1
         end += 1
-    # From behind: what is wanted behind an event is live there, and what it reads is wanted in front of it.
-    live, extra, upto = tables.fixed + _waiting(wanted, end, tables, here), 0, begin
+    return same, begin, end
+
+
+@inlined
+def _between(
+    same: int, begin: int, done: int, live: int, tables: Tables, there: Places
+) -> tuple[int, int, int]:
+    """Loads of the events of `there.tried` from `same` up to `begin`, from the last one to the first one.
+
+    What is wanted behind an event is live there, and what it reads is wanted in front of it. Events that
+    are left are moved to the end; returns where they begin, -1 where one is illegal; what is live in front of
+    them, and what the repetitions cost.
+    """
+    tried, wanted, load, extra = there.tried, there.wanted, there.load, 0
     for k in range(begin - 1, same - 1, -1):
         step, useful, bytes_ = tried[k], there.fresh[k], live
         for j in range(tables.write_start[step], tables.write_start[step + 1]):
@@ -206,7 +224,7 @@ def _changed(
             bytes_ += tables.scratch[step]
         else:
             if done > tables.until[step]:
-                return False
+                return -1, live, extra
             extra += tables.cost[step]
             bytes_ += tables.scratch_again[step]
         for j in range(tables.read_start[step], tables.read_start[step + 1]):
@@ -218,13 +236,25 @@ def _changed(
         begin -= 1
         tried[begin] = step
         load[begin] = bytes_
-    _waiting(other, same, tables, here)
-    differ = 0
+    return begin, live, extra
+
+
+@inlined
+def _until_alike(
+    sequence: Integers, same: int, begin: int, live: int, tables: Tables, here: Places, there: Places
+) -> tuple[int, int, int]:
+    """Loads of the same events in front of the differing ones, as far as not the same values are wanted.
+
+    Returns how many events there are in front of that, where it begins in `there.tried`, and what its
+    repetitions cost.
+    """
+    wanted, other, extra, differ = there.wanted, there.wanted_there, 0, 0
     for v in range(len(tables.size)):
         differ += wanted[v] != other[v]
     while same > 0 and differ > 0:
         same -= 1
-        step, useful, bytes_ = sequence[same], here.fresh[same], live
+        step, fresh, bytes_ = sequence[same], here.fresh[same], live
+        useful = fresh
         for j in range(tables.write_start[step], tables.write_start[step + 1]):
             v = tables.writes[j]
             differ -= wanted[v] != other[v]
@@ -234,7 +264,6 @@ def _changed(
             else:
                 bytes_ += tables.size[v]
             wanted[v], other[v] = 0, 0
-        bytes_ += tables.scratch[step] if here.fresh[same] else tables.scratch_again[step]
         for j in range(tables.read_start[step], tables.read_start[step + 1]):
             v = tables.reads[j]
             differ -= wanted[v] != other[v]
@@ -246,21 +275,54 @@ def _changed(
             differ += wanted[v] != 1
         if useful:
             begin -= 1
-            tried[begin] = step
-            load[begin] = bytes_
-            if not here.fresh[same]:
-                extra += tables.cost[step]
+            there.tried[begin] = step
+            there.load[begin] = bytes_ + (tables.scratch[step] if fresh else tables.scratch_again[step])
+            extra += 0 if fresh else tables.cost[step]
+    return same, begin, extra
+
+
+@inlined
+def measure_beside(
+    sequence: Integers,
+    count: int,
+    length: int,
+    clean: bool,
+    budget: int,
+    tables: Tables,
+    here: Places,
+    there: Places,
+) -> bool:
+    """What the `length` events of `there.tried` come to; whether they are legal. `here` stands at `sequence`.
+
+    Repetitions of which nothing is read are taken out; `there.result` has the figures of what is left. With
+    `clean`, which says that nothing of `sequence` is unread, only what differs is looked at: behind it all
+    is as in `sequence`, and so it is in front of where the same values are wanted in both. Linear in what
+    differs, and in the instances.
+    """
+    tried, load, result = there.tried, there.load, there.result
+    if clean:
+        same, upto, end = _differing(sequence, count, length, here, there)
+    else:
+        same, upto, end, done = 0, length, count, 0
+        for k in range(length):
+            there.fresh[k] = tried[k] == done
+            done += there.fresh[k]
+    live = tables.fixed + _waiting(there.wanted, end, tables, here)
+    begin, live, extra = _between(same, upto, here.firsts[end], live, tables, there)
+    if begin < 0:
+        return False
+    _waiting(there.wanted_there, same, tables, here)
+    same, begin, more = _until_alike(sequence, same, begin, live, tables, here, there)
     if same == 0:
         for v in range(len(tables.size)):
-            if tables.given[v] and not wanted[v]:  # it is there until the first event
+            if tables.given[v] and not there.wanted[v]:  # it is there until the first event
                 load[begin] += tables.size[v]
     peak = max(here.fullest[same], here.fullest_behind[end])
     over = here.overs[same] + here.overs[count] - here.overs[end]
     for k in range(begin, upto):
         peak = max(peak, load[k])
         over += max(0, load[k] - budget)
-    result = there.result
-    result[EXTRA] = here.costs[same] + extra + here.costs[count] - here.costs[end]
+    result[EXTRA] = here.costs[same] + extra + more + here.costs[count] - here.costs[end]
     result[PEAK], result[OVER], result[LENGTH] = peak, over, same + length - begin
     if begin > same:
         for k in range(begin, length):
@@ -405,10 +467,9 @@ def walk(
     tried. Returns the length of that sequence. Simulated annealing: Kirkpatrick et al., 1983.
     """
     result, tried = there.result, there.tried
-    peak = measure(sequence, count, budget, tables, here)
+    peak = stand_at(sequence, count, budget, tables, here)
     if peak < 0:
         return count
-    _sum_up(sequence, count, budget, tables, here)
     clean = False
     now = here.result[EXTRA] + _penalty(peak, here.result[OVER], budget, weight)
     for turn in range(begin, end):
@@ -425,7 +486,7 @@ def walk(
                 length = _with_drop(tried, length, budget, state, tables, here)
             elif measure(tried, length, budget, tables, there) >= 0:
                 length = _with_drop(tried, length, budget, state, tables, there)
-        if not _changed(sequence, count, length, clean, budget, tables, here, there):
+        if not measure_beside(sequence, count, length, clean, budget, tables, here, there):
             continue
         then = result[EXTRA] + _penalty(result[PEAK], result[OVER], budget, weight)
         if then - now > heat * logarithms[_random(state, len(logarithms))] // 1024:
@@ -433,8 +494,7 @@ def walk(
         now, count, clean = then, result[LENGTH], True
         for k in range(count):
             sequence[k] = tried[k]
-        peak = measure(sequence, count, budget, tables, here)
-        _sum_up(sequence, count, budget, tables, here)
+        peak = stand_at(sequence, count, budget, tables, here)
         if peak <= budget and (found[0] < 0 or result[EXTRA] < found[0]):
             found[0], found[1] = result[EXTRA], count
             for k in range(count):
