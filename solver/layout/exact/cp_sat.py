@@ -30,7 +30,7 @@ from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutS
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSat", "Model", "Refinement", "refine", "representable"]
+__all__ = ["CpSat", "Model", "Refinement", "let_go", "refine", "representable"]
 
 #: CP-SAT works in signed 64 bits and multiplies extents; its bounds are read as doubles. Beyond this
 #: many units, times sections, it is not asked.
@@ -185,7 +185,7 @@ class Model:
         proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
         if status == cp_model.INFEASIBLE:
             proved = (self._highest + 1) * self._unit
-        _let_go(self._model)
+        let_go(self._model)
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
@@ -200,7 +200,7 @@ class Model:
         return layout_of(self._instance, offsets)
 
 
-def _let_go(model: cp_model.CpModel) -> None:
+def let_go(model: cp_model.CpModel) -> None:
     """Take away the old names of its methods, which hold the model itself; nothing can be asked of it behind.
 
     With them it stays, with all its memory, until cycles are collected, and OR-Tools has no call that lets go

@@ -19,7 +19,7 @@ from solver.layout import (
     max_load,
     solve,
 )
-from solver.layout.exact.cp_sat import _let_go, refine, representable
+from solver.layout.exact.cp_sat import let_go, refine, representable
 from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, layout, problem, random_problem
@@ -74,8 +74,8 @@ def test_a_model_is_gone_once_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> N
     assert refined.layout.peak == 7
 
 
-def test_a_model_that_is_not_let_go_of_stays() -> None:
-    """Deleting it is not enough. Once this fails, OR-Tools has broken the cycle, and `_let_go` can go."""
+def test_a_model_that_is_notlet_go_of_stays() -> None:
+    """Deleting it is not enough. Once this fails, OR-Tools has broken the cycle, and `let_go` can go."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -86,19 +86,19 @@ def test_a_model_that_is_not_let_go_of_stays() -> None:
         cp_model.CpSolver().solve(model)
         del model
         assert left() is not None
-        _let_go(left())
+        let_go(left())
         assert left() is None
     finally:
         gc.enable()
 
 
-def test_a_model_without_old_names_is_let_go_of_in_silence() -> None:
+def test_a_model_without_old_names_islet_go_of_in_silence() -> None:
     """As a later OR-Tools may have them: nothing but slots."""
 
     class Slotted:
         __slots__ = ()
 
-    _let_go(Slotted())  # type: ignore[arg-type]  # in place of a model
+    let_go(Slotted())  # type: ignore[arg-type]  # in place of a model
 
 
 def test_an_incumbent_off_the_grid_is_no_obstacle() -> None:
