@@ -85,8 +85,10 @@ def test_a_model_that_is_notlet_go_of_stays() -> None:
         model.minimize(model.new_int_var(0, 1, "x"))
         cp_model.CpSolver().solve(model)
         del model
-        assert left() is not None
-        let_go(left())
+        kept = left()
+        assert kept is not None
+        let_go(kept)
+        del kept
         assert left() is None
     finally:
         gc.enable()
