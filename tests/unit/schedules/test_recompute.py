@@ -126,7 +126,7 @@ def test_what_is_nearly_proved_is_not_searched_for() -> None:
 
 
 def test_a_program_of_few_moments_is_solved_to_its_optimum() -> None:
-    """Of 29,000 steps the linear relaxation of one moment takes CP-SAT longer than of others all."""
+    """Of 29,000 steps CP-SAT needs seconds for the linear relaxation of one moment."""
     graph = load_graph(json.dumps(DEEP["transformer"](10_000)).encode(), batch=16)
     program = Order().run(derive(graph))
     found = schedule_problem(program, roofline(program))
