@@ -314,8 +314,7 @@ class _Search:
         if self.small:
             most = int(_SMALL_TURNS * most)
             self._walk_from(first, most, 1, _SMALL_HOT)
-            for start in (first, None):
-                self._cool(start or self._sequence(), most // _COLD_PART, _SMALL_COLD_TIMES)
+            self._cool_both(first, most // _COLD_PART, _SMALL_COLD_TIMES)
             return
         segments = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
         turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _HOT]
@@ -324,12 +323,17 @@ class _Search:
         for seed, (start, walk) in enumerate(turns):
             self._walk_from(start or self._sequence(), most, seed, walk)
         part = most // _COLD_PART
-        for start in (first, None):
-            self._cool(start or self._sequence(), part, _COLD_TIMES)
+        self._cool_both(first, part, _COLD_TIMES)
         for seed, walk in enumerate(_LAST):
             found = self._walk_from(first, part, seed, walk)
             if found is not None:
                 self._cool(found, part, _LAST_COLD)
+
+    def _cool_both(self, first: tuple[int, ...], most: int, times: int) -> None:
+        """Cold walks from the first plan, and from the best one then, where that is another one."""
+        self._cool(first, most, times)
+        if (best := self._sequence()) != first:
+            self._cool(best, most, times)
 
     def _cool(self, best: tuple[int, ...], most: int, times: int) -> None:
         """Cold walks, each from the best of those before."""
