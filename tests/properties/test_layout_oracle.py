@@ -13,7 +13,9 @@ import pytest
 from solver.layout import (
     Buffer,
     Deadline,
+    Hole,
     LayoutProblem,
+    Lifespan,
     Rules,
     SolveOptions,
     Status,
@@ -24,6 +26,7 @@ from solver.layout import (
 from solver.layout.exact.feasibility import Watch
 from solver.layout.exact.windows import repair
 from solver.layout.model.instance import Instance, layout_of
+from solver.layout.model.pieces import without_holes
 from solver.layout.structures.recognise import STRUCTURES, structured
 from tests.support.buffers import best_peak, problem, random_problem
 from tests.support.oracle import GADGETS, RULE_SETS, judge, optimum, sample, stacked, tiling
@@ -164,6 +167,44 @@ def test_pins_and_mixed_alignments_agree_with_cp_sat() -> None:
         assert outcome.status is not Status.OPTIMAL or outcome.layout.peak == best, seed
         proved += outcome.status is Status.OPTIMAL
     assert proved >= 0.9 * PINNED
+
+
+def _gapped(seed: int) -> LayoutProblem:
+    """Gaps in most lifespans, of which some hold a part; any alignments, and in every third problem pins."""
+    rng = random.Random(seed)
+    p = random_problem(rng, rng.randint(2, 9), 9, rng.choice((6, 20, 40)))
+    choice, made = rng.choice(((1,), (4,), (1, 2, 8), (4, 16))), list[Buffer]()
+    for buffer in p.buffers:
+        holes, begin, last = list[Hole](), buffer.lifespan.start + 1, buffer.lifespan.end - 1
+        while begin < last and rng.random() < 0.8:
+            start = rng.randrange(begin, last)
+            end = rng.randint(start + 1, last)
+            low, high = sorted(rng.choices(range(buffer.size + 1), k=2)) if rng.random() < 0.4 else (0, 0)
+            holes.append(Hole(Lifespan(start, end), low, high))
+            begin = end + 1
+        made.append(replace(buffer, alignment=rng.choice(choice), holes=tuple(holes)))
+    gapped = LayoutProblem(tuple(made))
+    placed = solve(gapped, solver="greedy").layout
+    if seed % 3 or placed is None:
+        return gapped
+    pins = set(rng.sample(range(len(made)), min(len(made), rng.choice((1, 2)))))
+    offsets = (offset if i in pins else None for i, offset in enumerate(placed.offsets))
+    return LayoutProblem(tuple(map(_pinned, gapped.buffers, offsets)))
+
+
+def test_gaps_agree_with_cp_sat() -> None:
+    proved = useful = 0
+    for seed in range(PINNED):
+        p = _gapped(seed)
+        best, outcome = optimum(p), solve(p, options=SolveOptions(threads=1))
+        assert outcome.layout is not None
+        assert find_violations(p, outcome.layout) == (), seed
+        assert max_load(p).bytes <= outcome.lower_bound <= best <= outcome.layout.peak, seed
+        assert outcome.status is not Status.OPTIMAL or outcome.layout.peak == best, seed
+        proved += outcome.status is Status.OPTIMAL
+        useful += best < max_load(without_holes(p)).bytes
+    assert proved >= 0.9 * PINNED
+    assert 5 * useful >= PINNED
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -80,13 +80,16 @@ RULE_SETS: Final[dict[str, Rules]] = {
 
 
 def optimum(problem: LayoutProblem) -> int:
-    """The smallest peak; exact, with pins and any alignments. Milliseconds for some thirty small buffers.
+    """The smallest peak; exact, with pins, gaps, any alignments. Milliseconds for some thirty small buffers.
 
     Offsets count in granules, the smallest alignment: between multiples of it nothing starts, so a buffer
-    keeps others off whole granules. Only the peak is in bytes.
+    keeps others off whole granules; where a gap begins or ends between multiples, a granule is a byte. Only
+    the peak is in bytes.
     """
     model = cp_model.CpModel()
     granule, most = min(b.alignment for b in problem.buffers), stacked(problem).peak
+    if any(edge % granule for b in problem.buffers for hole in b.holes for edge in (hole.low, hole.high)):
+        granule = 1
     peak = model.new_int_var(0, most, "")
     spans, ranges = [], []
     for buffer in problem.buffers:
@@ -94,9 +97,10 @@ def optimum(problem: LayoutProblem) -> int:
         strides = model.new_int_var(0, most // buffer.alignment, "")
         if buffer.offset is not None:
             model.add(strides == buffer.offset // buffer.alignment)
-        start, end = buffer.lifespan.start, buffer.lifespan.end
-        spans.append(model.new_fixed_size_interval_var(start, end - start, ""))
-        ranges.append(model.new_fixed_size_interval_var(stride * strides, -(-buffer.size // granule), ""))
+        for start, end, low, high in _rectangles(buffer):
+            spans.append(model.new_fixed_size_interval_var(start, end - start, ""))
+            bottom, height = stride * strides + low // granule, -(-(high - low) // granule)
+            ranges.append(model.new_fixed_size_interval_var(bottom, height, ""))
         model.add(buffer.alignment * strides + buffer.size <= peak)
     model.add_no_overlap_2d(spans, ranges)
     model.minimize(peak)
@@ -105,6 +109,17 @@ def optimum(problem: LayoutProblem) -> int:
     if solver.solve(model) != cp_model.OPTIMAL:
         raise AssertionError("CP-SAT did not finish")
     return round(solver.objective_value)
+
+
+def _rectangles(buffer: Buffer) -> list[tuple[int, int, int, int]]:
+    """First step, one past the last, and the bytes held in between, before, in and behind each gap."""
+    made, begin = list[tuple[int, int, int, int]](), buffer.lifespan.start
+    for hole in buffer.holes:
+        made.append((begin, hole.lifespan.start, 0, buffer.size))
+        made.append((hole.lifespan.start, hole.lifespan.end, hole.low, hole.high))
+        begin = hole.lifespan.end
+    made.append((begin, buffer.lifespan.end, 0, buffer.size))
+    return [each for each in made if each[0] < each[1] and each[2] < each[3]]
 
 
 def stacked(problem: LayoutProblem) -> Layout:
