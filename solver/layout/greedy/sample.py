@@ -81,7 +81,7 @@ def ranked(
     for name, (order, best_fit) in orders(part).items():
         found[name] = MAX_BYTES, 0
         if not deadline.expired:
-            walk = Walk(part, module)
+            walk = Walk(part, module, lists=False)  # lists do not tell fragments
             if walk.place(order(), MAX_BYTES, best_fit=best_fit) == len(part):
                 found[name] = int((walk.offsets + part.exact).max()), walk.fragments
     step = max(1, min(peak for peak, _ in found.values()) // ALIKE)
