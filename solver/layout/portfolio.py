@@ -39,6 +39,7 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
+    DEEP_ATTEMPTS,
     LARGE_ORDERS,
     SOFTER_FROM,
     USUAL_ATTEMPTS,
@@ -103,8 +104,10 @@ CP_SAT_START: Final = 1.5
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
-#: Attempts with very many buffers that suit a sample best, in front of the usual ones.
+#: Attempts with very many buffers that suit a sample best, in front of the usual ones; and how many of these come
+#: before those that win most often where much lives at once.
 ATTEMPTS: Final = 6
+SUITED_FIRST: Final = 4
 
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.
@@ -308,14 +311,18 @@ def _greedy(run: _Run, attempts: int) -> None:
             tried(names[:attempts])
         run.before = before if run.layout.peak < before.peak else None
     else:
+        first = run.suited[:1]  # what gave the first layout
         run.suited = run.suited or suited(run.instance, run.watch.deadline)
-        tried(tuple(dict.fromkeys((*run.suited[:attempts], *USUAL_ATTEMPTS))))
+        names = (*run.suited[:SUITED_FIRST], *DEEP_ATTEMPTS, *run.suited[:attempts], *USUAL_ATTEMPTS)
+        tried(tuple(name for name in dict.fromkeys(names) if name not in first))
 
 
 def _other_orders(run: _Run, attempts: int) -> None:
     """What is left of the attempts, those first that suit a sample."""
     names = [name for name in run.suited[attempts:] if name not in USUAL_ATTEMPTS]
-    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+    if run.near:
+        names = run.suited[1:]
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names, parts=0)
     run.take("greedy", greedy.layout, cut=greedy.cut)
 
 

@@ -30,6 +30,7 @@ from solver.layout.model.sorting import in_order
 from solver.layout.structures.classes import in_classes
 
 __all__ = [
+    "DEEP_ATTEMPTS",
     "LARGE_ORDERS",
     "SOFTER_FROM",
     "USUAL_ATTEMPTS",
@@ -104,6 +105,9 @@ USUAL_ATTEMPTS: Final = (
     *(f"{name}, best_fit" for name in LARGE_BEST_FIT[:2]),
 )
 
+#: What wins most often where much lives at once, though a sample, in which less does, seldom says so.
+DEEP_ATTEMPTS: Final = ("birth, best_fit", "magnitude-birth, best_fit", "magnitude-birth, first_fit")
+
 #: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
 MAGNITUDES: Final = 4
 PAIR: Final = 2
@@ -164,19 +168,24 @@ def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES)
     return offsets if placed == len(order) else None
 
 
-def place_once(instance: Instance, order: Integers, deadline: Deadline) -> Integers:
-    """The offsets of first fit by `place`; compiled code is loaded only where this one pass is worth it.
+def place_once(
+    instance: Instance, order: Integers, deadline: Deadline, *, tightest: bool = False
+) -> Integers:
+    """The offsets of first fit by `place`, or of best fit, the `tightest`; compiled code is loaded only where this one pass is worth it.
 
     Compiled code looks at the deadline: what is left by then goes above all that was placed, in classes of
     sizes. The first milliseconds are always taken.
     """
     compiled = kernel() if kernel.loaded or len(instance) >= LOADED_FROM else None
     if compiled is None or len(instance) < COMPILED_FROM:
-        return place_in_numpy(instance, order, first_fit, MAX_BYTES)[0]
+        return place_in_numpy(instance, order, best_fit if tightest else first_fit, MAX_BYTES)[0]
     until, reserve = time.perf_counter() + FIRST_SECONDS, CLASSES_SECONDS * len(instance)
     walk = Walk(instance, compiled)
     placed = walk.place(
-        order, MAX_BYTES, late=lambda: deadline.remaining <= reserve and time.perf_counter() > until
+        order,
+        MAX_BYTES,
+        best_fit=tightest,
+        late=lambda: deadline.remaining <= reserve and time.perf_counter() > until,
     )
     return walk.offsets if placed == len(order) else in_classes(replace(instance, offset=walk.offsets))
 
@@ -329,10 +338,9 @@ def suited(instance: Instance, deadline: Deadline) -> list[str]:
 
 
 def place_suited(instance: Instance, names: Sequence[str], deadline: Deadline) -> Integers:
-    """The offsets of first fit in the order that is named first, as `place_once`."""
-    chosen = _orders_of_many(instance)
-    order = next(order for order, best_fit in map(chosen.__getitem__, names) if not best_fit)
-    return place_once(instance, order(), deadline)
+    """The offsets of the attempt that is named first, as `place_once`."""
+    order, tightest = _orders_of_many(instance)[names[0]]
+    return place_once(instance, order(), deadline, tightest=tightest)
 
 
 def greedy_portfolio(
@@ -342,22 +350,24 @@ def greedy_portfolio(
     attempts: int | None = None,
     known: Layout | None = None,
     names: Sequence[str] = (),
+    parts: int = GOOD_ENOUGH,
 ) -> GreedyResult:
     """The best of all orders and fits, or of the first `attempts`; stops at the bound.
 
     A layout that is `known` stands until a lower one is found; without one, the first order is finished
     whatever the deadline says.
 
-    Beyond `LARGE` buffers, attempts go two at a time, until the layout is `GOOD_ENOUGH`: those of `names`, or
-    without any `USUAL_ATTEMPTS`; where what is known is good enough already, only `LARGE_ORDERS_NEAR`.
+    Beyond `LARGE` buffers, attempts go two at a time, until the layout is above the bound by no more than one part
+    in `parts` (0: until it meets the bound): those of `names`, or without any `USUAL_ATTEMPTS`; of
+    `LARGE_ORDERS_NEAR` only, where what is known is good enough already.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
-        if known is not None and known.peak - bound <= bound // GOOD_ENOUGH:
+        if not names and known is not None and known.peak - bound <= bound // GOOD_ENOUGH:
             names = [f"{name}, first_fit" for name in LARGE_ORDERS_NEAR]
         chosen = _orders_of_many(instance)
         some = {name: chosen[name] for name in names or USUAL_ATTEMPTS}
-        return GreedyResult(*race(instance, module, some, bound, deadline, known))
+        return GreedyResult(*race(instance, module, some, bound, deadline, known, parts))
     return _one_by_one(instance, bound, deadline, attempts, known)
 
 
