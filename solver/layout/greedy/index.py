@@ -26,9 +26,12 @@ __all__ = ["COMPILED_FROM", "LISTED", "LOADED_FROM", "Kernel", "Walk", "kernel",
 COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
 
-#: Lists are for buffers of which one in so many lives at once, or more: there they take a third to a twentieth of
-#: the time of the index, which is as fast elsewhere and needs a tenth of the memory. That is why of more than so
-#: many buffers there are no lists.
+#: Strips of the index looked at for a placement, from which lists take less: there a placement costs about as much
+#: as looking at so many, and a twentieth of what the index takes where alignments leave slivers.
+SEEN: Final = 200
+
+#: Buffers of which one in so many lives at once, or more, and no more than so many in all, may go into lists: these
+#: need ten times the memory of the index.
 LISTED: Final = 20
 LISTED_BUFFERS: Final = 50_000
 
@@ -78,25 +81,26 @@ kernel = Kernel()
 
 
 def listed(instance: Instance) -> bool:
-    """Whether lists are worth their memory. O(n + S)."""
+    """Whether lists may be worth their memory. O(n + S)."""
     return 0 < len(instance) <= LISTED_BUFFERS and LISTED * depth(instance) > len(instance)
 
 
 class Walk:
-    """One pass through an order; what was placed stays. The layout does not depend on `lists`.
+    """One pass through an order; what was placed stays.
 
-    Memory: 60 to 150 bytes a buffer, as measured; with `lists`, by default where `listed` says so, 400 to 800.
+    It begins with the index; where `listed` says so, it goes on with lists once the index sees too many strips.
+    With `lists` that is so from the beginning, or never. The layout does not depend on it. Memory: 60 to 150 bytes
+    a buffer, as measured; in lists 400 to 800.
     """
 
     def __init__(self, instance: Instance, module: ModuleType, *, lists: bool | None = None) -> None:
         from solver.layout.compiled import index_strips
 
         self._module, self._strips, self._instance = module, index_strips, instance
-        self._block, self._lists = np.empty((_BLOCK, 5), np.int64), None
-        if listed(instance) if lists is None else lists:
-            self._lists = Lists(instance)
-        else:
-            self._shelf = self._empty(instance)
+        self._block = np.empty((_BLOCK, 5), np.int64)
+        self._shelf = self._empty(instance)
+        self._lists = Lists(instance) if lists else None
+        self._may_list = listed(instance) if lists is None else False
         pinned = np.flatnonzero(instance.offset != FREE)
         self._offsets = instance.offset.copy() if len(pinned) else np.full(len(instance), FREE)
         self._pinned = bool(len(pinned))
@@ -111,7 +115,8 @@ class Walk:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the free space is kept in."""
-        return self._lists.nbytes if self._lists else sum(rows.nbytes for rows in (*self._shelf, self._block))
+        lists = self._lists.nbytes if self._lists else 0
+        return lists + sum(rows.nbytes for rows in (*self._shelf, self._block))
 
     @property
     def fragments(self) -> int:
@@ -138,7 +143,17 @@ class Walk:
             if placed < (len(some) if free is None else len(free)):
                 return done + (placed if free is None else int(free[placed]))
             done += len(some)
+            if self._may_list and done < len(order):
+                self._list_where_worth_it(placed)
         return done
+
+    def _list_where_worth_it(self, placements: int) -> None:
+        """After so many placements, which tell how many strips are looked at for one."""
+        seen = int(self._shelf.counts[self._strips.SEEN])
+        self._shelf.counts[self._strips.SEEN] = 0
+        if seen > SEEN * placements:
+            self._lists, self._may_list = Lists(self._instance), False
+            self._go(np.flatnonzero(self._offsets != FREE), self._strips.INFINITY, self._module.PINNED)
 
     def _empty(self, instance: Instance) -> Any:
         strips, load = self._strips, instance.load()
@@ -155,7 +170,7 @@ class Walk:
             paged(chunks, strips.CHUNK, 4),
             np.arange(chunks - 1, -1, -1),
             np.empty((strips.DEPTH, 4), np.int64),
-            np.array([chunks, 0, self._module.DONE]),
+            np.array([chunks, 0, self._module.DONE, 0]),
         )
         strips.insert(shelf, 0, len(load), 0, strips.INFINITY)
         return shelf
