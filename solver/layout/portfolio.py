@@ -104,8 +104,8 @@ CP_SAT_START: Final = 1.5
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
-#: Attempts with very many buffers that suit a sample best, in front of the usual ones; and how many of these come
-#: before those that win most often where much lives at once.
+#: Attempts with very many buffers that suit a sample best, in front of the usual ones; and how many of these
+#: come before those that win most often where much lives at once.
 ATTEMPTS: Final = 6
 SUITED_FIRST: Final = 4
 

@@ -81,7 +81,8 @@ def main() -> None:
         "--rate", type=float, help="service: so many requests a second of --soak; default: all"
     )
     parser.add_argument(
-        "--part", help="service, schedules: only this table; or a network: resnet50@0.4; greedies: only these shapes"
+        "--part",
+        help="service, schedules: only this table; or a network: resnet50@0.4; greedies: only these shapes",
     )
     parser.add_argument(
         "--buffers", type=int, nargs="+", default=[], help="generators, greedies: only these sizes"

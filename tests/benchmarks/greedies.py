@@ -37,8 +37,8 @@ BUFFERS: Final = (5_000, 20_000)
 SECONDS: Final = 1.0
 
 HEADINGS: Final = (
-    "shape", "buffers", "bound", "ours / bound", "found by", "CPU s", "best greedy", "its CPU s", "theirs / bound",
-    "theirs / ours",
+    "shape", "buffers", "bound", "ours / bound", "found by", "CPU s", "best greedy", "its CPU s",
+    "theirs / bound", "theirs / ours",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""More layout problems of one shape each: deep ones, of which a twentieth or more live at once, and regular ones.
+"""More layout problems of one shape each: deep ones, of which a twentieth or more live at once, and regular.
 
 Simple orders are at their best where much lives at once: whatever goes wrong elsewhere is averaged out, and
 one order in some thirty happens to suit the shape.
@@ -122,7 +122,9 @@ def _training(n: int, seed: int) -> LayoutProblem:
     rng, rows = random.Random(seed), list[_Row]()
     for i in range(n):
         step, short = i // 2, rng.randint(1, 4)
-        rows.append((_any_size(rng), step, 2 * n - step) if i % 2 else (_any_size(rng), 4 * step, 4 * step + short))
+        rows.append(
+            (_any_size(rng), step, 2 * n - step) if i % 2 else (_any_size(rng), 4 * step, 4 * step + short)
+        )
     return _rows(rows)
 
 
@@ -179,7 +181,9 @@ DEEP: Final[Mapping[str, Shape]] = MappingProxyType(
         "close sizes, deep": _deep(lambda rng: rng.randint(90_000, 100_000)),
         "size with life": _by_life(lambda life, n, rng: 10 * life + rng.randint(1, 100)),
         "size inverse to life": _by_life(lambda life, n, rng: 100 * n // life + rng.randint(1, 100)),
-        "size inverse to root of life": _by_life(lambda life, n, rng: int(1e6 / life**0.5) + rng.randint(1, 9)),
+        "size inverse to root of life": _by_life(
+            lambda life, n, rng: int(1e6 / life**0.5) + rng.randint(1, 9)
+        ),
         "one length, deep": _stepped(lambda i, n, rng: (_any_size(rng), i, i + n // 20 + 1)),
         "one length, births anywhere": _stepped(
             lambda i, n, rng: (_any_size(rng), s := rng.randrange(n), s + n // 20 + 1)
@@ -191,9 +195,13 @@ DEEP: Final[Mapping[str, Shape]] = MappingProxyType(
         "staircase down, deep": _stepped(
             lambda i, n, rng: (1000 - 999 * i // n + rng.randrange(20), i, i + 2 + i // 10)
         ),
-        "staircase up, deep": _stepped(lambda i, n, rng: (1 + 999 * i // n + rng.randrange(20), i, i + 2 + i // 10)),
+        "staircase up, deep": _stepped(
+            lambda i, n, rng: (1 + 999 * i // n + rng.randrange(20), i, i + 2 + i // 10)
+        ),
         "growing": _stepped(lambda i, n, rng: (1 + i + rng.randrange(50), i, i + 1 + rng.randint(1, n // 5))),
-        "shrinking": _stepped(lambda i, n, rng: (n - i + rng.randrange(50), i, i + 1 + rng.randint(1, n // 5))),
+        "shrinking": _stepped(
+            lambda i, n, rng: (n - i + rng.randrange(50), i, i + 1 + rng.randint(1, n // 5))
+        ),
         "stack": _stepped(lambda i, n, rng: (_any_size(rng), i, 2 * n - i + rng.randint(0, n // 10))),
         "queue": _stepped(lambda i, n, rng: (_any_size(rng), i, n + i - rng.randint(0, n // 10))),
         "sawtooth with bridges": _sawtooth,

@@ -1,9 +1,9 @@
 """First fit and best fit over lists of what is placed, compiled: for buffers of which many live at once.
 
-Time is cut into overlapping windows of every width: those of a *level* are two steps wide and begin at every
-step, and a step of the next level is twice as long. Each window has a list of the boxes placed in it so far, by
-their bottoms, in chunks that split in halves when full. A buffer looks through the list of the smallest
-window that holds all of its life::
+Time is cut into overlapping windows of many widths: those of a *level* are two steps wide and begin at
+every step, and a step of the next level is twice as long. Each window has a list of the boxes placed in it so
+far, by their bottoms, in chunks that split in halves when full. A buffer looks through the list of the
+smallest window that holds all of its life::
 
     window      |-------------|-------------|          bottom      0    3    5    9   12   20
                        |-------------|                 top         3    8    9   12   20   31
@@ -11,12 +11,13 @@ window that holds all of its life::
                                                        reach       3         9        20   31
                                                        free             3-5      9-12
 
-There, `reach` is the highest top so far of the boxes that meet the life; where the next one begins above it, the
-bytes between are a free block. The window is at most four times as long as the life, unless it is one of the
-smallest, so the boxes seen are those that meet it times a small number. Two comparisons of 32 bits tell each.
+There, `reach` is the highest top so far of the boxes that meet the life; where the next one begins above
+it, the bytes between are a free block. The window is at most four times as long as the life, unless it is one
+of the smallest, so the boxes seen are those that meet it times a small number. Two comparisons of 32 bits
+tell each.
 
 The index of free space (`index_kernel`) looks only at strips that cover the lifespan; but where much lives at
-once, and alignments leave slivers, these are nearly as many as the boxes, and each costs some ten times as much.
+once, and alignments leave slivers, these are nearly as many as the boxes, and each costs ten times as much.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ def _found(lists: Shelf, shift: int, buffer: Integers, fit: int) -> int:
 @inlined
 def _copy(lists: Shelf, chunk: int, slot: int, other: int, place: int) -> None:
     lists.starts[other, place], lists.ends[other, place] = lists.starts[chunk, slot], lists.ends[chunk, slot]
-    lists.bottoms[other, place], lists.tops[other, place] = lists.bottoms[chunk, slot], lists.tops[chunk, slot]
+    lists.bottoms[other, place], lists.tops[other, place] = (
+        lists.bottoms[chunk, slot],
+        lists.tops[chunk, slot],
+    )
 
 
 @compiled

@@ -1,5 +1,4 @@
-"""Placing in an order at scale, compiled: an index of free space, or lists of what is placed where much lives at
-once.
+"""Placing in an order at scale, compiled: an index of free space, or lists of what is placed.
 
 Compiled code is loaded at its first use, so that small problems do not wait for it.
 """
@@ -26,12 +25,12 @@ __all__ = ["COMPILED_FROM", "LISTED", "LOADED_FROM", "Kernel", "Walk", "kernel",
 COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
 
-#: Strips of the index looked at for a placement, from which lists take less: there a placement costs about as much
-#: as looking at so many, and a twentieth of what the index takes where alignments leave slivers.
+#: Strips of the index looked at for a placement, from which lists take less: there a placement costs about
+#: as much as looking at so many, and a tenth of what the index takes where alignments leave slivers.
 SEEN: Final = 200
 
-#: Buffers of which one in so many lives at once, or more, and no more than so many in all, may go into lists: these
-#: need ten times the memory of the index.
+#: Buffers of which one in so many lives at once, or more, and no more than so many in all, may go into lists:
+#: these need ten times the memory of the index.
 LISTED: Final = 20
 LISTED_BUFFERS: Final = 50_000
 
@@ -70,7 +69,9 @@ class Kernel:
 
             one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
             for lists in (False, True):
-                Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel, lists=lists).place(zero, 1)
+                Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel, lists=lists).place(
+                    zero, 1
+                )
         except UNCOMPILED as error:
             warn_uncompiled(error)
             return None
@@ -88,9 +89,9 @@ def listed(instance: Instance) -> bool:
 class Walk:
     """One pass through an order; what was placed stays.
 
-    It begins with the index; where `listed` says so, it goes on with lists once the index sees too many strips.
-    With `lists` that is so from the beginning, or never. The layout does not depend on it. Memory: 60 to 150 bytes
-    a buffer, as measured; in lists 400 to 800.
+    It begins with the index; where `listed` says so, it goes on with lists once the index sees too many
+    strips. With `lists` that is so from the beginning, or never. The layout does not depend on it. Memory: 60
+    to 150 bytes a buffer, as measured; with lists 400 to 900 more.
     """
 
     def __init__(self, instance: Instance, module: ModuleType, *, lists: bool | None = None) -> None:

@@ -43,8 +43,8 @@ def race(
 
     Orders go in pairs, side by side where memory allows, and the lower peak wins, the earlier order on a tie,
     so threads decide nothing. It ends with a lower layout that is above the bound by no more than one part in
-    `parts`, or that meets it where that is 0. Without a layout that is `known`, the first order is finished whatever the
-    deadline says; later ones are given up within some milliseconds.
+    `parts`, or that meets it where that is 0. Without a layout that is `known`, the first order is finished
+    whatever the deadline says; later ones are given up within some milliseconds.
     """
     best, peak, found, cut = None, known.peak if known else MAX_BYTES, "", False
     names, together = iter(orders), len(instance) >= ROOMY * instance.sections

@@ -13,8 +13,8 @@ from solver.layout.model.instance import Instance, Integers
 
 __all__ = ["Lists"]
 
-#: Windows that a buffer lies in, on average, on the level of the smallest ones: with lives of two steps, these
-#: windows are as long as lives.
+#: Windows that a buffer lies in, on average, on the level of the smallest ones: with lives of two steps,
+#: these windows are as long as lives.
 WINDOWS: Final = 4
 
 

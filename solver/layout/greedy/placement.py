@@ -171,10 +171,10 @@ def place(instance: Instance, order: Integers, fit: Fit, limit: int = MAX_BYTES)
 def place_once(
     instance: Instance, order: Integers, deadline: Deadline, *, tightest: bool = False
 ) -> Integers:
-    """The offsets of first fit by `place`, or of best fit, the `tightest`; compiled code is loaded only where this one pass is worth it.
+    """The offsets of first fit by `place`, or of best fit where it is to be the `tightest` block.
 
-    Compiled code looks at the deadline: what is left by then goes above all that was placed, in classes of
-    sizes. The first milliseconds are always taken.
+    Compiled code is loaded only where this one pass is worth it. It looks at the deadline: what is left by then
+    goes above all that was placed, in classes of sizes. The first milliseconds are always taken.
     """
     compiled = kernel() if kernel.loaded or len(instance) >= LOADED_FROM else None
     if compiled is None or len(instance) < COMPILED_FROM:
@@ -357,9 +357,9 @@ def greedy_portfolio(
     A layout that is `known` stands until a lower one is found; without one, the first order is finished
     whatever the deadline says.
 
-    Beyond `LARGE` buffers, attempts go two at a time, until the layout is above the bound by no more than one part
-    in `parts` (0: until it meets the bound): those of `names`, or without any `USUAL_ATTEMPTS`; of
-    `LARGE_ORDERS_NEAR` only, where what is known is good enough already.
+    Beyond `LARGE` buffers, attempts go two at a time, until the layout is above the bound by no more than one
+    part in `parts` (0: until it meets the bound): those of `names`, or without any `USUAL_ATTEMPTS`, and
+    `LARGE_ORDERS_NEAR` alone where what is known is good enough already.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is not None:
