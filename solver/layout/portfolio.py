@@ -313,8 +313,8 @@ def _greedy(run: _Run, attempts: int) -> None:
     else:
         first = run.suited[:1]  # what gave the first layout
         run.suited = run.suited or suited(run.instance, run.watch.deadline)
-        names = (*run.suited[:SUITED_FIRST], *DEEP_ATTEMPTS, *run.suited[:attempts], *USUAL_ATTEMPTS)
-        tried(tuple(name for name in dict.fromkeys(names) if name not in first))
+        order = (*run.suited[:SUITED_FIRST], *DEEP_ATTEMPTS, *run.suited[:attempts], *USUAL_ATTEMPTS)
+        tried(tuple(name for name in dict.fromkeys(order) if name not in first))
 
 
 def _other_orders(run: _Run, attempts: int) -> None:

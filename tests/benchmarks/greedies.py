@@ -15,6 +15,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -99,12 +100,16 @@ def best_greedy(instance: Instance, seconds: float) -> Greedy | None:
             limit, began = best.peak - 1 if best else MAX_BYTES, time.process_time()
             allowed = Allowance(until=began + seconds)
             walk = Walk(instance, module)
-            placed = walk.place(order(instance), limit, best_fit=best_fit, late=lambda a=allowed: a.expired)
+            placed = walk.place(order(instance), limit, best_fit=best_fit, late=partial(_expired, allowed))
             cpu = time.process_time() - began
             if placed == len(instance) and cpu <= seconds:
                 peak = int((walk.offsets + instance.exact).max())
                 best = Greedy(f"{'best' if best_fit else 'first'} fit, {name}", peak, cpu)
     return best
+
+
+def _expired(allowed: Allowance) -> bool:
+    return allowed.expired
 
 
 def run(

@@ -117,7 +117,7 @@ class Walk:
     def nbytes(self) -> int:
         """Bytes of memory that the free space is kept in."""
         lists = self._lists.nbytes if self._lists else 0
-        return lists + sum(rows.nbytes for rows in (*self._shelf, self._block))
+        return lists + sum(int(rows.nbytes) for rows in (*self._shelf, self._block))
 
     @property
     def fragments(self) -> int:

@@ -173,8 +173,8 @@ def place_once(
 ) -> Integers:
     """The offsets of first fit by `place`, or of best fit where it is to be the `tightest` block.
 
-    Compiled code is loaded only where this one pass is worth it. It looks at the deadline: what is left by then
-    goes above all that was placed, in classes of sizes. The first milliseconds are always taken.
+    Compiled code is loaded only where this one pass is worth it. It looks at the deadline: what is left by
+    then goes above all that was placed, in classes of sizes. The first milliseconds are always taken.
     """
     compiled = kernel() if kernel.loaded or len(instance) >= LOADED_FROM else None
     if compiled is None or len(instance) < COMPILED_FROM:

@@ -77,8 +77,8 @@ def ranked(
     Of peaks about as high, the one that leaves free space in the fewest pieces: it wastes little as the
     problem grows, and is placed soonest. Where the deadline has passed, all as they are listed.
 
-    Lists do not tell the pieces. They are for samples in which alignments leave slivers, each a piece that says
-    nothing: there the index takes four times as long.
+    Lists do not tell the pieces. They are for samples in which alignments leave slivers, each a piece that
+    says nothing: there the index takes four times as long.
     """
     lists = part.misaligning and listed(part)
     found: dict[str, tuple[int, int]] = {}
