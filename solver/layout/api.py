@@ -39,8 +39,8 @@ _OURS: Final[tuple[LayoutSolver, ...]] = (Portfolio(), Greedy(), LocalSearch(), 
 #: Seconds a buffer that checking a layout takes, more or less: solvers stop so long before the deadline.
 CHECK_SECONDS: Final = 1e-6
 
-#: The same of counting in larger units and back, in Python's integers.
-SCALING_SECONDS: Final = 1.5e-5
+#: The same of counting in larger units and back.
+SCALING_SECONDS: Final = 2.5e-6
 
 #: Solvers by name, ours and then the planners of other systems. Each keeps no state between calls.
 SOLVERS: Final[Mapping[str, LayoutSolver]] = MappingProxyType(

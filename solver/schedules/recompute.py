@@ -111,6 +111,7 @@ class _Search:
         self.total = sum(problem.cost)
         #: How many moments a model may have.
         self.most_moments = max(1, _PAIRS // (len(problem.steps) + len(problem.values) + 1))
+        self.few = self.most_moments < _TIGHTEST
         #: The best so far: the cheapest that fits, else the one with the least peak. It is what the numbers
         #: say, unless there is a better sequence that none say.
         self.best, self.peak, self.extra = self.start, self.simulator.run(self.start).peak, 0
@@ -149,12 +150,14 @@ class _Search:
     def _look(self) -> None:
         """Moments, then repair where nothing fits, then walks where something is left to find."""
         self._moments()
-        if self.peak > self.budget and not self.impossible and self.most_moments < _TIGHTEST:
+        if self.peak > self.budget and not self.impossible and self.few:
             # Of very large programs few moments say little, and greedy repair gets nowhere.
             self._segments()
         if self.peak > self.budget and not self.impossible:
             self._offer(self._repair(self.start, _REPAIR))
-        if not self.close():
+        # Of very large programs such a model takes CP-SAT as long as all walks.
+        needed = not self.few or not self.bound or self.peak > self.budget
+        if needed and not self.close():
             # Near floors those moments prove most at which little else can be held.
             moments = tightest(self.problem, self.budget, min(_TIGHTEST, self.most_moments))
             relaxed = Moments(self.problem, self.budget, moments).solve(
@@ -215,10 +218,10 @@ class _Search:
         load = self.simulator.loads(self.start)
         moments = self.moments = {max(range(len(load)), key=load.__getitem__)}
         less: dict[int, int] = {}
+        solved = set[int]()
         left = self.share * min(_CP_SAT, _CP_SAT_A_STEP * len(self.problem.steps))
         written = _CP_SAT_WRITTEN * (len(self.problem.steps) + len(self.problem.values))
-        few = self.most_moments < _TIGHTEST
-        for number in range(_ROUNDS_FEW if few else _ROUNDS):
+        for number in range(_ROUNDS_FEW if self.few else _ROUNDS):
             if self.deadline.expired:
                 return
             # Whatever bounds the cost with some moments does so with more of them, and with less room.
@@ -231,13 +234,16 @@ class _Search:
                 self.impossible = relaxed.infeasible
                 self.bound = max(self.bound, relaxed.bound)
             if relaxed.dropped is None:
+                if self.few and solved:
+                    self.moments = solved  # a proof at those that CP-SAT did not master would fail as well
                 return
+            solved = set(moments)
             # What the solution itself says costs no more than the bound, so either it is the answer, or it is
             # over the budget somewhere.
             sequence = model.sequence(relaxed)
             self._offer_sequence(sequence)
             missed = self.sequences.overloads(sequence, self.budget)
-            if missed:
+            if missed and not self.few:
                 self._walk_from(sequence, self._turns(_NEAR_STEPS), number, _NEAR)
             if not self.done():
                 genes = model.genes(relaxed, self.start)
@@ -258,8 +264,14 @@ class _Search:
                 return
 
     def _relaxed(self, model: Moments, work: float) -> Relaxed:
-        """Solve a model: in full only where what is found soon is not near its bound."""
-        first = model.solve(min(work, _CP_SAT_FIRST), self.deadline)
+        """Solve a model: in full only where what is found soon is not near its bound.
+
+        The second time begins anew. Of a very large model the first would end before the linear relaxation is
+        solved, and so with nothing.
+        """
+        first = model.solve(work if self.few else min(work, _CP_SAT_FIRST), self.deadline)
+        if self.few:
+            return first
         found = None if first.dropped is None else sum(self.problem.cost[p] for p, _ in first.repeated)
         near = found is not None and found - first.bound <= self.total // _CLOSE
         if near or first.infeasible or work <= _CP_SAT_FIRST or self.deadline.expired:

@@ -23,7 +23,7 @@ from solver.schedules import sequence_kernel as kernel
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.tables import tables
 
-__all__ = ["Sequences"]
+__all__ = ["Sequences", "places_for"]
 
 #: Events that a sequence may have for each step of the program.
 _MOST_RUNS = 12
@@ -39,28 +39,10 @@ class Sequences:
     """Walks for one problem, in memory that is kept. Not for several threads."""
 
     def __init__(self, problem: ScheduleProblem) -> None:
-        steps, values = len(problem.steps), len(problem.values)
-        self._most = _MOST_RUNS * steps + 1
-        instances = self._most * max(1, max(map(len, problem.writes), default=1)) + values
-
-        def room(count: int) -> Integers:
-            return np.zeros(max(count, 1), np.int64)
-
-        self._places = kernel.Places(
-            load=room(self._most + 1),
-            change=room(self._most + 1),
-            fresh=room(self._most),
-            value=room(instances),
-            first=room(instances),
-            last=room(instances),
-            current=room(values),
-            wanted=room(values),
-            marked=room(steps),
-            tried=room(self._most),
-            chain=room(kernel.MOST_AT_ONCE),
-            result=room(5),
-        )
+        self._most = _MOST_RUNS * len(problem.steps) + 1
+        self._places = places_for(problem)
         self._given = addressed(tables(problem)), addressed(self._places)
+        self._other = addressed(places_for(problem))
         self._logarithms: Integers = np.array(
             [round(-1024 * math.log((i + 0.5) / _DICE)) for i in range(_DICE)], np.int64
         )
@@ -122,5 +104,37 @@ class Sequences:
                 best,
                 found,
                 *self._given,
+                self._other,
             )
         return tuple(best[: int(found[1])].tolist()) if found[0] >= 0 else None
+
+
+def places_for(problem: ScheduleProblem) -> kernel.Places:
+    """Working memory for sequences of a problem, to be used again and again."""
+    steps, values = len(problem.steps), len(problem.values)
+    events = _MOST_RUNS * steps + 1
+    instances = events * max(1, max(map(len, problem.writes), default=1)) + values
+
+    def room(count: int) -> Integers:
+        return np.zeros(max(count, 1), np.int64)
+
+    return kernel.Places(
+        load=room(events + 1),
+        change=room(events + 2),
+        fresh=room(events),
+        value=room(instances),
+        first=room(instances),
+        last=room(instances),
+        current=room(values),
+        wanted=room(values),
+        wanted_there=room(values),
+        marked=room(steps),
+        tried=room(events),
+        chain=room(kernel.MOST_AT_ONCE),
+        firsts=room(events + 1),
+        costs=room(events + 1),
+        overs=room(events + 1),
+        fullest=room(events + 1),
+        fullest_behind=room(events + 1),
+        result=room(5),
+    )

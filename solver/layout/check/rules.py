@@ -71,8 +71,23 @@ def _plainly_right(problem: LayoutProblem) -> bool:
     """Whether a glance at the columns of a large problem already shows that it is one, but for its pins."""
     if len(problem.buffers) < COLUMNS_FROM or not _ids_differ(problem.buffers):
         return False
-    columns = Columns.of(problem)
-    return columns is not None and columns.well_formed()
+    columns = Columns.unsummed(problem)
+    return columns is not None and columns.well_formed() and (columns.summable or _sums_fit(columns))
+
+
+def _sums_fit(columns: Columns) -> bool:
+    """Whether the bytes that live at any one step, and the end of each pin, fit 63 bits.
+
+    Loads are added up modulo 2**64. Each is the one before and at most 2**63 - 1 bytes more, so the first
+    that does not fit 63 bits still fits 64, and shows as a negative number.
+    """
+    if bool((columns.pin > MAX_BYTES - columns.size).any()):
+        return False
+    start, end, low, high, _ = columns.pieces().T
+    size, by_start, by_end = high - low, in_order(start), in_order(end)
+    gone = np.concatenate(([0], size[by_end].cumsum()))
+    load = size[by_start].cumsum() - gone[end[by_end].searchsorted(start[by_start], side="right")]
+    return not bool((load < 0).any())
 
 
 def _ids_differ(buffers: tuple[Buffer, ...]) -> bool:
@@ -172,11 +187,22 @@ def _check_load(problem: LayoutProblem) -> None:
 def _check_pins(problem: LayoutProblem) -> None:
     buffers = problem.buffers
     at = [index for index, buffer in enumerate(buffers) if buffer.offset is not None]
+    if len(at) >= COLUMNS_FROM and _pins_apart(LayoutProblem(tuple(buffers[index] for index in at))):
+        return
     held = pieces(LayoutProblem(tuple(buffers[index] for index in at)))
     for a, b in _overlaps(held, [buffers[index].offset or 0 for index in at]):
         index, other = at[max(a.owner, b.owner)], at[min(a.owner, b.owner)]
         what = f"is pinned where buffer {buffers[other].id!r} is pinned at the same time"
         raise _bad(index, buffers[index], what, "Pin one of the two elsewhere.", "offset")
+
+
+def _pins_apart(problem: LayoutProblem) -> bool:
+    """Whether columns show that no two of these pins, and there is nothing else, share a byte."""
+    columns = Columns.unsummed(problem)
+    if columns is None:
+        return False
+    start, end, low, high, owner = columns.pieces().T
+    return _disjoint(start, end, low + columns.pin[owner], high + columns.pin[owner])
 
 
 def find_violations(
@@ -201,10 +227,12 @@ def known_sound(problem: LayoutProblem, layout: Layout) -> bool:
     """
     if not problem.buffers or set(map(type, layout.offsets)) != {int}:
         return False
-    columns, highest = Columns.of(problem), max(layout.offsets)
-    if columns is None or min(layout.offsets) < 0 or highest > MAX_BYTES - int(columns.size.max()):
+    columns = Columns.unsummed(problem)
+    if columns is None or min(layout.offsets) < 0 or max(layout.offsets) > MAX_BYTES:
         return False
     bottom = np.array(layout.offsets, dtype=np.int64)
+    if bool((bottom > MAX_BYTES - columns.size).any()):
+        return False
     top = bottom + columns.size
     moved = (columns.pin != UNPINNED) & (columns.pin != bottom)
     peak = int(top.max())

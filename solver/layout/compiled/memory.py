@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import math
 import mmap
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-
-from solver.layout.model.instance import Integers
+import numpy.typing as npt
 
 __all__ = ["paged"]
 
 #: Bytes from which an array has pages of its own. Small questions take less time than pages take to come.
-PAGED_FROM: Final = 1 << 20
+PAGED_FROM: Final = 1 << 18
 
 
-def paged(*shape: int, cleared: bool = False) -> Integers:
+def paged(*shape: int, cleared: bool = False, of: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
     """A page of a large array is in memory once it was written to; what it holds before counts for nothing.
 
-    `cleared`: it holds zeros.
+    `cleared`: it holds zeros. `of` is what it holds.
     """
-    size = 8 * math.prod(shape)
+    size = np.dtype(of).itemsize * math.prod(shape)
     if size < PAGED_FROM:
-        return np.zeros(shape, np.int64) if cleared else np.empty(shape, np.int64)
-    return np.frombuffer(mmap.mmap(-1, size), np.int64).reshape(shape)
+        return np.zeros(shape, of) if cleared else np.empty(shape, of)
+    return np.frombuffer(mmap.mmap(-1, size), of).reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -14,9 +15,10 @@ __all__ = ["ORDERS", "priorities", "ranked"]
 ORDERS: Final = 7
 
 
-def priorities(instance: Instance, kind: Integers) -> Integers:
+def priorities(instance: Instance, kind: Integers) -> Iterator[Integers]:
     """Ranks (lowest first), one row for each order; equal for buffers of one kind."""
-    return np.stack([ranked(key, tie, kind) for key, tie in _keys(instance)])
+    for key, tie in _keys(instance):
+        yield ranked(key, tie, kind)
 
 
 def ranked(key: np.ndarray, tie: np.ndarray, kind: Integers) -> Integers:
@@ -24,22 +26,20 @@ def ranked(key: np.ndarray, tie: np.ndarray, kind: Integers) -> Integers:
     return _shared(_ranks(key, tie), kind)
 
 
-def _keys(instance: Instance) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The most successful first; `mean` is the mean load that a buffer lives through."""
+def _keys(instance: Instance) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The most successful first, one at a time; `mean` is the mean load that a buffer lives through."""
     width, size = instance.end - instance.start, instance.size
     area = size.astype(np.float64) * width
     load = instance.load()
     total = np.concatenate(([0.0], np.cumsum(load, dtype=np.float64)))
     mean = (total[instance.end] - total[instance.start]) / width
-    return [
-        (-size, -width),
-        (-width, -area),
-        (-size * np.sqrt(width), -width),
-        (-mean, -area),
-        (-width * np.sqrt(size), -width),
-        (-instance.end, -size),
-        (instance.start, -size),
-    ]
+    yield -size, -width
+    yield -width, -area
+    yield -size * np.sqrt(width), -width
+    yield -mean, -area
+    yield -width * np.sqrt(size), -width
+    yield -instance.end, -size
+    yield instance.start, -size
 
 
 def _ranks(key: np.ndarray, tie: np.ndarray) -> Integers:

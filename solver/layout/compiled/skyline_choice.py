@@ -22,13 +22,13 @@ from solver.layout.compiled.priorities import ORDERS
 from solver.layout.compiled.skyline_state import (
     FIRST,
     GUIDED,
-    HEIGHT,
     INFINITY,
     LAST,
     LEANING,
     LEFT,
     NONE,
     ONLY,
+    PART,
     PROMOTION,
     RIGHT,
     RULES,
@@ -43,7 +43,7 @@ from solver.layout.compiled.skyline_state import (
     SearchState,
 )
 from solver.layout.compiled.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
-from solver.layout.model.instance import Integers
+from solver.layout.model.instance import Indices
 
 __all__ = ["ROUND", "candidate", "prepare", "raised"]
 
@@ -114,7 +114,7 @@ def mix(x: Any) -> Any:
 
 
 @inlined
-def prepare(s: SearchState, ranks: Integers, run: int) -> None:
+def prepare(s: SearchState, ranks: Indices, run: int) -> None:
     """Sets the ranks and rules of a run, and forgets the weights now and then.
 
     Weights kept for longer make every run repeat the last one's way. Kinds that were told apart stay so:
@@ -124,7 +124,7 @@ def prepare(s: SearchState, ranks: Integers, run: int) -> None:
     k = run // 2 if c[GUIDED] else run
     order, c[SECTION_RULE], c[LEANING] = WAYS[(k + c[SEED] * ROUND // SEEDS) % ROUND]
     if k % SHARED == 0:
-        s.weight[:] = 1.0
+        s.weight[:] = 1
     if not c[RULES] & WALLS:
         c[LEANING] = PLAIN
     reach = 0 if k < SHARED and c[SEED] == 0 else NOISE * n
@@ -134,8 +134,8 @@ def prepare(s: SearchState, ranks: Integers, run: int) -> None:
     for i in range(n):
         most_active = max(most_active, s.activity[i])
     for i in range(n):
-        rank = ranks[order, i]
-        word = mix(mix(np.uint64(rank + 1)) + np.uint64(s.zone1[0]) + np.uint64(run))
+        rank = np.int64(ranks[order, i])
+        word = mix(mix(np.uint64(rank + 1)) + np.uint64(s.zone1[1]) + np.uint64(run))
         noise = np.int64(word >> np.uint64(2)) % (2 * reach + 1) - reach
         if c[RULES] & PROMOTION and c[GUIDED]:
             noise -= np.int64(PROMOTED * n * (s.activity[s.kind[i]] / most_active))
@@ -145,8 +145,8 @@ def prepare(s: SearchState, ranks: Integers, run: int) -> None:
 @inlined
 def candidate(s: SearchState, frame: int) -> int:
     """The most preferred buffer not yet tried that may stand at the section; moves TRIED on."""
-    f = s.frames
-    only, tried, height = f[frame, ONLY], f[frame, TRIED], f[frame, HEIGHT]
+    f, part = s.frames, s.frames[frame, PART]
+    only, tried, height = f[frame, ONLY], s.waits[frame, TRIED], s.skyline[f[frame, LEFT]]
     best, lowest = NONE, INFINITY
     if only != NONE:
         # A spanning buffer: only where neither strides nor pins matter.
@@ -154,8 +154,8 @@ def candidate(s: SearchState, frame: int) -> int:
             best = only
     elif tried < INFINITY:
         section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
-        before = s.skyline[left - 1] if left > f[frame, FIRST] else INFINITY
-        after = s.skyline[right] if right < f[frame, LAST] else INFINITY
+        before = s.skyline[left - 1] if left > s.parts[part, FIRST] else INFINITY
+        after = s.skyline[right] if right < s.parts[part, LAST] else INFINITY
         s.counters[WORK] += s.born[section + 1] - s.born[left]
         for i in range(s.born[left], s.born[section + 1]):
             end, bottom = s.end[i], raised(s, i, height)
@@ -169,7 +169,7 @@ def candidate(s: SearchState, frame: int) -> int:
                 first = preference(s, i, s.start[i] == left, end == right, top == before, top == after)
                 if tried < first < lowest:
                     best, lowest = i, first
-    f[frame, TRIED] = lowest
+    s.waits[frame, TRIED] = lowest
     return best
 
 

@@ -35,12 +35,15 @@ from solver.layout.compiled.skyline_state import (
     JUMPS,
     LAST,
     LEFT,
+    MOST,
     NONE,
     ONLY,
+    PART,
     PROMOTION,
     RIGHT,
     RULES,
     SECTION,
+    SPARE,
     TRAIL_COUNT,
     WHAT,
     SearchState,
@@ -52,7 +55,7 @@ __all__ = ["add_reasons", "concerned", "explain_completeness", "explain_niche", 
 @inlined
 def stretch(s: SearchState, start: int, end: int) -> int:
     """The bits of some sections next to each other."""
-    return 2 * int(s.bit[end - 1]) - int(s.bit[start])
+    return (2 << int(s.bit[end - 1])) - (1 << int(s.bit[start]))
 
 
 @inlined
@@ -60,9 +63,9 @@ def neighbours(s: SearchState, first: int, last: int, left: int, right: int) -> 
     """The sections beside [left, right), as far as their part, [first, last), has them."""
     found = 0
     if left > first:
-        found |= s.bit[left - 1]
+        found |= 1 << int(s.bit[left - 1])
     if right < last:
-        found |= s.bit[right]
+        found |= 1 << int(s.bit[right])
     return found
 
 
@@ -71,14 +74,14 @@ def explain_niche(s: SearchState, first: int, last: int) -> None:
     """After a look has found a niche of this part dead: why, and which kinds were placed too late."""
     c, left, section = s.counters, s.counters[DEAD_LEFT], s.counters[DEAD_SECTION]
     right = s.stop[left]
-    c[CAUSE] = s.bit[section] | neighbours(s, first, last, left, right)
+    c[CAUSE] = stretch(s, section, section + 1) | neighbours(s, first, last, left, right)
     # Without neighbours it is because of what would end the waste, wherever that lies.
     if left == first and right == last:
         c[CAUSE] = stretch(s, first, last)
     if c[RULES] & PROMOTION:
         for i in range(s.born[first], s.born[section + 1]):
             if s.placed[i] == 0 and s.end[i] > section and (s.start[i] < left or s.end[i] > right):
-                s.activity[s.kind[i]] += 1.0
+                s.activity[s.kind[i]] = min(s.activity[s.kind[i]] + 1, MOST)
 
 
 @inlined
@@ -86,8 +89,8 @@ def add_reasons(s: SearchState, mark: int, first: int, last: int) -> None:
     """Adds to the cause what has forced the waste in it, from the trail's entry `mark` on."""
     c = s.counters
     for k in range(c[TRAIL_COUNT] - 1, mark - 1, -1):
-        t = s.trail[k, 0] >> WHAT
-        if t >= 0 and c[CAUSE] & s.bit[t]:
+        t, more = s.trail[k, 0] >> WHAT, s.trail[k, 1] & ((1 << c[SPARE]) - 1)
+        if t >= 0 and c[CAUSE] & stretch(s, t, t + more + 1):
             left, right = (s.trail[k, 0] & BEYOND) - 1, s.trail[k, 0] >> ENDS & BEYOND
             c[CAUSE] |= neighbours(s, first, last, left, right)
 
@@ -96,14 +99,15 @@ def add_reasons(s: SearchState, mark: int, first: int, last: int) -> None:
 def concerned(s: SearchState, entry: int) -> bool:
     """Whether the placement or waste of this entry of the trail is among the causes."""
     t = s.trail[entry, 0] >> WHAT
-    bits = s.bit[t] if t >= 0 else stretch(s, s.start[NONE - t], s.end[NONE - t])
+    start, end = (t, t + 1) if t >= 0 else (int(s.start[NONE - t]), int(s.end[NONE - t]))
+    bits = stretch(s, start, end)
     return not s.counters[RULES] & JUMPS or s.counters[CAUSE] & bits != 0
 
 
 @inlined
 def explain_completeness(s: SearchState, frame: int) -> int:
     """What explains that the alternatives of a choice are all there are; the state is as it was then."""
-    f = s.frames
+    f, p, part = s.frames, s.parts, s.frames[frame, PART]
     left, right, section = f[frame, LEFT], f[frame, RIGHT], f[frame, SECTION]
     start, end = section, section + 1
     if f[frame, ONLY] != NONE:
@@ -112,4 +116,4 @@ def explain_completeness(s: SearchState, frame: int) -> int:
         for i in range(s.born[left], s.born[section + 1]):
             if s.placed[i] == 0 and section < s.end[i] <= right:
                 start, end = min(start, s.start[i]), max(end, s.end[i])
-    return stretch(s, start, end) | neighbours(s, f[frame, FIRST], f[frame, LAST], left, right)
+    return stretch(s, start, end) | neighbours(s, p[part, FIRST], p[part, LAST], left, right)

@@ -31,6 +31,7 @@ from solver.layout.compiled.skyline_conflicts import (
     concerned,
     explain_completeness,
     explain_niche,
+    stretch,
 )
 from solver.layout.compiled.skyline_parts import divide, same_part, split
 from solver.layout.compiled.skyline_state import (
@@ -48,7 +49,6 @@ from solver.layout.compiled.skyline_state import (
     HASH1,
     HASH2,
     HEAD,
-    HEIGHT,
     HITS,
     INFINITY,
     LAST,
@@ -61,17 +61,18 @@ from solver.layout.compiled.skyline_state import (
     ONE,
     ONLY,
     PARENT,
+    PART,
     PART_COUNT,
     PARTS,
     PAUSE,
     PAUSED,
-    REST,
     RIGHT,
     RULES,
     RUNS,
     SECTION,
     SEED,
     SEEDS,
+    SPARE,
     STOP,
     TABLE,
     TRAIL,
@@ -89,8 +90,8 @@ from solver.layout.compiled.skyline_state import (
     SearchState,
 )
 from solver.layout.compiled.skyline_survey import DEAD, OVERFLOW, raise_skyline, survey, touch
-from solver.layout.compiled.skyline_table import foresee, known, remember
-from solver.layout.model.instance import Integers
+from solver.layout.compiled.skyline_table import known, remember
+from solver.layout.model.instance import Indices
 
 __all__ = ["race"]
 
@@ -102,7 +103,7 @@ MOST_NODES = 1e15
 
 
 @compiled
-def race(s: SearchState, ranks: Integers, first_limit: int, growth: float) -> int:
+def race(s: SearchState, ranks: Indices, first_limit: int, growth: float) -> int:
     """Runs with growing node limits over all rows of `ranks` and ways to choose until one answers.
 
     NO, YES (offsets in `s.offset`), UNKNOWN (out of work, stopped or beaten), FULL (the depth is used up, by
@@ -166,7 +167,6 @@ def reset(s: SearchState) -> None:
         s.slack[t] = c[CAPACITY]
     for i in range(len(s.size)):
         s.placed[i] = 0
-        foresee(s, i)
     hang(s, 0, sections)
     for i in range(len(s.size)):
         for t in range(s.start[i], s.end[i]):
@@ -185,7 +185,7 @@ def expand(s: SearchState, part: int) -> int:
     p, c = s.parts, s.counters
     if p[part, COUNT] == 1:
         return drop(s, part)
-    c[HASH1], c[HASH2] = p[part, ONE], p[part, TWO]
+    c[HASH1], c[HASH2] = s.sums[part, ONE], s.sums[part, TWO]
     first, last, mark = p[part, FIRST], p[part, LAST], c[TRAIL_COUNT]
     state, left = survey(s, first, last)
     if state == OVERFLOW:
@@ -208,7 +208,7 @@ def drop(s: SearchState, part: int) -> int:
         i += 1
     for t in range(s.start[i], s.end[i]):
         if s.skyline[t] >= bottom:
-            bottom, c[CAUSE] = s.skyline[t], s.bit[t]
+            bottom, c[CAUSE] = s.skyline[t], stretch(s, t, t + 1)
     bottom = raised(s, i, bottom)
     if bottom + s.size[i] > s.limit[i]:
         return s.parts[part, PARENT]
@@ -221,21 +221,17 @@ def drop(s: SearchState, part: int) -> int:
 def push(s: SearchState, part: int, left: int) -> int:
     """A choice on the plateau from `left` on: everything needed to try its alternatives one by one."""
     c, frame = s.counters, s.counters[FRAME_COUNT]
-    for field in range(NEXT):
-        s.frames[frame, field] = s.parts[part, field]
-    s.frames[frame, ONE] = c[HASH1]
-    s.frames[frame, TWO] = c[HASH2]
+    s.sums[part, ONE], s.sums[part, TWO] = c[HASH1], c[HASH2]
+    s.frames[frame, PART] = part
     s.frames[frame, LEFT] = left
     s.frames[frame, RIGHT] = s.stop[left]
     s.frames[frame, SECTION] = s.pick[left]
-    s.frames[frame, HEIGHT] = s.skyline[left]
-    s.frames[frame, WASTE] = s.waste[left]
-    s.frames[frame, TRIED] = UNTRIED
     s.frames[frame, ONLY] = s.only[left]
     s.frames[frame, PARTS] = c[PART_COUNT]
     s.frames[frame, TRAIL] = c[TRAIL_COUNT]
-    s.frames[frame, REST] = s.parts[part, NEXT]
-    s.frames[frame, EXPLANATION] = 0
+    s.waits[frame, WASTE] = s.waste[left]
+    s.waits[frame, TRIED] = UNTRIED
+    s.waits[frame, EXPLANATION] = 0
     c[FRAME_COUNT] = frame + 1
     return frame + 1
 
@@ -243,19 +239,20 @@ def push(s: SearchState, part: int, left: int) -> int:
 @inlined
 def advance(s: SearchState, height: int) -> bool:
     """Goes back to `height` frames and takes the next alternative there, or goes back further."""
-    f, c = s.frames, s.counters
+    f, p, c = s.frames, s.parts, s.counters
     while height > 0:
         frame = height - 1
+        part = f[frame, PART]
         c[FRAME_COUNT] = height
         c[PART_COUNT] = f[frame, PARTS]
         if retract(s, frame):
             if branch(s, frame):
                 return True
-            c[CAUSE] = f[frame, EXPLANATION] | explain_completeness(s, frame)
+            c[CAUSE] = s.waits[frame, EXPLANATION] | explain_completeness(s, frame)
         if c[RULES] & TABLE:
-            remember(s, f[frame, ONE], f[frame, TWO])
-        height = f[frame, PARENT]
-        add_reasons(s, f[height - 1, TRAIL] + 1 if height > 0 else 0, f[frame, FIRST], f[frame, LAST])
+            remember(s, s.sums[part, ONE], s.sums[part, TWO])
+        height = p[part, PARENT]
+        add_reasons(s, f[height - 1, TRAIL] + 1 if height > 0 else 0, p[part, FIRST], p[part, LAST])
     return False
 
 
@@ -266,26 +263,29 @@ def retract(s: SearchState, frame: int) -> bool:
     if s.counters[TRAIL_COUNT] == mark:
         return True
     helps = concerned(s, mark)
-    undo(s, mark, s.frames[frame, FIRST])
-    s.frames[frame, EXPLANATION] |= s.counters[CAUSE]
+    undo(s, mark, s.parts[s.frames[frame, PART], FIRST])
+    s.waits[frame, EXPLANATION] |= s.counters[CAUSE]
     return helps
 
 
 @inlined
 def undo(s: SearchState, mark: int, first: int) -> None:
     """Takes back waste and placements until the trail is `mark` entries long; none began before `first`."""
+    spare = s.counters[SPARE]
     for k in range(s.counters[TRAIL_COUNT] - 1, mark - 1, -1):
-        t, old = s.trail[k, 0] >> WHAT, s.trail[k, 1]
-        if t >= 0:
-            s.slack[t] += s.skyline[t] - old
-            s.skyline[t] = old
-            touch(s, first, t, t + 1)
+        what, old, more = s.trail[k, 0] >> WHAT, s.trail[k, 1] >> spare, s.trail[k, 1] & ((1 << spare) - 1)
+        if what >= 0:
+            for t in range(what + more, what - 1, -1):
+                s.slack[t] += s.skyline[t] - old
+                s.skyline[t] = old
+                touch(s, first, t, t + 1)
         else:
-            s.placed[NONE - t] = 0
-            lift(s, NONE - t, -1, old)
-            if s.pin[NONE - t] != NONE:
-                hang(s, s.start[NONE - t], s.end[NONE - t])
-            touch(s, first, s.start[NONE - t], s.end[NONE - t])
+            i = NONE - what
+            s.placed[i] = 0
+            lift(s, i, -1, old)
+            if s.pin[i] != NONE:
+                hang(s, s.start[i], s.end[i])
+            touch(s, first, s.start[i], s.end[i])
     s.counters[TRAIL_COUNT] = mark
 
 
@@ -318,28 +318,29 @@ def lift(s: SearchState, i: int, sign: int, padding: int) -> None:
 @inlined
 def branch(s: SearchState, frame: int) -> bool:
     """The next alternative of a choice: the next buffer by rank, then waste; False when none is left."""
-    f, c = s.frames, s.counters
+    f, c, part = s.frames, s.counters, s.frames[frame, PART]
+    first, height = s.parts[part, FIRST], s.skyline[f[frame, LEFT]]
     i = candidate(s, frame)
     if i != NONE:
-        bottom = raised(s, i, f[frame, HEIGHT])
-        padding = bottom - f[frame, HEIGHT]
+        bottom = raised(s, i, height)
+        padding = bottom - height
         s.placed[i] = 1
         s.offset[i] = bottom
         lift(s, i, 1, padding)
         if s.pin[i] != NONE:
             hang(s, s.start[i], s.end[i])
-        touch(s, f[frame, FIRST], s.start[i], s.end[i])
+        touch(s, first, s.start[i], s.end[i])
         s.trail[c[TRAIL_COUNT], 0] = (NONE - i) << WHAT
-        s.trail[c[TRAIL_COUNT], 1] = padding
+        s.trail[c[TRAIL_COUNT], 1] = padding << c[SPARE]
         c[TRAIL_COUNT] += 1
         divide(s, frame, i, padding)
         return True
-    wasted_to, f[frame, WASTE] = f[frame, WASTE], NONE
+    wasted_to, s.waits[frame, WASTE] = s.waits[frame, WASTE], NONE
     if wasted_to == NONE:
         return False
     section = f[frame, SECTION]
-    c[HASH1], c[HASH2] = f[frame, ONE], f[frame, TWO]
+    c[HASH1], c[HASH2] = s.sums[part, ONE], s.sums[part, TWO]
     raise_skyline(s, section, wasted_to, NONE, BEYOND)
-    touch(s, f[frame, FIRST], section, section + 1)
-    same_part(s, frame, f[frame, COUNT])
+    touch(s, first, section, section + 1)
+    same_part(s, frame, s.parts[part, COUNT])
     return True

@@ -21,15 +21,14 @@ from solver.layout.compiled.skyline_state import (
     NONE,
     ONE,
     PARENT,
+    PART,
     PART_COUNT,
-    PRIME,
-    REST,
     RULES,
     TWO,
     WORK,
     SearchState,
 )
-from solver.layout.compiled.skyline_table import plus, state, times
+from solver.layout.compiled.skyline_table import place, state
 
 __all__ = ["divide", "same_part", "split"]
 
@@ -40,33 +39,30 @@ def divide(s: SearchState, frame: int, i: int, padding: int) -> None:
 
     It can only have broken what it alone joined.
     """
-    f, c = s.frames, s.counters
-    count, whole = f[frame, COUNT] - 1, True
+    p, c, part = s.parts, s.counters, s.frames[frame, PART]
+    count, whole = int(p[part, COUNT]) - 1, True
     if c[RULES] & DECOMPOSE:
         for t in range(s.start[i] + 1, s.end[i]):
             whole = whole and s.crossing[t] > 0
     if whole and count > 0:
-        c[HASH1] = plus(f[frame, ONE], s.change1[i])
-        c[HASH2] = plus(f[frame, TWO], s.change2[i])
-        if padding > 0:
-            c[HASH1] = plus(c[HASH1], PRIME - times(padding, s.breadth1[i]))
-            c[HASH2] = plus(c[HASH2], PRIME - times(padding, s.breadth2[i]))
+        c[HASH1], c[HASH2] = s.sums[part, ONE], s.sums[part, TWO]
+        place(s, i, padding)
         same_part(s, frame, count)
     else:
-        split(s, f[frame, FIRST], f[frame, LAST], frame + 1, f[frame, REST])
+        split(s, p[part, FIRST], p[part, LAST], frame + 1, p[part, NEXT])
 
 
 @inlined
 def same_part(s: SearchState, frame: int, count: int) -> None:
     """The part of a choice once more, with so many buffers left in it, and the hashes of the moment."""
-    f, p, part = s.frames, s.parts, s.counters[PART_COUNT]
-    p[part, FIRST] = f[frame, FIRST]
-    p[part, LAST] = f[frame, LAST]
+    p, part, before = s.parts, s.counters[PART_COUNT], s.frames[frame, PART]
+    p[part, FIRST] = p[before, FIRST]
+    p[part, LAST] = p[before, LAST]
     p[part, COUNT] = count
-    p[part, ONE] = s.counters[HASH1]
-    p[part, TWO] = s.counters[HASH2]
     p[part, PARENT] = frame + 1
-    p[part, NEXT] = f[frame, REST]
+    p[part, NEXT] = p[before, NEXT]
+    s.sums[part, ONE] = s.counters[HASH1]
+    s.sums[part, TWO] = s.counters[HASH2]
     s.counters[PART_COUNT] = part + 1
     s.counters[HEAD] = part
 
@@ -84,7 +80,7 @@ def split(s: SearchState, first: int, last: int, parent: int, rest: int) -> None
         p[q, PARENT] = parent
         # What lay to the left of it does not concern it any more.
         s.fresh[p[q, FIRST]] = 0
-        p[q, COUNT], p[q, ONE], p[q, TWO] = state(s, p[q, FIRST], p[q, LAST])
+        p[q, COUNT], s.sums[q, ONE], s.sums[q, TWO] = state(s, p[q, FIRST], p[q, LAST])
         link(s, q, rest)
 
 

@@ -43,10 +43,12 @@ from solver.layout.compiled.skyline_state import (
     FILL,
     FORCED_WASTE,
     INFINITY,
+    MOST,
     NONE,
     RULES,
     SECTION_RULE,
     SPAN,
+    SPARE,
     TRAIL_COUNT,
     WEIGHTS,
     WHAT,
@@ -196,7 +198,7 @@ def niche(s: SearchState, left: int, right: int, neighbour: int) -> tuple[int, i
             ends = neighbour
         afford = height < ends < INFINITY and ends - height <= s.slack[t]
         if (cover == 0 and not afford) or (rules & FILL and missing > 0):
-            s.weight[t] += 1
+            s.weight[t] = min(s.weight[t] + 1, MOST)
             s.counters[DEAD_LEFT], s.counters[DEAD_SECTION] = left, t
             return DEAD, missing
         if cover == 0 and rules & FORCED_WASTE:
@@ -228,10 +230,16 @@ def urgency(s: SearchState, t: int, alternatives: int) -> float:
 @inlined
 def raise_skyline(s: SearchState, t: int, height: int, left: int, right: int) -> None:
     """Waste at section t, forced by a niche or (NONE, BEYOND) chosen; taken back by the trail."""
-    k = s.counters[TRAIL_COUNT]
-    s.trail[k, 0] = t << WHAT | right << ENDS | left + 1
-    s.trail[k, 1] = s.skyline[t]
-    s.counters[TRAIL_COUNT] = k + 1
+    k, spare, ends = s.counters[TRAIL_COUNT], s.counters[SPARE], right << ENDS | left + 1
+    most = (1 << spare) - 1
+    more = s.trail[k - 1, 1] & most if k > 0 else most
+    # Next to what the same plateau has forced: all of one height before. A choice has an entry of its own.
+    if left != NONE and more < most and s.trail[k - 1, 0] == (t - 1 - more) << WHAT | ends:
+        s.trail[k - 1, 1] += 1
+    else:
+        s.trail[k, 0] = t << WHAT | ends
+        s.trail[k, 1] = s.skyline[t] << spare
+        s.counters[TRAIL_COUNT] = k + 1
     s.slack[t] -= height - s.skyline[t]
     lower(s, t, height - s.skyline[t])
     s.skyline[t] = height

@@ -9,7 +9,8 @@ capacity of the same remainder by the unit and by the largest alignment. A hash 
 
 For any two different states the numbers drawn at the start make it agree with a chance of 1 / prime, and
 both hashes with a chance of ``2**-122`` (Carter and Wegman, *Universal classes of hash functions*, 1979).
-As the sum is linear, a placement changes it by a number known in advance, and waste by one product.
+As the sum is linear, a placement changes it by one product, and so does waste. What is kept of the numbers
+of sections are sums from the first section on, so that those of a lifespan come by one subtraction.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ from __future__ import annotations
 from typing import Final
 
 from solver.layout.compiled.jit import inlined
-from solver.layout.compiled.skyline_state import CAPACITY, CAUSE, HASH1, HASH2, NONE, PRIME, SearchState
+from solver.layout.compiled.skyline_state import (
+    CAPACITY,
+    CAUSE,
+    HASH1,
+    HASH2,
+    KNOWN,
+    NONE,
+    PRIME,
+    SearchState,
+)
+from solver.layout.model.instance import Integers
 
-__all__ = ["foresee", "known", "lower", "plus", "remember", "state", "times"]
-
-#: Set in every hash that is kept: an empty place is zero.
-TAKEN: Final = 1 << 62
+__all__ = ["known", "lower", "place", "plus", "remember", "state", "times"]
 
 _HALF: Final = (1 << 31) - 1
 _REST: Final = (1 << 30) - 1
@@ -57,14 +65,19 @@ def times(x: int, y: int) -> int:
 
 
 @inlined
-def foresee(s: SearchState, i: int) -> None:
-    """How the hash of a part changes when buffer i is placed: headroom goes, and so does the buffer."""
-    one, two = 0, 0
-    for t in range(s.start[i], s.end[i]):
-        one, two = plus(one, s.zone1[t]), plus(two, s.zone2[t])
-    s.breadth1[i], s.breadth2[i] = one, two
-    s.change1[i] = PRIME - plus(times(s.size[i], one), s.key1[i])
-    s.change2[i] = PRIME - plus(times(s.size[i], two), s.key2[i])
+def between(zone: Integers, first: int, last: int) -> int:
+    """The random numbers of sections [first, last), added up."""
+    return plus(int(zone[last]), PRIME - int(zone[first]))
+
+
+@inlined
+def place(s: SearchState, i: int, padding: int) -> None:
+    """The hashes after buffer i is placed, with so much free below: headroom goes, and so does the buffer."""
+    c, height = s.counters, int(s.size[i]) + padding
+    one = times(height, between(s.zone1, s.start[i], s.end[i]))
+    two = times(height, between(s.zone2, s.start[i], s.end[i]))
+    c[HASH1] = plus(c[HASH1], PRIME - plus(one, s.key1[i]))
+    c[HASH2] = plus(c[HASH2], PRIME - plus(two, s.key2[i]))
 
 
 @inlined
@@ -73,7 +86,8 @@ def state(s: SearchState, first: int, last: int) -> tuple[int, int, int]:
     count, one, two = 0, 0, 0
     for t in range(first, last):
         room = s.counters[CAPACITY] - s.skyline[t]
-        one, two = plus(one, times(room, s.zone1[t])), plus(two, times(room, s.zone2[t]))
+        one = plus(one, times(room, between(s.zone1, t, t + 1)))
+        two = plus(two, times(room, between(s.zone2, t, t + 1)))
     for i in range(s.born[first], s.born[last]):
         if s.placed[i] == 0:
             count += 1
@@ -85,22 +99,22 @@ def state(s: SearchState, first: int, last: int) -> tuple[int, int, int]:
 def lower(s: SearchState, t: int, height: int) -> None:
     """The hashes of the part being looked at, after waste of this height at section t."""
     c = s.counters
-    c[HASH1] = plus(c[HASH1], PRIME - times(height, s.zone1[t]))
-    c[HASH2] = plus(c[HASH2], PRIME - times(height, s.zone2[t]))
+    c[HASH1] = plus(c[HASH1], PRIME - times(height, between(s.zone1, t, t + 1)))
+    c[HASH2] = plus(c[HASH2], PRIME - times(height, between(s.zone2, t, t + 1)))
 
 
 @inlined
 def known(s: SearchState, one: int, two: int) -> bool:
     """Whether this state is among the refuted; then the cause is what explained it."""
-    slot, one = two & (len(s.table) - 1), one | TAKEN
+    slot = two & (len(s.table) - 1)
     near = slot ^ 1
-    found = NONE
-    if s.table[slot, 0] == one and s.table[slot, 1] == two:
-        found = slot
-    elif s.table[near, 0] == one and s.table[near, 1] == two:
-        found = near
+    found = s.table[slot] - 1
+    if found == NONE or s.refuted[found, 0] != one or s.refuted[found, 1] != two:
+        found = s.table[near] - 1
+        if found != NONE and (s.refuted[found, 0] != one or s.refuted[found, 1] != two):
+            found = NONE
     if found != NONE:
-        s.counters[CAUSE] = s.table[found, 2]
+        s.counters[CAUSE] = s.refuted[found, 2]
     return found != NONE
 
 
@@ -108,8 +122,12 @@ def known(s: SearchState, one: int, two: int) -> bool:
 def remember(s: SearchState, one: int, two: int) -> None:
     """Keeps a refuted state and its cause; where both of its places are taken, one of the two makes room."""
     slot = two & (len(s.table) - 1)
-    if s.table[slot, 0] != 0 and (s.table[slot ^ 1, 0] == 0 or one & 1):
+    if s.table[slot] != 0 and (s.table[slot ^ 1] == 0 or one & 1):
         slot ^= 1
-    s.table[slot, 0] = one | TAKEN
-    s.table[slot, 1] = two
-    s.table[slot, 2] = s.counters[CAUSE]
+    if s.table[slot] == 0:
+        s.counters[KNOWN] += 1
+        s.table[slot] = s.counters[KNOWN]
+    row = s.table[slot] - 1
+    s.refuted[row, 0] = one
+    s.refuted[row, 1] = two
+    s.refuted[row, 2] = s.counters[CAUSE]

@@ -30,7 +30,7 @@ from solver.layout.greedy.placement import first_fit, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
 from solver.layout.model.options import USUAL, USUAL_WORK
 from solver.layout.model.problem import MAX_BYTES, Layout
-from solver.layout.model.reduce import components, peel
+from solver.layout.model.reduce import peel
 
 __all__ = ["NEGLIGIBLE", "SEARCHED_AT_ONCE", "CapacitySearch", "Listener", "Tightened", "negligible"]
 
@@ -55,7 +55,7 @@ NEAR: Final = 50
 #: buffers only the last one.
 KEPT: Final = 64
 
-#: More than so many that are joined through lifespans are not searched: they take a kilobyte each. Of 67
+#: More than so many that are joined through lifespans are not searched: they take some 500 bytes each. Of 67
 #: shapes of 20,000 such a search closed one that was open then, and that is a structure now.
 SEARCHED_AT_ONCE: Final = 6000
 
@@ -246,9 +246,11 @@ class CapacitySearch:
 
 def _stretches(instance: Instance, core: Integers) -> list[Integers]:
     """Members of `core` that are joined through lifespans, fewest first: a failure there is cheapest."""
-    order = core[np.argsort(instance.start[core], kind="stable")].tolist()
-    parts = components(instance.start.tolist(), instance.end.tolist(), order)
-    return [np.array(members, dtype=np.int64) for _, _, members in sorted(parts, key=lambda p: len(p[2]))]
+    order = core[np.argsort(instance.start[core], kind="stable")]
+    # A stretch begins where all before it are dead.
+    over = np.maximum.accumulate(instance.end[order])
+    begins = np.flatnonzero(instance.start[order][1:] >= over[:-1]) + 1
+    return sorted(np.split(order, begins), key=len) if len(order) else []
 
 
 def _with_peeled(instance: Instance, offsets: Integers, peeled: Integers) -> Integers:

@@ -30,7 +30,7 @@ from solver.layout.model.problem import Deadline, Layout, LayoutProblem, LayoutS
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSat", "Model", "Refinement", "refine", "representable"]
+__all__ = ["CpSat", "Model", "Refinement", "let_go", "refine", "representable"]
 
 #: CP-SAT works in signed 64 bits and multiplies extents; its bounds are read as doubles. Beyond this
 #: many units, times sections, it is not asked.
@@ -177,8 +177,6 @@ class Model:
         solver.parameters.max_time_in_seconds = min(self._deadline.remaining, 1e9)
         line.stop = solver.stop_search
         status = solver.solve(self._model, self._listener(line))
-        # Old names of its methods, which hold the model itself: it would stay until cycles are collected.
-        vars(self._model).clear()
         finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             # Of equally good layouts the answer itself: which of them is heard of first, threads decide.
@@ -187,6 +185,7 @@ class Model:
         proved = layout.peak if status == cp_model.OPTIMAL and layout.peak > self._given else 0
         if status == cp_model.INFEASIBLE:
             proved = (self._highest + 1) * self._unit
+        let_go(self._model)
         return Refinement(layout, proved, cut=not finished and self._deadline.expired)
 
     def _listener(self, line: _Line) -> cp_model.CpSolverSolutionCallback:
@@ -199,6 +198,15 @@ class Model:
     def _layout(self, value: Callable[[cp_model.LinearExprT], int]) -> Layout:
         offsets: Integers = np.array([value(x) * self._grid for x in self._offsets], dtype=np.int64)
         return layout_of(self._instance, offsets)
+
+
+def let_go(model: cp_model.CpModel) -> None:
+    """Take away the old names of its methods, which hold the model itself; nothing can be asked of it behind.
+
+    With them it stays, with all its memory, until cycles are collected, and OR-Tools has no call that lets go
+    of it. A version whose models keep no such names has nothing to take away.
+    """
+    getattr(model, "__dict__", {}).clear()
 
 
 @cache

@@ -35,19 +35,23 @@ from solver.layout.compiled.skyline_state import (
     GOING,
     GUIDED,
     JUMPS,
+    KNOWN,
     NO,
+    PATH,
     PAUSE,
     PAUSED,
     PRIME,
     PROMOTION,
+    REFUTED_FIELDS,
     RULES,
     RUNS,
+    SAME,
     SEED,
     SEEDS,
     SPAN,
+    SPARE,
     STOP,
     TABLE,
-    TABLE_FIELDS,
     UNKNOWN,
     UNTIL,
     WALLS,
@@ -58,8 +62,10 @@ from solver.layout.compiled.skyline_state import (
     SearchState,
     allocate,
     kinds,
+    path,
 )
-from solver.layout.model.instance import Instance, Integers
+from solver.layout.model.heap import give_back
+from solver.layout.model.instance import Indices, Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
 
@@ -102,16 +108,16 @@ GROWTH: Final = 1.3
 SLICE: Final = 1_000_000
 TICK: Final = 0.01
 
-#: Arrays of a state that no search changes; and those that hold the path of a run, from its begin to its end.
-SAME: Final = ("start", "end", "size", "stride", "pin", "limit", "kind", "pins", "born", "bit")
-PATH: Final = ("parts", "frames", "trail")
-
 _NEVER: Final = 2**62
+
+#: Of a number that holds a height, the bits that a height may take; of the others, those of use.
+HEIGHT_BITS: Final = 62
+MOST_SPARE: Final = 20
 
 
 #: A search whose arrays are bound: nodes of the first run and growth in, answer out.
 Call: TypeAlias = Callable[[int, float], int]
-Bind: TypeAlias = Callable[[SearchState, Integers], Call]
+Bind: TypeAlias = Callable[[SearchState, Indices], Call]
 
 
 class Answer(Enum):
@@ -169,24 +175,25 @@ def compiled_search() -> Bind | None:
     return None
 
 
-def _bind(state: SearchState, ranks: Integers) -> Call:
+def _bind(state: SearchState, ranks: Indices) -> Call:
     return partial(race, addressed(state), addressed(ranks))
 
 
-def _nothing() -> tuple[SearchState, Integers]:
+def _nothing() -> tuple[SearchState, Indices]:
     """A problem of one buffer: compiling, or loading what is kept, happens with it."""
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
     instance = Instance(zero, one, one, one, one, zero - 1, 1)
     state = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER], np.int64), 0)
     state.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
-    return state, np.zeros((ORDERS, 1), np.int64)
+    return state, np.zeros((ORDERS, 1), np.int32)
 
 
 class FeasibilitySearch:
     """Questions about one set of buffers; what a question teaches helps the next.
 
-    Memory: for each of two seeds up to 6 MiB (``24 * 2**table_bits`` bytes; 400 kB for more than `MANY`
-    buffers) and 300 bytes a buffer; for each thread as far as a path has come, some kB a buffer at most.
+    Memory: for each of two seeds up to 7 MiB (four bytes a slot of ``2**table_bits``, and 24 for each state
+    that was refuted; at most 460 kB for more than `MANY` buffers) and 50 bytes a buffer; for each thread 140
+    bytes a buffer, and as far as a path has come, 120 bytes a choice. Some 150 bytes a buffer are shared.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
@@ -200,11 +207,13 @@ class FeasibilitySearch:
         self._signals = np.zeros(2, dtype=np.int64)
         kind = kinds(instance)
         self._kind = kind[self._order]
-        shared = kind if options.rules.symmetry else np.arange(len(instance))
-        self._shared = shared
+        self._shared = shared = kind if options.rules.symmetry else np.arange(len(instance))
         # The last row is for a guide.
-        self._ranks = paged(ORDERS + 1, len(instance))
-        np.take(priorities(instance, shared), self._order, axis=1, out=self._ranks[:ORDERS])
+        self._ranks = paged(ORDERS + 1, len(instance), of=np.int32)
+        for row, ranks in enumerate(priorities(instance, shared)):
+            self._ranks[row] = ranks[self._order]
+        if len(instance) > MANY:
+            give_back()  # what was sorted
         self._states: list[SearchState | None] = [None] * SEEDS
         self._residue = -1
         self._runs: dict[tuple[int, int], int] = {}
@@ -261,17 +270,24 @@ class FeasibilitySearch:
         if state is None:
             depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
             seed = self._options.seed + k
-            state = allocate(self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind)
-            same = next((known for known in self._states if known is not None), state)
-            state = _taking(SAME, state, same)
+            other = next((known for known in self._states if known is not None), None)
+            names = () if other is None else SAME + (PATH if self._in_turns(work) else ())
+            shared = {name: getattr(other, name) for name in names}
+            state = allocate(
+                self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind, shared
+            )
         elif len(state.table) < 1 << bits:
-            state = state._replace(table=paged(1 << bits, TABLE_FIELDS, cleared=True))
+            more = paged(1 << bits, cleared=True, of=np.int32)
+            state = state._replace(table=more, refuted=paged(1 << bits, REFUTED_FIELDS))
+            state.counters[KNOWN] = 0
         self._states[k] = race.states[k] = state = self._on_path(state, k, work)
         race.calls[k] = self._bind(state, self._ranks)
         race.answers[k] = PAUSED
-        counters = state.counters
+        counters, known = state.counters, int(state.counters[KNOWN])
         state.limit[:] = limit
         counters[:] = 0
+        counters[KNOWN] = known
+        counters[SPARE] = max(0, min(MOST_SPARE, HEIGHT_BITS - int(limit.max()).bit_length()))
         counters[RUNS], counters[GUIDED] = self._runs.get((capacity, k), 0), guided
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
         counters[RULES] = _bits(
@@ -284,12 +300,12 @@ class FeasibilitySearch:
     def _on_path(self, state: SearchState, k: int, work: int) -> SearchState:
         """With the other's path where they take turns, as no turn leaves any behind; else with its own."""
         other = next((one for one in self._states[:k] + self._states[k + 1 :] if one is not None), None)
-        if other is None or (other.frames is state.frames) is self._in_turns(work):
+        if other is None or (other.trail is state.trail) is self._in_turns(work):
             return state
         if self._in_turns(work):
-            return _taking(PATH, state, other)
-        parts, frames, trail = (paged(*rows.shape) for rows in (state.parts, state.frames, state.trail))
-        return state._replace(parts=parts, frames=frames, trail=trail)
+            return state._replace(**{name: getattr(other, name) for name in PATH})
+        anew: dict[str, Any] = path(len(state.size), len(state.born), len(state.waits))
+        return state._replace(**anew)
 
     def _in_turns(self, work: int) -> bool:
         """Whether one thread runs all seeds: only one may be used, or two paths take too much memory."""
@@ -349,12 +365,6 @@ class FeasibilitySearch:
         offsets[self._order] = state.offset * self._unit
         found = offsets if race.answers[winner] == YES else None
         return Decision(_ANSWERS[race.answers[winner]], found, int(state.counters[WORK]))
-
-
-def _taking(names: tuple[str, ...], state: SearchState, other: SearchState) -> SearchState:
-    """With these arrays of another."""
-    arrays: dict[str, Any] = {name: getattr(other, name) for name in names}
-    return state._replace(**arrays)
 
 
 def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:

@@ -325,7 +325,8 @@ class GreedyResult:
 def suited(instance: Instance, deadline: Deadline) -> list[str]:
     """Names of attempts, what suits a sample first; none where few buffers are, or by size nothing is wasted.
 
-    Some 50 to 400 ms; the deadline cuts it short.
+    Some 40 to 450 ms of a processor, the most where alignments are mixed and much lives at once; the deadline
+    cuts it short. Placing all in the order that it names comes on top: of 20,000 such buffers up to a second.
     """
     module = kernel() if len(instance) >= LARGE else None
     if module is None:

@@ -33,9 +33,10 @@ AT_ONCE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """One value a buffer, in the order of the problem. Any two sums of sizes and offsets fit 63 bits.
+    """One value a buffer, in the order of the problem, each of 63 bits.
 
     `holes` are rows of first step, one past the last, the bytes [low, high) that are held, and the buffer.
+    Where `summable`, all sizes and alignments together with any offset fit 63 bits as well.
     """
 
     size: _Integers
@@ -44,10 +45,17 @@ class Columns:
     alignment: _Integers
     pin: _Integers
     holes: _Integers = field(default_factory=lambda: np.empty((0, HOLE_FIELDS), np.int64))
+    summable: bool = True
 
     @classmethod
     def of(cls, problem: LayoutProblem) -> Columns | None:
-        """None where something is not a plain integer, or the sum exceeds 64 bits."""
+        """None where something is not a plain integer, or the sum exceeds 63 bits."""
+        columns = cls.unsummed(problem)
+        return columns if columns is not None and columns.summable else None
+
+    @classmethod
+    def unsummed(cls, problem: LayoutProblem) -> Columns | None:
+        """As `of`, but sums may exceed 63 bits: who adds up has to take care."""
         buffers, kept = problem.buffers, _KEPT.get(id(problem.buffers))
         if isinstance(buffers, Tabled):
             return buffers.columns
@@ -69,7 +77,7 @@ class Columns:
                 return None
             total += sum(sizes) + sum(alignments)
             highest = max(highest, max(pins, default=0))
-            if total + highest > MAX_BYTES or max(max(starts), max(ends)) > MAX_BYTES:
+            if max(*map(max, (sizes, alignments, starts, ends)), highest) > MAX_BYTES:
                 return None
             if min(pins, default=0) < 0 or min(starts) < 0 or min(sizes) < 1 or min(alignments) < 1:
                 return None
@@ -89,7 +97,8 @@ class Columns:
             if rows:
                 holes.append(np.array(rows, dtype=np.int64))
         size, start, end, alignment, pin = made
-        return cls(size, start, end, _once(alignment), _once(pin), np.concatenate(holes))
+        held, summable = np.concatenate(holes), total + highest <= MAX_BYTES
+        return cls(size, start, end, _once(alignment), _once(pin), held, summable)
 
     @property
     def pinned(self) -> bool:
@@ -157,7 +166,7 @@ class Columns:
         granule = int(self.alignment.min())
         granule = 1 if bool((low % granule).any()) else granule
         same, alone = (np.broadcast_to(np.int64(value), len(start)) for value in (granule, UNPINNED))
-        return Columns(high - low, start, end, same, alone, self.holes[:0])
+        return Columns(high - low, start, end, same, alone, self.holes[:0], self.summable)
 
 
 def _once(values: _Integers) -> _Integers:
@@ -191,7 +200,7 @@ def columns_kept(problem: LayoutProblem) -> Iterator[None]:
     if before is not None and before[0] is problem.buffers:
         yield
         return
-    _KEPT[key] = (problem.buffers, Columns.of(problem))
+    _KEPT[key] = (problem.buffers, Columns.unsummed(problem))
     try:
         yield
     finally:

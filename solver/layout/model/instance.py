@@ -66,7 +66,8 @@ class Instance:
     @classmethod
     def of(cls, problem: LayoutProblem) -> Instance:
         """O(n log n). The problem must have passed `check_problem`: every sum below fits 63 bits."""
-        buffers, columns = problem.buffers, Columns.of(problem) if len(problem.buffers) >= _FROM else None
+        buffers = problem.buffers
+        columns = Columns.unsummed(problem) if len(buffers) >= _FROM else None
         if columns is not None:
             start, end, sections = _sections(columns.start, columns.end)
             padding = -columns.size % columns.alignment.min()

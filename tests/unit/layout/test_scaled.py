@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from solver.errors import ProblemError
 from solver.layout import (
     SOLVERS,
     Buffer,
+    Deadline,
     Hole,
     LayoutProblem,
     Lifespan,
@@ -18,11 +20,16 @@ from solver.layout import (
     Proof,
     SolveOptions,
     Status,
+    check_problem,
     find_violations,
+    in_pieces,
+    max_load,
     solve,
 )
+from solver.layout.bounds.max_load import exact_max_load
 from solver.layout.scaled import SAFE, scaled_down, too_large
 from tests.support.buffers import layout, problem, random_problem
+from tests.support.shapes import SHAPES, pinned
 
 HALF = 2**62
 
@@ -71,7 +78,6 @@ def test_counting_in_units_changes_no_answer(seed: int) -> None:
         tuple(replace(b, size=b.size * unit, alignment=b.alignment * unit) for b in p.buffers)
     )
     asked, smaller = solve(p), scaled_down(large)
-    assert smaller is not None
     assert smaller.exact
     try:
         outcome = solve(large)
@@ -100,11 +106,83 @@ def test_pins_and_holes_that_no_unit_divides_are_placed_exactly() -> None:
         )
     )
     for p in (pinned, lent):
-        assert scaled_down(p) is None
+        assert not scaled_down(p).exact
         outcome = solve(p)
         assert outcome.layout is not None
         assert find_violations(p, outcome.layout) == ()
         assert outcome.layout.peak == 2**63 - 1
+
+
+def _enlarged(p: LayoutProblem, factor: int, rng: random.Random) -> LayoutProblem:
+    """So many times the size, and a few bytes more, or less where something is pinned."""
+    pinned = any(b.offset is not None for b in p.buffers)
+    return LayoutProblem(
+        tuple(
+            replace(
+                b,
+                size=b.size * factor - rng.randrange(1000)
+                if pinned
+                else b.size * factor + rng.randrange(1000),
+                offset=None if b.offset is None else b.offset * factor,
+                holes=tuple(replace(h, low=h.low * factor, high=h.high * factor) for h in b.holes),
+            )
+            for b in p.buffers
+        )
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_placed_as_well_as_its_small_one(shape: str) -> None:
+    small = SHAPES[shape](300, 3)
+    large = _enlarged(small, 2**61 // max_load(small).bytes, random.Random(3))
+    assert too_large(large)
+    asked, outcome = solve(small, solver="greedy"), solve(large, solver="greedy")
+    assert asked.layout is not None
+    assert outcome.layout is not None
+    assert find_violations(large, outcome.layout) == ()
+    assert max_load(large) == exact_max_load(in_pieces(large))
+    gap, before = (o.layout.peak / o.lower_bound for o in (outcome, asked) if o.layout is not None)
+    assert gap <= before + 0.01
+
+
+@pytest.mark.parametrize("shape", ["any", "mixed alignments", "pins", "gaps"])
+def test_a_short_deadline_is_kept(shape: str) -> None:
+    """Of all processor time, for 20,000: .1 s, 50 ms and a microsecond a buffer are allowed elsewhere."""
+    small = SHAPES[shape](20_000, 1)
+    large = _enlarged(small, 2**61 // max_load(small).bytes, random.Random(1))
+    solve(replace(large, buffers=large.buffers[:300]), deadline=Deadline.after(0.1))
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        outcome = solve(large, deadline=Deadline.after(0.1))
+        seconds.append(time.process_time() - began)
+        assert outcome.layout is not None
+    assert min(seconds) <= 0.25
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pins_take_all_grains_that_they_touch_and_no_two_claim_one(seed: int) -> None:
+    rng = random.Random(seed)
+    p, factor = pinned(random_problem(rng, 40, 12, 30), 0.7, seed), 2**55 + 1
+    large = (replace(b, size=b.size * factor, offset=b.offset and b.offset * factor) for b in p.buffers)
+    p = LayoutProblem((*large, Buffer("odd", 1, Lifespan(0, 1))))
+    smaller = scaled_down(p)
+    assert not smaller.exact
+    taken = smaller.problem.buffers[len(smaller.free) :]
+    check_problem(LayoutProblem(taken))
+    for buffer in p.buffers:
+        if buffer.offset is None:
+            continue
+        top = -(-(buffer.offset + buffer.size) // smaller.unit)
+        for step in range(buffer.lifespan.start, buffer.lifespan.end):
+            at = buffer.offset // smaller.unit
+            for low, high in sorted(
+                (b.offset, b.offset + b.size)
+                for b in taken
+                if b.offset is not None and b.lifespan.start <= step < b.lifespan.end
+            ):
+                at = high if low <= at < high else at
+            assert at >= top
 
 
 def test_sizes_that_fit_are_left_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from threading import Event
 
@@ -11,11 +12,12 @@ from examples.gallery import GALLERY
 from solver.documents import load_graph
 from solver.layout import Deadline
 from solver.passes import Order
-from solver.program import Program
+from solver.program import Program, loads
 from solver.schedules import ScheduleProof, flops_of, roofline, schedule_problem
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
 from solver.training import derive
+from tests.support.deep_graphs import DEEP
 from tests.support.schedule_problems import exact, layered, problem
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -121,3 +123,14 @@ def test_what_is_nearly_proved_is_not_searched_for() -> None:
     assert schedule.complete
     assert schedule.extra <= 0.106493 * total
     assert schedule.extra - schedule.bound <= total // 10_000
+
+
+def test_a_program_of_few_moments_is_solved_to_its_optimum() -> None:
+    """Of 29,000 steps CP-SAT needs seconds for the linear relaxation of one moment."""
+    graph = load_graph(json.dumps(DEEP["transformer"](10_000)).encode(), batch=16)
+    program = Order().run(derive(graph))
+    found = schedule_problem(program, roofline(program))
+    schedule = cheapest(found, max(loads(program)[0]) * 6 // 10)
+    assert schedule.optimal
+    assert schedule.extra <= 0.108934 * sum(found.cost)
+    assert len(schedule.moments) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 
 from examples.gallery import GALLERY
@@ -9,10 +12,12 @@ from solver.layout import Deadline
 from solver.passes import Order
 from solver.program import loads
 from solver.schedules import ScheduleProblem, rerun, roofline, schedule_problem
+from solver.schedules import sequence_kernel as kernel
 from solver.schedules.moments import Moments, tightest
 from solver.schedules.recompute import cheapest
-from solver.schedules.sequences import Sequences
+from solver.schedules.sequences import Sequences, places_for
 from solver.schedules.simulate import replay
+from solver.schedules.tables import tables
 from solver.training import derive
 from tests.support.schedule_problems import exact, layered, problem
 
@@ -52,6 +57,84 @@ def test_a_repetition_behind_a_change_of_what_it_reads_is_refused() -> None:
     assert Sequences(found).measure((0, 1, 2, 0, 3))[0] > 0
     assert Sequences(late).measure((0, 1, 0, 2, 3))[0] > 0
     assert Sequences(late).measure((0, 1, 2, 0, 3))[0] == -1
+
+
+def without_unread(found: ScheduleProblem, sequence: list[int]) -> list[int]:
+    """The plain twin of what a walk takes out: repetitions that define nothing that is read, or kept."""
+    first = {step: k for k, step in reversed(list(enumerate(sequence)))}
+    wanted = {v for v, kept in enumerate(found.kept) if kept}
+    left = []
+    for k, step in reversed(list(enumerate(sequence))):
+        if first[step] == k or wanted.intersection(found.writes[step]):
+            wanted = wanted.difference(found.writes[step]).union(found.reads[step])
+            left.append(step)
+    return left[::-1]
+
+
+def neighbour(rng: random.Random, sequence: list[int], steps: int) -> list[int]:
+    """One to three repetitions leave, come anywhere behind their first runs, or both."""
+    found = list(sequence)
+    for _ in range(rng.randint(1, 3)):
+        again = [k for k, step in enumerate(found) if step in found[:k]]
+        if again and rng.random() < 0.5:
+            del found[rng.choice(again)]
+        if rng.random() < 0.6:
+            step = rng.randrange(steps)
+            found.insert(rng.randint(found.index(step) + 1, len(found)), step)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_neighbour_measured_beside_a_sequence_is_measured_as_it_is_replayed(seed: int) -> None:
+    """With values of the caller's, scratch, steps with two results, and some that must not run late."""
+    rng = random.Random(seed)
+    drawn = layered(24, seed, width=4.0)
+    steps = len(drawn.steps)
+    reads = [(*row, steps + 3 * (t // 6)) if t % 6 == 4 else row for t, row in enumerate(drawn.reads)]
+    reads[-1] += (2 * steps,)
+    found = replace(
+        drawn,
+        writes=tuple((t, steps + t) if t % 3 == 0 else (t,) for t in range(steps)),
+        reads=tuple(reads),
+        values=tuple(f"v{v}" for v in range(2 * steps + 2)),
+        size=tuple(rng.randint(1, 90) for _ in range(2 * steps + 2)),
+        given=(False,) * (2 * steps) + (True, True),
+        kept=(*drawn.kept, *(False,) * (steps + 2)),
+        maker=(
+            *drawn.maker,
+            *(t if drawn.maker[t] >= 0 and t % 3 == 0 else -1 for t in range(steps)),
+            -1,
+            -1,
+        ),
+        together=tuple(range(2 * steps + 2)),
+        scratch=tuple(rng.randint(0, 20) for _ in range(steps)),
+        scratch_again=tuple(rng.randint(0, 20) for _ in range(steps)),
+        until=tuple(rng.choice((steps, steps, rng.randint(t + 1, steps))) for t in range(steps)),
+    )
+    budget = max(replay(found, tuple(range(steps)))) * 9 // 10
+    given, here, there = tables(found), places_for(found), places_for(found)
+    row, refused = there.tried.copy(), 0
+    sequence, clean = [0, *range(steps)], False
+    for _ in range(300):
+        row[: len(sequence)] = sequence
+        assert kernel.stand_at(row, len(sequence), budget, given, here) == max(replay(found, tuple(sequence)))
+        tried = neighbour(rng, sequence, steps)
+        there.tried[: len(tried)] = tried
+        legal = kernel.measure_beside(row, len(sequence), len(tried), clean, budget, given, here, there)
+        left = without_unread(found, tried)
+        assert legal == (Sequences(found).measure(left)[0] >= 0)
+        if not legal:
+            refused += 1
+            continue
+        loads = replay(found, tuple(left))
+        result = there.result
+        assert there.tried[: result[kernel.LENGTH]].tolist() == left
+        assert result[kernel.PEAK] == max(loads)
+        assert result[kernel.OVER] == sum(max(0, load - budget) for load in loads)
+        assert result[kernel.EXTRA] == sum(found.cost[t] for t in left) - sum(found.cost)
+        if len(left) < 5 * steps:
+            sequence, clean = left, True
+    assert 0 < refused < 200
 
 
 @pytest.mark.parametrize("seed", [3, 4, 6, 7, 8, 9])

@@ -1,12 +1,22 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from solver.errors import ProblemError
-from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
+from solver.layout import (
+    Buffer,
+    Hole,
+    Layout,
+    LayoutProblem,
+    Lifespan,
+    check_problem,
+    find_violations,
+    max_load,
+)
 from tests.support.buffers import layout, problem, random_problem
 
 
@@ -84,6 +94,31 @@ def test_loads_and_pins_beyond_63_bits_are_refused_and_those_within_are_not() ->
         check_problem(problem((2**62, 0, 5), (2**62, 4, 6)))
     with pytest.raises(ProblemError, match="'a' is pinned at 4611686018427387904 and ends beyond"):
         check_problem(LayoutProblem((buffer("a", 2**62, offset=2**62), buffer("b", 1))))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_columns_find_the_first_load_beyond_63_bits_that_adding_up_finds(seed: int) -> None:
+    """Sums go far beyond 64 bits, and the largest load is near 2**63 - 1: at times below it, at times not."""
+    rng, live, rows = random.Random(seed), 8, list[tuple[int, int, int]]()
+    for i in range(200):
+        rows.append((2**63 // live - rng.randrange(2), i, i + live))
+    rows[150] = (2**63 // live + rng.randrange(8) * (seed % 2), 150, 150 + live)
+    p = problem(*rows)
+    most = max(sum(z for z, s, e in rows if s <= t < e) for t in range(207))
+    if most <= 2**63 - 1:
+        check_problem(p)
+        assert max_load(p).bytes == most
+    else:
+        with pytest.raises(ProblemError, match="brings the bytes live at step"):
+            check_problem(p)
+
+
+def test_pins_that_share_bytes_are_named_among_very_many() -> None:
+    apart = [buffer(f"b{i}", 2**61, offset=(i % 3) * 2**61, start=i // 3, end=i // 3 + 1) for i in range(300)]
+    check_problem(LayoutProblem(tuple(apart)))
+    wrong = replace(apart[200], offset=1)
+    with pytest.raises(ProblemError, match="is pinned where buffer"):
+        check_problem(LayoutProblem((*apart[:200], wrong, *apart[201:])))
 
 
 def test_a_hole_lends_what_a_load_beyond_63_bits_needs() -> None:

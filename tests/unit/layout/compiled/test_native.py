@@ -27,7 +27,7 @@ from solver.layout.compiled.skyline_state import (
     allocate,
 )
 from solver.layout.exact.feasibility import FeasibilitySearch, Watch, compiled_search
-from solver.layout.model.instance import Instance, Integers
+from solver.layout.model.instance import Indices, Instance
 from tests.support.oracle import tiling
 
 pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compiles here")
@@ -57,13 +57,15 @@ def test_what_was_compiled_runs_without_numba() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def arguments(seed: int) -> tuple[SearchState, Integers]:
+def arguments(seed: int) -> tuple[SearchState, Indices]:
     instance = Instance.of(tiling(random.Random(seed), 200, 40, 60))
     by_start = instance.subset(np.argsort(instance.start, kind="stable"))
     n = len(by_start)
     state = allocate(by_start, 1, np.full(n, 200), 10, 20 * n + 1000, np.array([0, 2**62]), seed)
     state.counters[[CAPACITY, WORK_LIMIT, RULES]] = 200, 300_000, 255
-    ranks = np.stack([np.random.default_rng((seed, k)).permutation(n) for k in range(8)])
+    ranks = np.stack(
+        [np.random.default_rng((seed, k)).permutation(n) for k in range(8)], dtype=np.int32, casting="unsafe"
+    )
     return state, ranks
 
 

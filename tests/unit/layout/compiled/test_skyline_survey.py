@@ -89,8 +89,8 @@ def assert_hashes_are_true(s: SearchState) -> None:
     from solver.layout.compiled.skyline_table import state
 
     for part in parts(s):
-        row = s.parts[part]
-        assert tuple(row[[COUNT, ONE, TWO]]) == state(s, row[FIRST], row[LAST])
+        row, sums = s.parts[part], s.sums[part]
+        assert (row[COUNT], sums[ONE], sums[TWO]) == state(s, row[FIRST], row[LAST])
 
 
 def stop_and_look(s: SearchState, every: int, most: int) -> int:

@@ -19,7 +19,7 @@ from solver.layout import (
     max_load,
     solve,
 )
-from solver.layout.exact.cp_sat import refine, representable
+from solver.layout.exact.cp_sat import let_go, refine, representable
 from solver.layout.greedy.placement import greedy_portfolio
 from solver.layout.model.instance import Instance
 from tests.support.buffers import best_peak, layout, problem, random_problem
@@ -72,6 +72,35 @@ def test_a_model_is_gone_once_it_is_solved(monkeypatch: pytest.MonkeyPatch) -> N
     finally:
         gc.enable()
     assert refined.layout.peak == 7
+
+
+def test_a_model_that_is_notlet_go_of_stays() -> None:
+    """Deleting it is not enough. Once this fails, OR-Tools has broken the cycle, and `let_go` can go."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    left = weakref.ref(model)
+    gc.disable()
+    try:
+        model.minimize(model.new_int_var(0, 1, "x"))
+        cp_model.CpSolver().solve(model)
+        del model
+        kept = left()
+        assert kept is not None
+        let_go(kept)
+        del kept
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_a_model_without_old_names_islet_go_of_in_silence() -> None:
+    """As a later OR-Tools may have them: nothing but slots."""
+
+    class Slotted:
+        __slots__ = ()
+
+    let_go(Slotted())  # type: ignore[arg-type]  # in place of a model
 
 
 def test_an_incumbent_off_the_grid_is_no_obstacle() -> None:

@@ -68,7 +68,7 @@ def test_runs_differ_but_tell_the_same_buffers_apart() -> None:
     """Noise may reorder kinds, never mix them up: a tie would lose a branch, and with it a solution."""
     instance = Instance.of(random_problem(random.Random(7), 40, 6, 3, (1,)))
     kind = kinds(instance)
-    ranks = priorities(instance, kind)
+    ranks = np.stack(list(priorities(instance, kind)))
     state = _state(instance)
     seen = set()
     for run in range(3 * ROUND):

@@ -57,6 +57,14 @@ def test_what_does_not_fit_makes_no_columns(p: LayoutProblem) -> None:
     assert Columns.of(p) is None
 
 
+def test_values_that_fit_make_columns_that_are_not_to_be_summed() -> None:
+    columns = Columns.unsummed(problem((2**62, 0, 1), (2**62, 0, 1)))
+    assert columns is not None
+    assert not columns.summable
+    assert columns.size.tolist() == [2**62, 2**62]
+    assert Columns.unsummed(problem((2**63, 0, 1))) is None
+
+
 @pytest.mark.parametrize(
     "p", [one(alignment=3), one(lifespan=Lifespan(2, 2)), one(offset=2), one(lifespan=Lifespan(3, 1))]
 )
