@@ -34,23 +34,28 @@ __all__ = ["CHUNK", "Shelf", "list_some"]
 #: Boxes in a chunk: what an insertion moves, and what one line of a directory stands for.
 CHUNK: Final = 64
 
+#: What `counts` of a shelf holds.
+BOXES: Final = 0
+CHUNKS: Final = 1
+
 
 class Shelf(NamedTuple):
-    """Boxes by bottom, in windows. A window has a row of chunks and of the directory to itself.
+    """Boxes by bottom, in windows. Each box is there once, and in windows by its number alone.
 
-    Level k has steps of 2**(k + the first shift) sections; window 0 of a level is that of its first step.
+    A window has a part of the directory to itself; chunks are of a pool. Level k has steps of
+    2**(k + the first shift) sections; window 0 of a level is that of its first step.
     """
 
-    starts: Indices  # chunk x slot: first section
-    ends: Indices  # chunk x slot: one past the last
-    bottoms: Integers  # chunk x slot
-    tops: Integers  # chunk x slot
-    lengths: Integers  # chunk: boxes in it
-    directory: Integers  # chunks of a window, the lowest first, from where its chunks begin
-    begins: Integers  # window: its first chunk
+    lives: Indices  # box: first section, one past the last
+    spans: Integers  # box: bottom, top
+    chunks: Indices  # chunk x slot: box
+    lengths: Indices  # chunk: boxes in it
+    directory: Indices  # chunks of a window, the lowest first, from where its part begins
+    begins: Integers  # window: where its part of the directory begins
     used: Integers  # window: chunks in use
     levels: Integers  # level: its first window, and one past its last
-    hits: Integers  # slots of one chunk that meet a lifespan
+    hits: Integers  # boxes of one chunk that meet a lifespan
+    counts: Integers  # boxes, and chunks in use
 
 
 @inlined
@@ -79,11 +84,11 @@ def _found(lists: Shelf, shift: int, buffer: Integers, fit: int) -> int:
         # Without a branch: which boxes meet the lifespan is as good as random.
         count = 0
         for slot in range(lists.lengths[chunk]):
-            hits[count] = slot
-            count += int(lists.starts[chunk, slot] < end) & int(lists.ends[chunk, slot] > start)
+            box = lists.chunks[chunk, slot]
+            hits[count] = box
+            count += int(lists.lives[box, 0] < end) & int(lists.lives[box, 1] > start)
         for hit in range(count):
-            slot = hits[hit]
-            bottom = lists.bottoms[chunk, slot]
+            bottom = lists.spans[hits[hit], 0]
             if bottom - reach >= size:
                 offset = _aligned(reach, alignment)
                 room = bottom - offset
@@ -91,29 +96,29 @@ def _found(lists: Shelf, shift: int, buffer: Integers, fit: int) -> int:
                     best, least = offset, room
                     if fit == FIRST or room == size:
                         return best
-            reach = max(reach, lists.tops[chunk, slot])
+            reach = max(reach, lists.spans[hits[hit], 1])
     return best if best >= 0 else _aligned(reach, alignment)
 
 
 @inlined
-def _copy(lists: Shelf, chunk: int, slot: int, other: int, place: int) -> None:
-    lists.starts[other, place], lists.ends[other, place] = lists.starts[chunk, slot], lists.ends[chunk, slot]
-    lists.bottoms[other, place], lists.tops[other, place] = (
-        lists.bottoms[chunk, slot],
-        lists.tops[chunk, slot],
-    )
+def _fresh(lists: Shelf) -> int:
+    """A chunk of the pool that is not in use yet."""
+    fresh = lists.counts[CHUNKS]
+    lists.counts[CHUNKS] = fresh + 1
+    lists.lengths[fresh] = 0
+    return int(fresh)
 
 
 @compiled
 def _split(lists: Shelf, window: int, position: int) -> None:
     """Move the upper half of a full chunk into a fresh one after it."""
     at, used, half = lists.begins[window], lists.used[window], CHUNK // 2
-    chunk, fresh = lists.directory[at + position], at + used
+    chunk, fresh = lists.directory[at + position], _fresh(lists)
     for k in range(at + used, at + position + 1, -1):
         lists.directory[k] = lists.directory[k - 1]
     lists.directory[at + position + 1] = fresh
     for slot in range(half):
-        _copy(lists, chunk, half + slot, fresh, slot)
+        lists.chunks[fresh, slot] = lists.chunks[chunk, half + slot]
     lists.lengths[chunk], lists.lengths[fresh] = half, half
     lists.used[window] = used + 1
 
@@ -124,7 +129,7 @@ def _chunk_for(lists: Shelf, window: int, bottom: int) -> int:
     at, low, high = lists.begins[window], 0, lists.used[window]
     while high - low > 1:
         middle = (low + high) // 2
-        if lists.bottoms[lists.directory[at + middle], 0] <= bottom:
+        if lists.spans[lists.chunks[lists.directory[at + middle], 0], 0] <= bottom:
             low = middle
         else:
             high = middle
@@ -132,19 +137,21 @@ def _chunk_for(lists: Shelf, window: int, bottom: int) -> int:
 
 
 @compiled
-def _add(lists: Shelf, window: int, start: int, end: int, bottom: int, top: int) -> None:
-    position, at = _chunk_for(lists, window, bottom), lists.begins[window]
+def _add(lists: Shelf, window: int, box: int) -> None:
+    at, bottom = lists.begins[window], lists.spans[box, 0]
+    if lists.used[window] == 0:
+        lists.directory[at], lists.used[window] = _fresh(lists), 1
+    position = _chunk_for(lists, window, bottom)
     if lists.lengths[lists.directory[at + position]] == CHUNK:
         _split(lists, window, position)
         position = _chunk_for(lists, window, bottom)
     chunk = lists.directory[at + position]
     slot = lists.lengths[chunk]
     lists.lengths[chunk] = slot + 1
-    while slot > 0 and lists.bottoms[chunk, slot - 1] > bottom:
-        _copy(lists, chunk, slot - 1, chunk, slot)
+    while slot > 0 and lists.spans[lists.chunks[chunk, slot - 1], 0] > bottom:
+        lists.chunks[chunk, slot] = lists.chunks[chunk, slot - 1]
         slot -= 1
-    lists.starts[chunk, slot], lists.ends[chunk, slot] = start, end
-    lists.bottoms[chunk, slot], lists.tops[chunk, slot] = bottom, top
+    lists.chunks[chunk, slot] = box
 
 
 @compiled
@@ -159,10 +166,13 @@ def list_some(lists: Shelf, shift: int, buffers: Integers, limit: int, fit: int)
         if offset + buffer[EXACT] > limit:
             return position
         buffer[OFFSET] = offset
-        start, end, top = buffer[START], buffer[UNTIL], offset + buffer[SIZE]
+        start, end, box = buffer[START], buffer[UNTIL], lists.counts[BOXES]
+        lists.counts[BOXES] = box + 1
+        lists.lives[box, 0], lists.lives[box, 1] = start, end
+        lists.spans[box, 0], lists.spans[box, 1] = offset, offset + buffer[SIZE]
         for level in range(len(lists.levels) - 1):
             step = shift + level
             first = lists.levels[level] + max(0, (start >> step) - 1)
             for window in range(first, lists.levels[level] + ((end - 1) >> step) + 1):
-                _add(lists, window, start, end, offset, top)
+                _add(lists, window, box)
     return len(buffers)

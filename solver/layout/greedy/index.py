@@ -30,7 +30,7 @@ LOADED_FROM: Final = 3000
 SEEN: Final = 200
 
 #: Buffers of which one in so many lives at once, or more, and no more than so many in all, may go into lists:
-#: these need ten times the memory of the index.
+#: a pass looks at a number of boxes that grows with the square.
 LISTED: Final = 20
 LISTED_BUFFERS: Final = 50_000
 
@@ -91,7 +91,7 @@ class Walk:
 
     It begins with the index; where `listed` says so, it goes on with lists once the index sees too many
     strips. With `lists` that is so from the beginning, or never. The layout does not depend on it. Memory: 60
-    to 150 bytes a buffer, as measured; with lists 400 to 900 more.
+    to 150 bytes a buffer, as measured; about as much with lists.
     """
 
     def __init__(self, instance: Instance, module: ModuleType, *, lists: bool | None = None) -> None:
@@ -99,7 +99,7 @@ class Walk:
 
         self._module, self._strips, self._instance = module, index_strips, instance
         self._block = np.empty((_BLOCK, 5), np.int64)
-        self._shelf = self._empty(instance)
+        self._shelf = () if lists else self._empty(instance)
         self._lists = Lists(instance) if lists else None
         self._may_list = listed(instance) if lists is None else False
         pinned = np.flatnonzero(instance.offset != FREE)
@@ -153,6 +153,7 @@ class Walk:
         seen = int(self._shelf.counts[self._strips.SEEN])
         self._shelf.counts[self._strips.SEEN] = 0
         if seen > SEEN * placements:
+            self._shelf = ()  # its memory counts no more
             self._lists, self._may_list = Lists(self._instance), False
             self._go(np.flatnonzero(self._offsets != FREE), self._strips.INFINITY, self._module.PINNED)
 

@@ -46,13 +46,13 @@ def test_a_walk_that_changes_over_gives_the_same(shape: str) -> None:
 
 
 def test_lists_begin_where_alignments_leave_slivers() -> None:
-    """What the index needs for both says so."""
+    """They take the place of the index, and less memory."""
     assert MODULE is not None
     instance = Instance.of(EVERY["mixed alignments, very deep"](3000, 1))
     walks = [Walk(instance, MODULE, lists=lists) for lists in (False, None)]
     for walk in walks:
         walk.place(np.arange(len(instance)), MAX_BYTES, best_fit=True)
-    assert walks[1].nbytes > walks[0].nbytes
+    assert walks[1].nbytes < walks[0].nbytes
 
 
 def test_lists_are_for_deep_problems_of_bounded_size() -> None:
@@ -65,4 +65,4 @@ def test_lists_are_for_deep_problems_of_bounded_size() -> None:
 @pytest.mark.parametrize("shape", ["any, very deep", "any, deep", "two lengths", "stack"])
 def test_memory_of_lists_is_bounded(shape: str) -> None:
     instance = Instance.of(EVERY[shape](20_000, 1))
-    assert Lists(instance).nbytes < 900 * len(instance)
+    assert Lists(instance).nbytes < 200 * len(instance)
