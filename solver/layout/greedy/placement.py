@@ -97,7 +97,20 @@ LARGE_ORDERS_NEAR: Final = (
 
 #: Best fit has won with these where first fit did not; of very many buffers with the others.
 BEST_FIT_ORDERS: Final = ("contention-size", "contention-area")
-LARGE_BEST_FIT: Final = ("birth", "magnitude-birth", "lifetime-birth", "start-size", "lifetime", "size-slack")
+LARGE_BEST_FIT: Final = (
+    "birth",
+    "magnitude-birth",
+    "lifetime-birth",
+    "start-size",
+    "lifetime",
+    "size-slack",
+    "death",
+    "listed-last",
+    "end-size",
+    "start-lifetime",
+    "birth-small",
+    "birth-last",
+)
 
 #: Attempts with very many buffers without a sample, or behind those that suit one.
 USUAL_ATTEMPTS: Final = (
@@ -111,6 +124,9 @@ DEEP_ATTEMPTS: Final = ("birth, best_fit", "magnitude-birth, best_fit", "magnitu
 #: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
 MAGNITUDES: Final = 4
 PAIR: Final = 2
+
+#: Buffers of the smaller sample, which tells the better half of all attempts for a fifth of the time.
+ROUGH_SAMPLE: Final = 500
 
 #: By size suits a sample where it wastes less than one part in so many.
 LITTLE: Final = 1000
@@ -279,7 +295,7 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
 def _orders_of_many(instance: Instance) -> Orders:
     """All that may be tried where there are very many buffers; each name says the fit as well.
 
-    Four orders more than `orders`: they cost a sample of others nothing.
+    Five orders more than `orders`: they cost a sample of others nothing.
     """
     start, end, size = instance.start, instance.end, instance.size
     by_name = orders(instance)
@@ -289,6 +305,7 @@ def _orders_of_many(instance: Instance) -> Orders:
         "birth-small": lambda: _sorted(start, size),
         "size-birth": lambda: _sorted(-size, start),
         "longest-birth": lambda: _sorted(start - end, start),
+        "birth-last": lambda: _sorted(-start, -end),
     }
     by_name = first | by_name | more
     attempts = {f"{name}, first_fit": (order, False) for name, order in by_name.items()}
@@ -335,7 +352,14 @@ def suited(instance: Instance, deadline: Deadline) -> list[str]:
     by_size, bound = Walk(part, module), int(part.load().max())
     if by_size.place(orders(part)["size"](), bound + bound // LITTLE) == len(part):
         return []
-    return ranked(part, module, _orders_of_many, deadline)
+    rough = ranked(sample(part, ROUGH_SAMPLE), module, _orders_of_many, deadline)
+    better = rough[: len(rough) // 2]
+
+    def chosen(of: Instance) -> Orders:
+        every = _orders_of_many(of)
+        return {name: every[name] for name in better}
+
+    return ranked(part, module, chosen, deadline) + rough[len(better) :]
 
 
 def place_suited(instance: Instance, names: Sequence[str], deadline: Deadline) -> Integers:
