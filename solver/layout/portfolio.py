@@ -107,7 +107,7 @@ PROMISING: Final = 5
 #: Attempts with very many buffers that suit a sample best, in front of the usual ones; and how many of these
 #: come before those that win most often where much lives at once.
 ATTEMPTS: Final = 6
-SUITED_FIRST: Final = 4
+SUITED_FIRST: Final = 2
 
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.

@@ -119,7 +119,14 @@ USUAL_ATTEMPTS: Final = (
 )
 
 #: What wins most often where much lives at once, though a sample, in which less does, seldom says so.
-DEEP_ATTEMPTS: Final = ("birth, best_fit", "magnitude-birth, best_fit", "magnitude-birth, first_fit")
+DEEP_ATTEMPTS: Final = (
+    "birth, best_fit",
+    "magnitude-birth, best_fit",
+    "death, best_fit",
+    "start-lifetime, best_fit",
+    "end-size, best_fit",
+    "magnitude-birth, first_fit",
+)
 
 #: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
 MAGNITUDES: Final = 4
