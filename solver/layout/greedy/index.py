@@ -99,7 +99,7 @@ class Walk:
 
         self._module, self._strips, self._instance = module, index_strips, instance
         self._block = np.empty((_BLOCK, 5), np.int64)
-        self._shelf = () if lists else self._empty(instance)
+        self._shelf: Any = () if lists else self._empty(instance)
         self._lists = Lists(instance) if lists else None
         self._may_list = listed(instance) if lists is None else False
         pinned = np.flatnonzero(instance.offset != FREE)
