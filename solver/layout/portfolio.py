@@ -39,6 +39,7 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
+    DEEP_ATTEMPTS,
     LARGE_ORDERS,
     SOFTER_FROM,
     USUAL_ATTEMPTS,
@@ -103,8 +104,10 @@ CP_SAT_START: Final = 1.5
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
-#: Attempts with very many buffers that suit a sample best, in front of the usual ones.
+#: Attempts with very many buffers that suit a sample best, in front of the usual ones; and how many of these
+#: come before those that win most often where much lives at once.
 ATTEMPTS: Final = 6
+SUITED_FIRST: Final = 2
 
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.
@@ -291,7 +294,10 @@ def _probe(run: _Run, _: int) -> None:
 
 
 def _greedy(run: _Run, attempts: int) -> None:
-    """All orders and fits; of very many buffers those that suit a sample, and the usual ones."""
+    """All orders and fits; of very many buffers those that suit a sample, and the usual ones.
+
+    Where much lives at once and work has no limit, all of them, those first that suit the sample.
+    """
 
     def tried(names: Sequence[str]) -> None:
         greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout, names)
@@ -308,14 +314,19 @@ def _greedy(run: _Run, attempts: int) -> None:
             tried(names[:attempts])
         run.before = before if run.layout.peak < before.peak else None
     else:
+        first = run.suited[:1]  # what gave the first layout
         run.suited = run.suited or suited(run.instance, run.watch.deadline)
-        tried(tuple(dict.fromkeys((*run.suited[:attempts], *USUAL_ATTEMPTS))))
+        rest = (*run.suited[:attempts], *USUAL_ATTEMPTS)
+        if run.suited and run.watch.options.work is None:
+            rest = tuple(run.suited)
+        order = (*run.suited[:SUITED_FIRST], *DEEP_ATTEMPTS, *rest)
+        tried(tuple(name for name in dict.fromkeys(order) if name not in first))
 
 
-def _other_orders(run: _Run, attempts: int) -> None:
-    """What is left of the attempts, those first that suit a sample."""
-    names = [name for name in run.suited[attempts:] if name not in USUAL_ATTEMPTS]
-    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+def _other_orders(run: _Run, _: int) -> None:
+    """What was left out as the layout was good enough, those orders first that suit a sample."""
+    names = run.suited[1:]
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names, parts=0)
     run.take("greedy", greedy.layout, cut=greedy.cut)
 
 
@@ -432,8 +443,8 @@ STAGES: Final = (
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
     Stage(
         "other orders",
-        lambda run: bool(run.suited) and run.watch.options.work is None,
-        ATTEMPTS,
+        lambda run: run.near and bool(run.suited) and run.watch.options.work is None,
+        0,
         _other_orders,
     ),
     Stage("branch and bound", lambda run: run.searched_in_python, PYTHON_WORK, _in_python),

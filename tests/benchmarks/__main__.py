@@ -13,6 +13,7 @@ from tests.benchmarks import (
     doubles,
     gallery,
     generators,
+    greedies,
     interrupts,
     layout,
     layout_memory,
@@ -43,6 +44,7 @@ SUITES: dict[str, Callable[[Console], object]] = {
     "shapes": shapes.run,
     "layout-memory": layout_memory.run,
     "generators": generators.run,
+    "greedies": greedies.run,
     "tails": tails.run,
     "levels": levels.run,
     "resnet50": resnet50.run,
@@ -78,8 +80,15 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, help="service: so many requests a second of --soak; default: all"
     )
-    parser.add_argument("--part", help="service, schedules: only this table; or a network: resnet50@0.4")
-    parser.add_argument("--buffers", type=int, nargs="+", default=[], help="generators: only these sizes")
+    parser.add_argument(
+        "--part",
+        help="service, schedules: only this table; or a network: resnet50@0.4; greedies: only these shapes",
+    )
+    parser.add_argument(
+        "--buffers", type=int, nargs="+", default=[], help="generators, greedies: only these sizes"
+    )
+    parser.add_argument("--seconds", type=float, help="greedies: of the processor, for each problem")
+    parser.add_argument("--seed", type=int, help="greedies: of all problems; default: the time")
     parser.add_argument("--open", action="store_true", help="generators: peers only where ours has a gap")
     arguments = parser.parse_args()
     suites = SUITES | {
@@ -89,6 +98,13 @@ def main() -> None:
             service.run, soak=_seconds(arguments.soak), part=arguments.part, rate=arguments.rate
         ),
         "generators": partial(generators.run, sizes=arguments.buffers, only_open=arguments.open),
+        "greedies": partial(
+            greedies.run,
+            sizes=arguments.buffers,
+            seconds=arguments.seconds,
+            seed=arguments.seed,
+            part=arguments.part,
+        ),
         "schedules": partial(schedules.run, part=arguments.part),
         "models": partial(models.run, python=arguments.torch),
         "partitioner": partial(partitioner.run, torch=arguments.torch),

@@ -30,6 +30,7 @@ from rich.table import Table
 from tests.benchmarks.generators import Allowance
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.shapes import SEED, Row, measured, resident, warmed
+from tests.support.deep_shapes import EVERY
 from tests.support.shapes import SHAPES
 
 __all__ = ["Twice", "run"]
@@ -98,7 +99,7 @@ def main(arguments: list[str]) -> None:
     """One row, as JSON: shape, buffers, seconds."""
     shape, buffers, seconds = arguments[0], int(arguments[1]), float(arguments[2])
     warmed(shape)
-    problem = SHAPES[shape](buffers, SEED)
+    problem = EVERY[shape](buffers, SEED)
     gc.collect()
     before = resident(anew=True)
     first = measured(problem, seconds, _allowed(seconds))

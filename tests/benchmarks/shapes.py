@@ -31,6 +31,7 @@ from rich.table import Table
 from solver.layout import Deadline, LayoutProblem, Progress, SolveOptions, load_compiled, solve
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.peers import MOST_SEARCHED, best_rival
+from tests.support.deep_shapes import EVERY
 from tests.support.shapes import SHAPES
 
 __all__ = ["SEED", "Row", "measured", "resident", "run", "warmed"]
@@ -166,7 +167,7 @@ def warmed(shape: str) -> None:
     """Solves a small one of the shape: what is loaded late, CP-SAT above all, is not a problem's."""
     load_compiled()
     for solver in ("portfolio", "cp-sat"):
-        solve(SHAPES[shape](60, SEED), solver=solver, deadline=Deadline.after(5.0))
+        solve(EVERY[shape](60, SEED), solver=solver, deadline=Deadline.after(5.0))
 
 
 def main(arguments: list[str]) -> None:

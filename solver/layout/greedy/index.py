@@ -1,4 +1,4 @@
-"""Placing in an order at scale: the compiled index of free space, and NumPy where nothing compiles.
+"""Placing in an order at scale, compiled: an index of free space, or lists of what is placed.
 
 Compiled code is loaded at its first use, so that small problems do not wait for it.
 """
@@ -14,14 +14,25 @@ import numpy as np
 
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.compiled.memory import paged
+from solver.layout.greedy.lists import Lists
 from solver.layout.model.instance import FREE, Instance, Integers
+from solver.layout.structures.colouring import depth
 
-__all__ = ["COMPILED_FROM", "LOADED_FROM", "Kernel", "Walk", "kernel"]
+__all__ = ["COMPILED_FROM", "LISTED", "LOADED_FROM", "Kernel", "Walk", "kernel", "listed"]
 
 #: Buffers from which the index beats a handful of NumPy calls for each; and from which a single pass does
 #: even if the index has to be loaded first.
 COMPILED_FROM: Final = 256
 LOADED_FROM: Final = 3000
+
+#: Strips of the index looked at for a placement, from which lists take less: there a placement costs about
+#: as much as looking at so many, and a tenth of what the index takes where alignments leave slivers.
+SEEN: Final = 200
+
+#: Buffers of which one in so many lives at once, or more, and no more than so many in all, may go into lists:
+#: a pass looks at a number of boxes that grows with the square.
+LISTED: Final = 20
+LISTED_BUFFERS: Final = 50_000
 
 #: Placements between looks at the clock.
 LOOK: Final = 250
@@ -57,7 +68,10 @@ class Kernel:
             from solver.layout.compiled import index_kernel
 
             one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
-            Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel).place(zero, 1)
+            for lists in (False, True):
+                Walk(Instance(zero, one, one, one, one, zero + FREE, 1), index_kernel, lists=lists).place(
+                    zero, 1
+                )
         except UNCOMPILED as error:
             warn_uncompiled(error)
             return None
@@ -67,15 +81,27 @@ class Kernel:
 kernel = Kernel()
 
 
-class Walk:
-    """One pass through an order; what was placed stays. Memory: 60 to 150 bytes a buffer, as measured."""
+def listed(instance: Instance) -> bool:
+    """Whether lists may be worth their memory. O(n + S)."""
+    return 0 < len(instance) <= LISTED_BUFFERS and LISTED * depth(instance) > len(instance)
 
-    def __init__(self, instance: Instance, module: ModuleType) -> None:
+
+class Walk:
+    """One pass through an order; what was placed stays.
+
+    It begins with the index; where `listed` says so, it goes on with lists once the index sees too many
+    strips. With `lists` that is so from the beginning, or never. The layout does not depend on it. Memory: 60
+    to 150 bytes a buffer, as measured; about as much with lists.
+    """
+
+    def __init__(self, instance: Instance, module: ModuleType, *, lists: bool | None = None) -> None:
         from solver.layout.compiled import index_strips
 
         self._module, self._strips, self._instance = module, index_strips, instance
         self._block = np.empty((_BLOCK, 5), np.int64)
-        self._shelf = self._empty(instance)
+        self._shelf: Any = () if lists else self._empty(instance)
+        self._lists = Lists(instance) if lists else None
+        self._may_list = listed(instance) if lists is None else False
         pinned = np.flatnonzero(instance.offset != FREE)
         self._offsets = instance.offset.copy() if len(pinned) else np.full(len(instance), FREE)
         self._pinned = bool(len(pinned))
@@ -90,11 +116,12 @@ class Walk:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the free space is kept in."""
-        return sum(rows.nbytes for rows in (*self._shelf, self._block))
+        lists = self._lists.nbytes if self._lists else 0
+        return lists + sum(int(rows.nbytes) for rows in (*self._shelf, self._block))
 
     @property
     def fragments(self) -> int:
-        """About how scattered free space is: chunks of strips that are in use."""
+        """About how scattered free space is: chunks of strips that are in use. Only without lists."""
         return len(self._shelf.chunks) - int(self._shelf.counts[self._strips.FREE])
 
     def place(
@@ -117,7 +144,18 @@ class Walk:
             if placed < (len(some) if free is None else len(free)):
                 return done + (placed if free is None else int(free[placed]))
             done += len(some)
+            if self._may_list and done < len(order):
+                self._list_where_worth_it(placed)
         return done
+
+    def _list_where_worth_it(self, placements: int) -> None:
+        """After so many placements, which tell how many strips are looked at for one."""
+        seen = int(self._shelf.counts[self._strips.SEEN])
+        self._shelf.counts[self._strips.SEEN] = 0
+        if seen > SEEN * placements:
+            self._shelf = ()  # its memory counts no more
+            self._lists, self._may_list = Lists(self._instance), False
+            self._go(np.flatnonzero(self._offsets != FREE), self._strips.INFINITY, self._module.PINNED)
 
     def _empty(self, instance: Instance) -> Any:
         strips, load = self._strips, instance.load()
@@ -134,7 +172,7 @@ class Walk:
             paged(chunks, strips.CHUNK, 4),
             np.arange(chunks - 1, -1, -1),
             np.empty((strips.DEPTH, 4), np.int64),
-            np.array([chunks, 0, self._module.DONE]),
+            np.array([chunks, 0, self._module.DONE, 0]),
         )
         strips.insert(shelf, 0, len(load), 0, strips.INFINITY)
         return shelf
@@ -156,6 +194,10 @@ class Walk:
         instance, module, position = self._instance, self._module, 0
         columns = (instance.start, instance.end, instance.size, instance.exact, instance.alignment)
         rows = np.stack([column[some] for column in (*columns, self._offsets)], axis=1)
+        if self._lists is not None:
+            position = self._lists.place(rows, limit, fit)
+            self._offsets[some[:position]] = rows[:position, self._strips.OFFSET]
+            return position
         while True:
             position = int(module.place_some(self._shelf, self._block, rows, position, limit, fit))
             match int(self._shelf.counts[self._strips.WHY]):

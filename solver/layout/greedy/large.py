@@ -37,17 +37,19 @@ def race(
     bound: int,
     deadline: Deadline,
     known: Layout | None = None,
+    parts: int = GOOD_ENOUGH,
 ) -> tuple[Layout, str, bool]:
     """The best layout, the order that gave it, and whether the deadline cut in.
 
     Orders go in pairs, side by side where memory allows, and the lower peak wins, the earlier order on a tie,
-    so threads decide nothing. Without a layout that is `known`, the first order is finished whatever the
-    deadline says; later ones are given up within some milliseconds.
+    so threads decide nothing. It ends with a lower layout that is above the bound by no more than one part in
+    `parts`, or that meets it where that is 0. Without a layout that is `known`, the first order is finished
+    whatever the deadline says; later ones are given up within some milliseconds.
     """
     best, peak, found, cut = None, known.peak if known else MAX_BYTES, "", False
     names, together = iter(orders), len(instance) >= ROOMY * instance.sections
     for pair in iter(lambda: tuple(islice(names, _THREADS)), ()):
-        enough = peak - bound <= bound // GOOD_ENOUGH
+        enough = peak - bound <= (bound // parts if parts else 0)
         if (found and enough) or ((found or known) and deadline.expired):
             cut = cut or not enough
             break
