@@ -40,6 +40,7 @@ from solver.layout.exact.feasibility import (
 from solver.layout.model.instance import Instance, layout_of
 from tests.support.buffers import best_peak, problem, random_problem, tight_problem
 from tests.support.oracle import tiling
+from tests.support.shapes import SHAPES
 
 ENOUGH = 10**8
 PLAIN = SolveOptions(threads=1)
@@ -53,6 +54,23 @@ def decide(problem: LayoutProblem, capacity: int, options: SolveOptions = PLAIN)
         layout = layout_of(instance, decision.offsets)
         assert find_violations(replace(problem, capacity=capacity), layout) == ()
     return decision.answer
+
+
+@pytest.mark.parametrize("shape", [name for name in SHAPES if not name.startswith("gaps")])
+def test_no_capacity_that_a_layout_keeps_is_refuted(shape: str) -> None:
+    """Whatever two seeds conclude of hundreds of buffers, beyond the reach of other oracles."""
+    p = SHAPES[shape](200, 1)
+    found = solve(p, options=replace(PLAIN, work=200_000)).layout
+    assert found is not None
+    instance = Instance.of(p)
+    for capacity in (found.peak, found.peak + found.peak // 1000):
+        for seed in (0, 1):
+            options = SolveOptions(threads=1, seed=seed)
+            watch = Watch(Deadline(), options)
+            assert (
+                FeasibilitySearch(instance, options).decide(capacity, 2_000_000, watch).answer
+                is not Answer.NO
+            )
 
 
 @pytest.mark.parametrize("seed", range(40))
