@@ -75,18 +75,21 @@ def ranked(
     """Names of attempts, those with the lowest peak for this sample first.
 
     Of peaks about as high, the one that leaves free space in the fewest pieces: it wastes little as the
-    problem grows, and is placed soonest. Where the deadline has passed, all as they are listed.
+    problem grows, and is placed soonest. Orders that are the same by another name go last: of lives of one
+    length, birth and death say the same. Where the deadline has passed, all as they are listed.
 
     Lists do not tell the pieces. They are for samples in which alignments leave slivers, each a piece that
     says nothing: there the index takes four times as long.
     """
     lists = part.misaligning and listed(part)
-    found: dict[str, tuple[int, int]] = {}
+    found, seen = dict[str, tuple[int, int]](), set[tuple[bytes, bool]]()
     for name, (order, best_fit) in orders(part).items():
         found[name] = MAX_BYTES, 0
-        if not deadline.expired:
-            walk = Walk(part, module, lists=lists)
-            if walk.place(order(), MAX_BYTES, best_fit=best_fit) == len(part):
-                found[name] = int((walk.offsets + part.exact).max()), 0 if lists else walk.fragments
+        if deadline.expired or (attempt := ((positions := order()).tobytes(), best_fit)) in seen:
+            continue
+        seen.add(attempt)
+        walk = Walk(part, module, lists=lists)
+        if walk.place(positions, MAX_BYTES, best_fit=best_fit) == len(part):
+            found[name] = int((walk.offsets + part.exact).max()), 0 if lists else walk.fragments
     step = max(1, min(peak for peak, _ in found.values()) // ALIKE)
     return sorted(found, key=lambda name: (found[name][0] // step, found[name][1]))
