@@ -316,9 +316,8 @@ def _greedy(run: _Run, attempts: int) -> None:
     else:
         first = run.suited[:1]  # what gave the first layout
         run.suited = run.suited or suited(run.instance, run.watch.deadline)
-        rest = (*run.suited[:attempts], *USUAL_ATTEMPTS)
-        if run.suited and run.watch.options.work is None:
-            rest = tuple(run.suited)
+        unlimited = run.suited and run.watch.options.work is None
+        rest = run.suited if unlimited else (*run.suited[:attempts], *USUAL_ATTEMPTS)
         order = (*run.suited[:SUITED_FIRST], *DEEP_ATTEMPTS, *rest)
         tried(tuple(name for name in dict.fromkeys(order) if name not in first))
 

@@ -269,9 +269,9 @@ class _Search:
         The second time begins anew. Of a very large model the first would end before the linear relaxation is
         solved, and so with nothing.
         """
-        first = model.solve(work if self.few else min(work, _CP_SAT_FIRST), self.deadline)
         if self.few:
-            return first
+            return model.solve(work, self.deadline)
+        first = model.solve(min(work, _CP_SAT_FIRST), self.deadline)
         found = None if first.dropped is None else sum(self.problem.cost[p] for p, _ in first.repeated)
         near = found is not None and found - first.bound <= self.total // _CLOSE
         if near or first.infeasible or work <= _CP_SAT_FIRST or self.deadline.expired:

@@ -101,7 +101,7 @@ class Walk:
         self._block = np.empty((_BLOCK, 5), np.int64)
         self._shelf: Any = () if lists else self._empty(instance)
         self._lists = Lists(instance) if lists else None
-        self._may_list = listed(instance) if lists is None else False
+        self._may_list = lists is None and listed(instance)
         pinned = np.flatnonzero(instance.offset != FREE)
         self._offsets = instance.offset.copy() if len(pinned) else np.full(len(instance), FREE)
         self._pinned = bool(len(pinned))
