@@ -1,14 +1,16 @@
 """Recomputation in real time: what repetitions add to a training step, beside what they add in the model.
 
-Both plans of a network train in one process, in turn, on one thread: a step of the one, a step of the other.
-Time is processor time of this process, so neighbours on the machine count for little; what they do to caches
-still shows. The model's figure is by costs that were measured in the same process (`--costs measured`), and
-by the roofline. Two figures compare them: extra time by extra time, and their difference in points of a step,
-which says more where little is repeated.
+Both plans of a network train in one process, in turn, on one thread, BLAS included: a step of the one, a step
+of the other. Time is processor time of that process, so neighbours on the machine count for little; what they
+do to caches still shows. The model's figure is by costs that were measured in the same process
+(`--costs measured`), and by the roofline. Two figures compare them: extra time by extra time, and their
+difference in points of a step, which says more where little is repeated.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable
 from statistics import median
@@ -24,7 +26,7 @@ from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, recomputation
 from solver.program import Costs
-from tests.benchmarks.measure import ROOT
+from tests.benchmarks.measure import ROOT, in_new_process
 from tests.benchmarks.steps import arena_step
 
 #: Networks, shares of the peak, and pairs of steps: some ten seconds of processor time for each share.
@@ -40,18 +42,35 @@ def _example(name: str, batch: int) -> TrainableGraph:
     return load_graph((ROOT / "examples" / f"{name}.json").read_bytes(), batch=batch)
 
 
+_CHILD = "import sys; from tests.benchmarks.real_time import child; child(sys.argv[1])"
+
+#: Two threads of BLAS wait for each other where cores are shared, which is processor time as well: a step of
+#: the transformer then takes once or twice as long, from one to the next.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
+
+
 def run(console: Console) -> None:
     """Print a table for each network. Takes some minutes."""
     headings = "of peak, costs, run again, modelled, measured, from, to, measured / modelled, points off"
-    for name, (build, shares, pairs) in NETWORKS.items():
+    for name in NETWORKS:
         table = Table(*headings.split(", "), title=f"{name}: extra time of a step, processor time")
-        graph = build()
-        given = plan(graph)
-        measured = measured_costs(graph, given, clock=time.process_time_ns)
-        for share in shares:
-            for costs in (measured, None):
-                table.add_row(f"{share:.0%}", *_row(graph, given, share, costs, pairs))
+        for row in in_new_process(_CHILD, name, environment=_ONE_THREAD)["rows"]:
+            table.add_row(*row)
         console.print(table)
+
+
+def child(name: str) -> None:
+    """Measure a network in this process, and print one JSON object."""
+    build, shares, pairs = NETWORKS[name]
+    graph = build()
+    given = plan(graph)
+    measured = measured_costs(graph, given, clock=time.process_time_ns)
+    rows = [
+        (f"{share:.0%}", *_row(graph, given, share, costs, pairs))
+        for share in shares
+        for costs in (measured, None)
+    ]
+    json.dump({"rows": rows}, sys.stdout)
 
 
 def _row(
