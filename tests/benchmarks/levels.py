@@ -25,7 +25,7 @@ from solver.executor.trainer import feed
 from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import PlanOptions, level_report
-from tests.benchmarks.measure import in_new_process, paired, timed
+from tests.benchmarks.measure import blas_threads, in_new_process, paired, timed
 from tests.benchmarks.steps import own_memory_runner
 from tests.support.branching import heads, inception
 from tests.support.graphs import chain
@@ -37,9 +37,6 @@ MODELS: dict[str, Callable[[], TrainableGraph]] = {
 }
 
 _CHILD = "import sys; from tests.benchmarks.levels import child; child(sys.argv[1])"
-
-#: What the BLAS builds that NumPy comes with listen to.
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def run(console: Console) -> None:
@@ -55,7 +52,7 @@ def run(console: Console) -> None:
                   title="One training step, median (low-high), pairs in turn")  # fmt: skip
     for name in MODELS:
         for threads in dict.fromkeys((1, cores)):
-            found = in_new_process(_CHILD, name, environment=dict.fromkeys(_THREADS, str(threads)))
+            found = in_new_process(_CHILD, name, environment=blas_threads(threads))
             figures = (f"{found[key]:.2f}" for key in ("ratio", "cpu", "best"))
             times.add_row(name, str(threads), found["one"], found["two"], *figures)
     console.print(times)

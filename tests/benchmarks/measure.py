@@ -35,6 +35,12 @@ class Spread:
         return f"{self.middle * scale:.1f} {unit} ({self.low * scale:.1f}-{self.high * scale:.1f})"
 
 
+def blas_threads(count: int) -> dict[str, str]:
+    """The environment in which the BLAS builds that NumPy comes with start so many threads."""
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+    return dict.fromkeys(names, str(count))
+
+
 def timed(action: Callable[[], Any]) -> float:
     started = time.perf_counter()
     action()

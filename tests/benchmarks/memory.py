@@ -20,7 +20,7 @@ from rich.table import Table
 
 from solver.documents import load_graph
 from solver.pipeline import plan
-from tests.benchmarks.measure import ROOT
+from tests.benchmarks.measure import ROOT, blas_threads
 from tests.support.buffers import DATA
 
 __all__ = ["run"]
@@ -29,7 +29,7 @@ MODELS: Final = ("mnist", "mobilenet_v2")
 STEPS: Final = 5
 
 _SCRIPT: Final = Path(__file__).with_name("memory_process.py")
-_ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", **blas_threads(1)}
 
 
 def run(console: Console, python: str = sys.executable, torch: str = sys.executable) -> None:

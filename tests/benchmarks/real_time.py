@@ -26,7 +26,7 @@ from solver.graph import TrainableGraph
 from solver.pipeline import plan
 from solver.plan import Plan, PlanOptions, recomputation
 from solver.program import Costs
-from tests.benchmarks.measure import ROOT, in_new_process
+from tests.benchmarks.measure import ROOT, blas_threads, in_new_process
 from tests.benchmarks.steps import arena_step
 
 #: Networks, shares of the peak, and pairs of steps: some ten seconds of processor time for each share.
@@ -44,17 +44,17 @@ def _example(name: str, batch: int) -> TrainableGraph:
 
 _CHILD = "import sys; from tests.benchmarks.real_time import child; child(sys.argv[1])"
 
-#: Two threads of BLAS wait for each other where cores are shared, which is processor time as well: a step of
-#: the transformer then takes once or twice as long, from one to the next.
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
-
 
 def run(console: Console) -> None:
-    """Print a table for each network. Takes some minutes."""
+    """Print a table for each network. Takes some minutes.
+
+    Two threads of BLAS wait for each other where cores are shared, which is processor time as well: a step of
+    the transformer then takes once or twice as long, from one to the next.
+    """
     headings = "of peak, costs, run again, modelled, measured, from, to, measured / modelled, points off"
     for name in NETWORKS:
         table = Table(*headings.split(", "), title=f"{name}: extra time of a step, processor time")
-        for row in in_new_process(_CHILD, name, environment=_ONE_THREAD)["rows"]:
+        for row in in_new_process(_CHILD, name, environment=blas_threads(1))["rows"]:
             table.add_row(*row)
         console.print(table)
 
