@@ -23,6 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from solver.layout.bounds.max_load import max_load, pinned_top
@@ -41,13 +42,14 @@ from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
     DEEP_ATTEMPTS,
     LARGE_ORDERS,
-    SOFTER_FROM,
     USUAL_ATTEMPTS,
+    attempt,
     greedy_portfolio,
     place_once,
     place_suited,
     suited,
 )
+from solver.layout.greedy.reorder import reorder
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
@@ -90,11 +92,18 @@ CP_SAT_BUFFERS: Final = 100
 CP_SAT_WORK_IN_PIECES: Final = 0.1
 
 #: Budgets of the other stages, each worth two to three seconds at most: what branch and bound in Python
-#: looks at, placements of the local search, deterministic time of CP-SAT.
+#: looks at, placements of the two local searches, deterministic time of CP-SAT.
 PYTHON_WORK: Final = 6_000_000
+REORDER_WORK: Final = 200_000
 SEARCH_WORK: Final = 60_000
 SEARCH_WORK_PER_BUFFER: Final = 400
 CP_SAT_WORK: Final = 0.02
+
+#: Changing the order takes half of the time that is left with so many buffers, less below and more above: the
+#: more there are, the less exact questions find; windows of time find as much. Within one part in so many of
+#: the bound they find more than it does.
+HALF_TO_REORDER: Final = 5000
+REORDERED: Final = 1000
 
 #: Seconds before the deadline at which CP-SAT is no longer started: loading it takes that long.
 CP_SAT_START: Final = 1.5
@@ -104,10 +113,11 @@ CP_SAT_START: Final = 1.5
 PROMISING_BUFFERS: Final = 400
 PROMISING: Final = 5
 
-#: Attempts with very many buffers that suit a sample best, in front of the usual ones; and how many of these
-#: come before those that win most often where much lives at once.
+#: Attempts with many buffers that suit a sample best, in front of the usual ones; how many of these come
+#: before those that win most often where much lives at once; and their share of the time where little does.
 ATTEMPTS: Final = 6
 SUITED_FIRST: Final = 2
+SUITED_SHARE: Final = 0.3
 
 #: Buffers from which looking for a structure costs less than placing in one order, and from which the first
 #: layout is made without any order: those take seconds.
@@ -140,13 +150,19 @@ class _Run:
     #: Names of attempts, what suits a sample first; and the layout before these, where they lowered it.
     suited: list[str] = field(default_factory=list)
     before: Layout | None = None
+    #: The attempt with many buffers that gave the layout, none where something else did; and which have had
+    #: their turn.
+    attempt: str = ""
+    tried: tuple[str, ...] = ()
     #: Whether time ended a part of a stage, and others may follow.
     hurried: bool = False
 
-    def take(self, stage: str, layout: Layout, *, proved: int = 0, cut: bool = False) -> None:
+    def take(
+        self, stage: str, layout: Layout, *, attempt: str = "", proved: int = 0, cut: bool = False
+    ) -> None:
         better = layout.peak < self.layout.peak
         if better:
-            self.layout, self.stage = layout, stage
+            self.layout, self.stage, self.attempt = layout, stage, attempt
         if better or proved > self.proved:
             self.proved = max(self.proved, proved)
             self.report()
@@ -234,6 +250,12 @@ class _Run:
         return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
 
     @property
+    def reordered(self) -> bool:
+        """Whether changing the order that gave the layout may lower it."""
+        far = (self.layout.peak - self.bound) * REORDERED > self.bound
+        return bool(self.attempt) and len(self.instance) >= LARGE and far
+
+    @property
     def capacities(self) -> CapacitySearch:
         """One for all questions, which learns from each."""
         if self.search is None:
@@ -256,16 +278,17 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
     if run.layout.peak > run.enough or not run.stage:
         many, deadline = len(instance) >= CLASSES_FROM, run.watch.deadline
         # Where few live at a time, the order by size takes less than a sample.
-        if LARGE <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance):
+        if STRUCTURE_FIRST <= len(instance) < CLASSES_FROM and SHALLOW * depth(instance) > len(instance):
             hasty = deadline.remaining < SUITED_SECONDS * len(instance)
             run.suited = [] if hasty else suited(instance, deadline)
             run.watch.cut = run.watch.cut or hasty
             run.tidy()
         if run.suited:
+            run.tried = (run.suited[0],)
             offsets = place_suited(instance, run.suited, deadline)
         else:
             offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
-        run.take("greedy", layout_of(instance, offsets), cut=deadline.expired)
+        run.take("greedy", layout_of(instance, offsets), attempt="".join(run.tried), cut=deadline.expired)
     if structure and run.layout.peak > run.enough and len(instance) < STRUCTURE_FIRST:
         _structure(run)
     if incumbent is not None:
@@ -285,8 +308,9 @@ def _structure(run: _Run) -> None:
 
 def _promising(run: _Run, attempts: int) -> None:
     """The orders that win most often: where they meet the bound, nothing compiled has to be loaded."""
-    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, attempts, run.layout)
-    run.take("greedy", greedy.layout, cut=greedy.cut)
+    run.tried = USUAL_ATTEMPTS if len(run.instance) >= LARGE else ()
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, attempts, run.layout, run.tried)
+    run.take("greedy", greedy.layout, attempt=greedy.order, cut=greedy.cut)
 
 
 def _probe(run: _Run, _: int) -> None:
@@ -294,32 +318,35 @@ def _probe(run: _Run, _: int) -> None:
 
 
 def _greedy(run: _Run, attempts: int) -> None:
-    """All orders and fits; of very many buffers those that suit a sample, and the usual ones.
+    """All orders and fits; of many buffers those that suit a sample, and the usual ones.
 
-    Where much lives at once and work has no limit, all of them, those first that suit the sample.
+    Where much lives at once, those that win most often there take turns with those that suit the sample, of
+    which the better half follows where work has no limit. Elsewhere these have a part of the time.
     """
 
-    def tried(names: Sequence[str]) -> None:
-        greedy = greedy_portfolio(run.instance, enough, run.watch.deadline, None, run.layout, names)
-        run.take("greedy", greedy.layout, cut=greedy.cut)
+    def tried(names: Sequence[str], deadline: Deadline) -> None:
+        greedy = greedy_portfolio(run.instance, enough, deadline, None, run.layout, names)
+        run.take("greedy", greedy.layout, attempt=greedy.order)
+        run.hurried = run.hurried or greedy.cut
 
-    usual = run.watch.options.work is USUAL
+    usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
-        tried(())
+        tried((), deadline)
     elif run.shallow:
-        tried(USUAL_ATTEMPTS)
-        before = run.layout
-        if not (run.finished or run.negligible) and (names := suited(run.instance, run.watch.deadline)):
-            tried(names[:attempts])
+        tried(USUAL_ATTEMPTS, deadline)
+        before, part = run.layout, deadline.leaving(1 - SUITED_SHARE)
+        if not (run.finished or run.negligible) and (names := suited(run.instance, part)):
+            tried(names[:attempts], part)
         run.before = before if run.layout.peak < before.peak else None
     else:
-        first = run.suited[:1]  # what gave the first layout
-        run.suited = run.suited or suited(run.instance, run.watch.deadline)
+        run.suited = run.suited or suited(run.instance, deadline)
         unlimited = run.suited and run.watch.options.work is None
-        rest = run.suited if unlimited else (*run.suited[:attempts], *USUAL_ATTEMPTS)
-        order = (*run.suited[:SUITED_FIRST], *DEEP_ATTEMPTS, *rest)
-        tried(tuple(name for name in dict.fromkeys(order) if name not in first))
+        better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
+        rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
+        in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
+        order = (*better[:SUITED_FIRST], *in_turns, *DEEP_ATTEMPTS, *rest)
+        tried(tuple(name for name in dict.fromkeys(order) if name not in run.tried), deadline)
 
 
 def _other_orders(run: _Run, _: int) -> None:
@@ -327,6 +354,20 @@ def _other_orders(run: _Run, _: int) -> None:
     names = run.suited[1:]
     greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names, parts=0)
     run.take("greedy", greedy.layout, cut=greedy.cut)
+
+
+def _reorder(run: _Run, work: int) -> None:
+    """The order that did best, changed."""
+    module, options, limit = kernel(), run.watch.options, run.watch.options.limit(work)
+    share = HALF_TO_REORDER / (HALF_TO_REORDER + len(run.instance))
+    part = run.watch.deadline.leaving(max(share, 0.5) if run.shallow else share)
+    if module is not None:
+        order, best_fit = attempt(run.instance, run.attempt)
+        improved = reorder(
+            run.instance, module, order, run.layout, run.enough, limit, part, options.seed, best_fit=best_fit
+        )
+        run.take("reorder", improved.layout)
+        run.hurried = run.hurried or improved.cut
 
 
 def _coarsely(run: _Run, questions: _Questions) -> None:
@@ -424,7 +465,7 @@ STAGES: Final = (
     ),
     Stage(
         "orders of many",
-        lambda run: not run.goal and SOFTER_FROM <= len(run.instance) <= PROBE_BUFFERS,
+        lambda run: not run.goal and LARGE <= len(run.instance) <= PROBE_BUFFERS,
         len(LARGE_ORDERS),
         _promising,
     ),
@@ -438,6 +479,7 @@ STAGES: Final = (
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
+    Stage("reorder", lambda run: run.reordered, REORDER_WORK, _reorder),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
     Stage(

@@ -25,7 +25,6 @@ from typing import Final, Protocol
 import numpy as np
 
 from solver.layout.exact.feasibility import MANY, Answer, FeasibilitySearch, Watch
-from solver.layout.greedy.large import LARGE
 from solver.layout.greedy.placement import first_fit, place
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of, round_up
 from solver.layout.model.options import USUAL, USUAL_WORK
@@ -37,6 +36,9 @@ __all__ = ["NEGLIGIBLE", "SEARCHED_AT_ONCE", "CapacitySearch", "Listener", "Tigh
 #: Work of each question in the first round, and its growth: a few milliseconds, then more.
 FIRST_WORK: Final = 2_000_000
 FIRST_WORK_PER_SQUARE: Final = 10
+
+#: The first question at the bound is shorter where there are many buffers: strides find more there.
+PROBE_WORK_PER_SQUARE: Final = 2
 WORK_GROWTH: Final = 1.5
 
 #: Work of the second question about a capacity that is enough, a fifth of a second. It comes before greedy
@@ -62,6 +64,7 @@ SEARCHED_AT_ONCE: Final = 6000
 #: From `LARGE` buffers on, what one full descent costs is all that is spent: greedy layouts are good there,
 #: and what the first descents do not close, longer search has not closed either.
 DESCENTS_WHEN_LARGE: Final = 1
+LARGE: Final = 5000
 
 #: An optimality gap of one part in so many of the bound is not worth more work than this: padding makes the
 #: bound a few bytes too low, and seconds go by until a search has found the last of them, or none.
@@ -117,7 +120,7 @@ class CapacitySearch:
 
     def probe(self, goal: int = 0) -> Tightened:
         """A short question at the goal or the bound, which often settles it, and a longer one at a goal."""
-        capacity, work = self._floor(goal), self._first_work
+        capacity, work = self._floor(goal), self._first_at(goal, self._first_work)
         self._lowest = capacity
         if not self._finished(goal):
             self._question(capacity, work)
@@ -140,6 +143,11 @@ class CapacitySearch:
     def _first_work(self) -> int:
         """A descent looks at all that is left for each buffer."""
         return max(FIRST_WORK, FIRST_WORK_PER_SQUARE * len(self._instance) ** 2)
+
+    def _first_at(self, goal: int, work: int) -> int:
+        """Of the work of other questions, that of the first one at the lowest capacity."""
+        probe = max(FIRST_WORK, PROBE_WORK_PER_SQUARE * len(self._instance) ** 2)
+        return work if goal else work * probe // self._first_work
 
     def tighten(self, goal: int = 0) -> Tightened:
         """Rounds of questions until the optimality gap is closed or small enough, or the work is spent."""
@@ -184,7 +192,9 @@ class CapacitySearch:
             self._lowest, self._at_lowest = lowest, 0
         near = (self._layout.peak - lowest) * NEAR <= lowest
         share = FOCUS_ON_GOAL if goal else FOCUS_NEAR_BOUND if near else FOCUS_ON_BOUND
-        due = share * self._above - self._at_lowest if self._at_lowest else least
+        due = share * self._above - self._at_lowest
+        if not self._at_lowest:
+            due = least = self._first_at(goal, least)
         if due >= least and not self._finished(goal):
             self._question(lowest, due)
 

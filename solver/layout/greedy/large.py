@@ -18,7 +18,7 @@ from solver.layout.model.problem import MAX_BYTES, Deadline, Layout
 __all__ = ["GOOD_ENOUGH", "LARGE", "race", "walk"]
 
 #: Buffers from which one pass takes so long that two threads pay, and that not all orders are tried.
-LARGE: Final = 5000
+LARGE: Final = 1000
 
 #: One part in so many of the bound: a smaller optimality gap is not worth another
 #: pass over very many buffers.

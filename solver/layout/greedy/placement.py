@@ -32,11 +32,11 @@ from solver.layout.structures.classes import in_classes
 __all__ = [
     "DEEP_ATTEMPTS",
     "LARGE_ORDERS",
-    "SOFTER_FROM",
     "USUAL_ATTEMPTS",
     "Fit",
     "Greedy",
     "GreedyResult",
+    "attempt",
     "best_fit",
     "first_fit",
     "greedy_portfolio",
@@ -55,9 +55,6 @@ Fit = Callable[[Integers, int], int]
 
 #: The skyline costs sections times buffers; beyond this it no longer pays for itself.
 SKYLINE_WORK: Final = 4_000_000
-
-#: Buffers from which softer orders are tried before the others.
-SOFTER_FROM: Final = 1000
 
 #: Tried first, because they win most often on training steps; all others follow.
 FIRST_FIT_ORDERS: Final = ("size", "contention-size", "area")
@@ -110,6 +107,13 @@ LARGE_BEST_FIT: Final = (
     "start-lifetime",
     "birth-small",
     "birth-last",
+    "size",
+    "contention",
+    "contention-area",
+    "magnitudes-birth",
+    "magnitude-pairs-birth",
+    "slack-size",
+    "end",
 )
 
 #: Attempts with very many buffers without a sample, or behind those that suit one.
@@ -120,12 +124,14 @@ USUAL_ATTEMPTS: Final = (
 
 #: What wins most often where much lives at once, though a sample, in which less does, seldom says so.
 DEEP_ATTEMPTS: Final = (
+    "magnitude-pairs-birth, best_fit",
     "birth, best_fit",
     "magnitude-birth, best_fit",
     "death, best_fit",
-    "start-lifetime, best_fit",
     "end-size, best_fit",
+    "birth-small, best_fit",
     "magnitude-birth, first_fit",
+    "start-lifetime, best_fit",
 )
 
 #: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
@@ -302,7 +308,7 @@ def orders(instance: Instance) -> dict[str, Callable[[], Integers]]:
 def _orders_of_many(instance: Instance) -> Orders:
     """All that may be tried where there are very many buffers; each name says the fit as well.
 
-    Five orders more than `orders`: they cost a sample of others nothing.
+    Seven orders more than `orders`: they cost a sample of others nothing.
     """
     start, end, size = instance.start, instance.end, instance.size
     by_name = orders(instance)
@@ -313,6 +319,8 @@ def _orders_of_many(instance: Instance) -> Orders:
         "size-birth": lambda: _sorted(-size, start),
         "longest-birth": lambda: _sorted(start - end, start),
         "birth-last": lambda: _sorted(-start, -end),
+        "last-listed": lambda: _sorted(-start),
+        "contention": lambda: _sorted(-peak_load_seen(instance)),
     }
     by_name = first | by_name | more
     attempts = {f"{name}, first_fit": (order, False) for name, order in by_name.items()}
@@ -372,8 +380,14 @@ def suited(instance: Instance, deadline: Deadline) -> list[str]:
 
 def place_suited(instance: Instance, names: Sequence[str], deadline: Deadline) -> Integers:
     """The offsets of the attempt that is named first, as `place_once`."""
-    order, tightest = _orders_of_many(instance)[names[0]]
-    return place_once(instance, order(), deadline, tightest=tightest)
+    order, tightest = attempt(instance, names[0])
+    return place_once(instance, order, deadline, tightest=tightest)
+
+
+def attempt(instance: Instance, name: str) -> tuple[Integers, bool]:
+    """The order of an attempt with many buffers, by its name, and whether it takes the best fit."""
+    order, tightest = _orders_of_many(instance)[name]
+    return order(), tightest
 
 
 def greedy_portfolio(
@@ -427,7 +441,7 @@ def _attempts(
 ) -> Iterator[tuple[str, Callable[[int], Integers | None]]]:
     """Attempts by name, cheap and promising first: each gives offsets within a limit, or None."""
     by_name = orders(instance)
-    first = FIRST_FIT_ORDERS if len(instance) < SOFTER_FROM else LARGE_ORDERS
+    first = FIRST_FIT_ORDERS if len(instance) < LARGE else LARGE_ORDERS
 
     def placed(name: str, fit: Fit) -> tuple[str, Callable[[int], Integers | None]]:
         return f"{name}, {fit.__name__}", lambda limit: place(instance, by_name[name](), fit, limit)
