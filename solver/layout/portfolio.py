@@ -99,9 +99,9 @@ SEARCH_WORK: Final = 60_000
 SEARCH_WORK_PER_BUFFER: Final = 400
 CP_SAT_WORK: Final = 0.02
 
-#: Changing the order takes half of the time that is left with so many buffers, less below and more above: the
-#: more there are, the less exact questions find; windows of time find as much. Within one part in so many of
-#: the bound they find more than it does.
+#: Changing the order takes half of the time that is left with so many buffers. With more it takes more, as
+#: exact questions find the less the more there are, but less where windows of time follow: these are as many
+#: as what is too high. Within one part in so many of the bound exact questions find more than it does.
 HALF_TO_REORDER: Final = 5000
 REORDERED: Final = 1000
 
@@ -360,7 +360,7 @@ def _reorder(run: _Run, work: int) -> None:
     """The order that did best, changed."""
     module, options, limit = kernel(), run.watch.options, run.watch.options.limit(work)
     share = HALF_TO_REORDER / (HALF_TO_REORDER + len(run.instance))
-    part = run.watch.deadline.leaving(max(share, 0.5) if run.shallow else share)
+    part = run.watch.deadline.leaving(1 - share if run.shallow else share)
     if module is not None:
         order, best_fit = attempt(run.instance, run.attempt)
         improved = reorder(
