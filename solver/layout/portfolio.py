@@ -42,6 +42,7 @@ from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
     DEEP_ATTEMPTS,
     LARGE_ORDERS,
+    SWIFT_ATTEMPTS,
     USUAL_ATTEMPTS,
     attempt,
     greedy_portfolio,
@@ -345,7 +346,8 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        order = (*better[:SUITED_FIRST], *in_turns, *DEEP_ATTEMPTS, *rest)
+        swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
+        order = (*better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         tried(tuple(name for name in dict.fromkeys(order) if name not in run.tried), deadline)
 
 

@@ -32,6 +32,7 @@ from solver.layout.structures.classes import in_classes
 __all__ = [
     "DEEP_ATTEMPTS",
     "LARGE_ORDERS",
+    "SWIFT_ATTEMPTS",
     "USUAL_ATTEMPTS",
     "Fit",
     "Greedy",
@@ -133,6 +134,9 @@ DEEP_ATTEMPTS: Final = (
     "magnitude-birth, first_fit",
     "start-lifetime, best_fit",
 )
+
+#: What wins now and then, and takes a fraction of the time of others where alignments leave no slivers.
+SWIFT_ATTEMPTS: Final = ("lifetime-birth, first_fit", "size-birth, first_fit", "last-listed, first_fit")
 
 #: Doublings of the size that "magnitudes-birth" takes for one, and "magnitude-pairs-birth".
 MAGNITUDES: Final = 4
