@@ -21,7 +21,7 @@ search.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -168,6 +168,10 @@ class _Run:
             self.proved = max(self.proved, proved)
             self.report()
         self.watch.cut = self.watch.cut or cut
+
+    def untried(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those attempts that have not had their turn, each once."""
+        return tuple(dict.fromkeys(name for name in names if name not in self.tried))
 
     def report(self) -> None:
         progress, low = self.watch.options.progress, max(self.bound, self.proved)
@@ -348,12 +352,14 @@ def _greedy(run: _Run, attempts: int) -> None:
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
         swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
         order = (*better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
-        tried(tuple(name for name in dict.fromkeys(order) if name not in run.tried), deadline)
+        chosen = run.untried(order)
+        tried(chosen, deadline)
+        run.tried += chosen
 
 
 def _other_orders(run: _Run, _: int) -> None:
-    """What was left out as the layout was good enough, those orders first that suit a sample."""
-    names = run.suited[1:]
+    """All that were left out, those first that suit the sample. What is good enough has ended them early."""
+    names = tuple(run.suited[1:]) if run.near else run.untried(run.suited)
     greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names, parts=0)
     run.take("greedy", greedy.layout, cut=greedy.cut)
 
@@ -486,7 +492,7 @@ STAGES: Final = (
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
     Stage(
         "other orders",
-        lambda run: run.near and bool(run.suited) and run.watch.options.work is None,
+        lambda run: bool(run.suited) and run.watch.options.work is None,
         0,
         _other_orders,
     ),

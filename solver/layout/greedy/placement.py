@@ -328,7 +328,15 @@ def _orders_of_many(instance: Instance) -> Orders:
     }
     by_name = first | by_name | more
     attempts = {f"{name}, first_fit": (order, False) for name, order in by_name.items()}
-    return attempts | {f"{name}, best_fit": (by_name[name], True) for name in LARGE_BEST_FIT}
+    best = dict.fromkeys((*LARGE_BEST_FIT, *by_name))
+    return attempts | {f"{name}, best_fit": (by_name[name], True) for name in best}
+
+
+def _orders_of_sample(instance: Instance) -> Orders:
+    """Those of them that a sample ranks: the other best fits seldom win."""
+    best = {f"{name}, best_fit" for name in LARGE_BEST_FIT}
+    every = _orders_of_many(instance).items()
+    return {name: chosen for name, chosen in every if not chosen[1] or name in best}
 
 
 def _sorted(*keys: npt.NDArray[Any]) -> Integers:
@@ -359,7 +367,7 @@ class GreedyResult:
 
 
 def suited(instance: Instance, deadline: Deadline) -> list[str]:
-    """Names of attempts, what suits a sample first; none where few buffers are, or by size nothing is wasted.
+    """Names of all attempts, what suits a sample first; none of few buffers, or if by size wastes nothing.
 
     Two rounds: a small sample, and of the better half a larger one. Some 60 to 120 ms of a processor; the
     deadline cuts it short. Placing all in the order that it names comes on top: of 20,000 buffers up to a
@@ -372,14 +380,15 @@ def suited(instance: Instance, deadline: Deadline) -> list[str]:
     by_size, bound = Walk(part, module), int(part.load().max())
     if by_size.place(orders(part)["size"](), bound + bound // LITTLE) == len(part):
         return []
-    rough = ranked(sample(part, ROUGH_SAMPLE), module, _orders_of_many, deadline)
+    rough = ranked(sample(part, ROUGH_SAMPLE), module, _orders_of_sample, deadline)
     better = rough[: len(rough) // 2]
 
     def chosen(of: Instance) -> Orders:
         every = _orders_of_many(of)
         return {name: every[name] for name in better}
 
-    return ranked(part, module, chosen, deadline) + rough[len(better) :]
+    names = ranked(part, module, chosen, deadline) + rough[len(better) :]
+    return list(dict.fromkeys((*names, *_orders_of_many(part))))
 
 
 def place_suited(instance: Instance, names: Sequence[str], deadline: Deadline) -> Integers:

@@ -30,12 +30,13 @@ from solver.layout.check.rules import known_sound
 from solver.layout.exact.capacity_search import NEGLIGIBLE
 from solver.layout.exact.coarse import Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
-from solver.layout.greedy.placement import GreedyResult, first_fit, greedy_portfolio, orders, place
+from solver.layout.greedy.placement import GreedyResult, best_fit, first_fit, greedy_portfolio, orders, place
 from solver.layout.model.columns import UNPINNED, Columns
 from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.table import buffers_of
 from solver.layout.structures.classes import in_classes
 from tests.support.buffers import countdown, layout, problem, random_problem, tight_problem
+from tests.support.deep_shapes import EVERY
 from tests.support.training_shaped import training_shaped
 
 #: Pins leave a hole that the rest does not fill exactly: only a complete search can prove the optimum.
@@ -260,6 +261,23 @@ def test_what_is_cut_from_full_memory_and_listed_from_below_is_put_together_agai
     instance = Instance.of(p)
     by_size = orders(instance)["size"]()
     assert place(instance, by_size, first_fit, limit=1 << 20) is None
+
+
+@pytest.mark.parametrize("shape", ["any, deep", "two sizes, deep", "mixed alignments, few bytes"])
+def test_where_only_time_limits_all_attempts_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    p = EVERY[shape](1500, 2)
+    only = tuple(stage for stage in module.STAGES if stage.name in ("greedy", "other orders"))
+    monkeypatch.setattr(module, "STAGES", only)
+    outcome, instance = solve(p, options=SolveOptions(work=None)), Instance.of(p)
+    assert outcome.layout is not None
+    attempts = [
+        place(instance, order(), fit) for order in orders(instance).values() for fit in (first_fit, best_fit)
+    ]
+    peaks = [int((offsets + instance.exact).max()) for offsets in attempts if offsets is not None]
+    assert len(peaks) == 48
+    assert outcome.layout.peak <= min(peaks)
 
 
 @pytest.mark.parametrize("seed", [4, 7, 8, 19])
