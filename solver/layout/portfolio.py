@@ -40,6 +40,7 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
 from solver.layout.greedy.placement import (
+    BY_SIZE,
     DEEP_ATTEMPTS,
     LARGE_ORDERS,
     SWIFT_ATTEMPTS,
@@ -289,8 +290,8 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
             run.watch.cut = run.watch.cut or hasty
             run.tidy()
         if run.suited:
-            run.tried = (run.suited[0],)
-            offsets = place_suited(instance, run.suited, deadline)
+            offsets, name = place_suited(instance, run.suited[0], deadline)
+            run.tried = (name,)
         else:
             offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
         run.take("greedy", layout_of(instance, offsets), attempt="".join(run.tried), cut=deadline.expired)
@@ -351,7 +352,8 @@ def _greedy(run: _Run, attempts: int) -> None:
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
         swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
-        order = (*better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
+        soonest = (BY_SIZE,) if len(run.instance) >= CLASSES_FROM else ()
+        order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
         tried(chosen, deadline)
         run.tried += chosen

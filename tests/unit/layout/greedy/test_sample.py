@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.layout import Deadline
+from solver.layout import Deadline, find_violations
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import LARGE
-from solver.layout.greedy.placement import first_fit, greedy_portfolio, orders, place
+from solver.layout.greedy.placement import BY_SIZE, first_fit, greedy_portfolio, orders, place, place_suited
 from solver.layout.greedy.sample import SAMPLE, Orders, ranked, sample
-from solver.layout.model.instance import Instance
+from solver.layout.model.instance import Instance, layout_of
 from tests.support.shapes import SHAPES
 
 
@@ -59,3 +59,13 @@ def test_one_attempt_is_as_good_as_the_first_ones_listed() -> None:
     by_size = place(instance, orders(instance)["size"](), first_fit)
     assert by_size is not None
     assert found.layout.peak < int((by_size + instance.exact).max())
+
+
+def test_what_suits_the_sample_gives_way_to_the_order_by_size_where_it_takes_too_long() -> None:
+    """And the offsets are of one of the two, never half of each."""
+    problem = SHAPES["any"](2 * LARGE, 1)
+    instance = Instance.of(problem)
+    in_time, late = (place_suited(instance, "birth, best_fit", d) for d in (Deadline(), Deadline.after(-1.0)))
+    assert [name for _, name in (in_time, late)] == ["birth, best_fit", BY_SIZE]
+    for offsets, _ in (in_time, late):
+        assert not find_violations(problem, layout_of(instance, offsets))
