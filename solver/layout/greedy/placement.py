@@ -139,8 +139,9 @@ DEEP_ATTEMPTS: Final = (
 #: What wins now and then, and takes a fraction of the time of others where alignments leave no slivers.
 SWIFT_ATTEMPTS: Final = ("lifetime-birth, first_fit", "size-birth, first_fit", "last-listed, first_fit")
 
-#: The attempt that takes little time even where very many buffers live long; and the seconds that are kept for
-#: it, times the square of their number, if that is not most of the time: 60,000 to 200,000 took 1.8 to 2.4e-10.
+#: The attempt that takes little time even where very many buffers live long; and the seconds that are kept
+#: for it, times the square of their number, if that is not most of the time: 60,000 to 200,000 took 1.8 to
+#: 2.4e-10.
 BY_SIZE: Final = "size, first_fit"
 BY_SIZE_SECONDS: Final = 2.4e-10
 
@@ -400,8 +401,8 @@ def suited(instance: Instance, deadline: Deadline) -> list[str]:
 def place_suited(instance: Instance, name: str, deadline: Deadline) -> tuple[Integers, str]:
     """The offsets of an attempt with many buffers, by its name, and what gave them.
 
-    Where it does not end in time for the order by size, it is that one instead, as `place_once`: half an order is
-    worth less.
+    Where it does not end in time for the order by size, it is that one instead, as `place_once`: half an
+    order is worth less.
     """
     kept = min(BY_SIZE_SECONDS * len(instance) ** 2, deadline.remaining / 2)
     module, part = kernel(), deadline.sooner(kept)
