@@ -114,6 +114,9 @@ class Moments:
         self._sure: list[set[int]] = []
         self.infeasible = False
         self._first, self._last = _spans(problem)
+        #: What repetitions read can wait for them, though nothing makes it again.
+        may_repeat = [t for t, until in enumerate(problem.until) if until >= 0]
+        self._read_again = {v for t in may_repeat for v in problem.reads[t]}
         unit = math.gcd(*problem.size) or 1
         for i, t in enumerate(self.moments):
             self._keep_budget(i, t, budget - (less or {}).get(t, 0), unit)
@@ -137,7 +140,7 @@ class Moments:
                 continue
             if problem.maker[v] < 0 and self._last[v] > t:
                 sure.add(v)
-            elif problem.maker[v] >= 0 or problem.given[v]:
+            elif problem.maker[v] >= 0 or v in self._read_again:
                 self._held[v, i] = self._model.new_bool_var("")
                 free.append(v)
         self._sure.append(sure)

@@ -25,7 +25,7 @@ def test_bounds_are_never_above_the_optimum_and_plans_never_below() -> None:
     for seed in range(PROBLEMS):
         rng = random.Random(seed)
         count = rng.randint(8, 11)
-        found = layered(count, seed, skip=rng.choice((0.2, 0.5, 0.8)))
+        found = layered(count, seed, skip=rng.choice((0.2, 0.5, 0.8)), once=rng.choice((0.0, 0.2, 0.5)))
         load = replay(found, tuple(range(count)))
         budget = int(max(load) * rng.uniform(0.8, 0.99))
         best, schedule = exact(found, budget), cheapest(found, budget)

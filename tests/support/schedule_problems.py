@@ -51,8 +51,12 @@ def problem(
     )
 
 
-def layered(count: int, seed: int, *, width: float = 2.5, skip: float = 0.5) -> ScheduleProblem:
-    """`count` steps in layers of about `width`; the values of the last layer are kept."""
+def layered(
+    count: int, seed: int, *, width: float = 2.5, skip: float = 0.5, once: float = 0.0
+) -> ScheduleProblem:
+    """`count` steps in layers of about `width`; the values of the last layer are kept. `once` is the share of
+    steps that must not run again.
+    """
     rng = random.Random(seed)
     layers: list[list[int]] = []
     made = 0
@@ -70,7 +74,8 @@ def layered(count: int, seed: int, *, width: float = 2.5, skip: float = 0.5) -> 
             if not any(t in reads[reader] for reader in layer):
                 reads[rng.choice(layer)].add(t)
     size, cost = ([rng.randint(1, 100) for _ in range(count)] for _ in range(2))
-    return problem([sorted(found) for found in reads], size, cost, kept=layers[-1])
+    again = [rng.random() >= once for _ in range(count)]
+    return problem([sorted(found) for found in reads], size, cost, kept=layers[-1], again=again)
 
 
 def program_of(given: ScheduleProblem) -> Program:

@@ -51,6 +51,15 @@ def test_what_nothing_keeps_is_said_to_be_impossible() -> None:
     assert schedule.peak == 20
 
 
+def test_what_cannot_be_made_again_waits_for_a_repetition_that_reads_it() -> None:
+    """v0 has no reader behind s1 but s1 itself, the second time."""
+    again = [False, True, False, True, True]
+    found = problem([[], [0], [], [2], [1, 3]], [1, 50, 60, 1, 1], [1, 7, 1, 1, 1], kept=[4], again=again)
+    schedule = cheapest(found, 65)
+    assert schedule.sequence == (0, 1, 2, 3, 1, 4)
+    assert (schedule.extra, schedule.bound, schedule.peak) == (7, 7, 62)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_small_problems_against_every_schedule(seed: int) -> None:
     found = layered(10, seed)
