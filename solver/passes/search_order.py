@@ -54,35 +54,26 @@ class SearchOrder(Pass):
         """
         if not self.order:
             return Applied(program)
-        problem = schedule_problem(program, roofline(program))
-        facts = _given(program, problem)
-        given = facts["peak_before"]
-        if given <= facts["order_bound"]:
+        problem, before = _problem(program, self.update)
+        facts = _given(program, problem, before, deadline)
+        given, bound = facts["peak_before"], facts["order_bound"]
+        if given <= bound:
             return Applied(program, facts)
         from solver.schedules.order import best_order  # numba, only where it is needed
 
-        before = self._before(program)
-        found = best_order(problem, before, deadline)
+        found = best_order(problem, before, deadline, bound=bound)
         differ = given - found.peak > given // _DIFFER
         if self.recompute and self.capacity is not None and found.peak > self.capacity and differ:
             from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
 
             # What runs again is searched for afterwards, in half of the time.
-            found = order_to_repeat(problem, before, self.capacity, deadline.leaving(0.5))
+            half = deadline.leaving(0.5)
+            found = order_to_repeat(problem, before, self.capacity, half, bound=bound)
         changed = program.reordered(found.order)
         if found.peak >= given or self._peak(changed) >= self._peak(program):
             return Applied(program, facts, found.complete)
         facts["peak_after"] = max(loads(changed)[0])
         return Applied(changed, facts, found.complete)
-
-    def _before(self, program: Program) -> list[frozenset[int]]:
-        """The steps that each step must follow; updates at the end stay behind all others."""
-        before = list(dependencies(program.touches()))
-        if self.update == "end":
-            updates = {t for t, step in enumerate(program.steps) if program.kernel(step) == UPDATE}
-            others = frozenset(range(len(program.steps))) - updates
-            before = [others | found if t in updates else found for t, found in enumerate(before)]
-        return before
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
@@ -96,11 +87,14 @@ class _KeptOrder(Pass):
     name: ClassVar[str] = SearchOrder.name
     requires: ClassVar[frozenset[str]] = SearchOrder.requires
 
+    update: str
+
     def run(self, program: Program) -> Program:
         return program
 
     def apply(self, program: Program, deadline: Deadline) -> Applied:
-        return Applied(program, _given(program, schedule_problem(program, roofline(program))))
+        problem, before = _problem(program, self.update)
+        return Applied(program, _given(program, problem, before, deadline))
 
 
 _Options = TypeVar("_Options")
@@ -108,10 +102,29 @@ _Options = TypeVar("_Options")
 
 def in_given_order(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
     """The same passes, none of which looks for another order of the steps."""
-    return lambda options: [_KeptOrder() if isinstance(p, SearchOrder) else p for p in passes(options)]
+    return lambda options: [
+        _KeptOrder(p.update) if isinstance(p, SearchOrder) else p for p in passes(options)
+    ]
 
 
-def _given(program: Program, problem: ScheduleProblem) -> dict[str, int]:
+def _problem(program: Program, update: str) -> tuple[ScheduleProblem, list[frozenset[int]]]:
+    """The problem, and the steps that each step must follow; updates at the end stay behind all others."""
+    before = list(dependencies(program.touches()))
+    if update == "end":
+        updates = {t for t, step in enumerate(program.steps) if program.kernel(step) == UPDATE}
+        others = frozenset(range(len(program.steps))) - updates
+        before = [others | found if t in updates else found for t, found in enumerate(before)]
+    return schedule_problem(program, roofline(program)), before
+
+
+def _given(
+    program: Program, problem: ScheduleProblem, before: Sequence[frozenset[int]], deadline: Deadline
+) -> dict[str, int]:
     """What is known of the order that steps have: the bound for all orders, and the peak, which stays."""
-    peak = max(loads(program)[0], default=0)
-    return {"order_bound": order_bound(problem).bytes, "peak_before": peak, "peak_after": peak}
+    load = loads(program)[0]
+    peak, bound = max(load, default=0), order_bound(problem).bytes
+    if peak > bound:
+        from solver.schedules.cuts import least_peak  # OR-Tools, only where something seems to be left
+
+        bound = least_peak(problem, before, load, deadline)
+    return {"order_bound": bound, "peak_before": peak, "peak_after": peak}

@@ -3,6 +3,7 @@
     costs        what a step costs: a roofline, or as given
     problem      the arrays of a program: what steps read and write, what may run again
     bounds       how small the peak can be in any order, without recomputation and with any
+    cuts         more of that, by minimum cuts, where branches wait for each other
     tables       numbers of gaps, from which sequences follow; the problem for compiled code
     kernel       compiled: simulation, greedy repair; simulate: its door
     sequences    a walk through whole sequences; sequence_kernel: its compiled part

@@ -52,14 +52,16 @@ def order_to_repeat(
     before: Sequence[frozenset[int]],
     budget: int,
     deadline: Deadline | None = None,
+    *,
+    bound: int | None = None,
 ) -> Ordered:
     """The order in which repetitions that keep `budget` were found to cost least.
 
-    It is that of `best_order` where no other one is cheaper, or where nothing is over the budget; `before` is
-    as there. Cost: that of `best_order`, and some seconds.
+    It is that of `best_order` where no other one is cheaper, or where nothing is over the budget; `before`
+    and `bound` are as there. Cost: that of `best_order`, and some seconds.
     """
     deadline = deadline or Deadline()
-    found = best_order(problem, before, deadline, budget=budget)
+    found = best_order(problem, before, deadline, budget=budget, bound=bound)
     if found.peak <= budget or deadline.expired:
         return found
     order = _Search(problem, before, budget, deadline).run(found.order)

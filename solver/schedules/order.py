@@ -3,7 +3,8 @@
     order bound met? ──► lists: least growth first, what frees most first ──► walks from the best one
 
 The bound comes first, for most training steps meet it as they are: then nothing is tried. Where branches wait
-for each other, as in networks with many paths or captured programs, orders differ by a fifth.
+for each other, as in networks with many paths or captured programs, orders differ by a fifth. Minimum cuts
+bound what is left there (`cuts`).
 
 A walk looks for less over a cut, in bytes summed over places. Where nothing is over it, the cut falls: so the
 peak does. With a budget the cut stays there, for what is over it is what recomputation has to take off.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from solver.layout import Deadline
-from solver.schedules.bounds import order_bound
+from solver.schedules.cuts import least_peak
 from solver.schedules.orders import Orders
 from solver.schedules.problem import ScheduleProblem
 
@@ -51,18 +52,23 @@ def best_order(
     *,
     budget: int | None = None,
     turns: int = _TURNS,
+    bound: int | None = None,
 ) -> Ordered:
     """The order with the lowest peak that was found; the given one where the bound says that none is better.
 
     With `budget` the order that is least over it, in bytes summed over steps; none is lower than it needs to
     be. `before[t]` are steps that step t must follow, which stand in front of it in the given order. `turns`
-    are those of all walks, so that the answer is the same everywhere; a deadline cuts in. Cost: that of the
-    bound, milliseconds, or a microsecond for each turn.
+    are those of all walks, so that the answer is the same everywhere; a deadline cuts in. `bound` are bytes
+    that no order stays below, where they are known. Cost: that of the bound, tenths of a second at most for
+    a thousand steps, and a microsecond for each turn.
     """
     deadline = deadline or Deadline()
     orders, count = Orders(problem, before), len(problem.steps)
     given = tuple(range(count))
-    bound, given_peak = order_bound(problem).bytes, orders.peak(given)
+    load: list[int] = orders.loads(given).tolist() if count else []
+    given_peak = max(load, default=0)
+    if bound is None:
+        bound = least_peak(problem, before, load, deadline)
     target = max(bound, budget or 0)
     if given_peak <= target or count < 2:
         return Ordered(given, given_peak, given_peak, bound)
