@@ -6,7 +6,9 @@
 
 First comes a bound that holds for every order. Most training steps meet it as they are, or nearly so: then
 nothing is searched, and the record says so. Where steps may run again to keep a capacity, and orders differ,
-the best one is not that of the lowest peak: it is the one in which recomputation costs least.
+the best one is not that of the lowest peak: it is the one in which recomputation costs least. What it costs
+at least in every order is bounded, too: mostly that is so near to its cost in the given one that no other
+order is worth a thought.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ from typing import ClassVar, TypeVar
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
-from solver.program import UPDATE, Program, dependencies, loads
-from solver.schedules import ScheduleProblem, order_bound, roofline, schedule_problem
+from solver.program import UPDATE, Costs, Program, Tier, dependencies, loads
+from solver.schedules import ScheduleProblem, order_bound, schedule_problem, step_costs
 
 __all__ = ["SearchOrder", "in_given_order"]
 
 #: Orders differ where another one lowers the peak by this part of it. Most training steps have less to gain,
 #: and which of their orders recomputation prefers, bytes alone do not tell.
 _DIFFER = 100
+
+#: The part of the time that is left for what comes behind the bound on the cost of recomputation.
+_AFTER_BOUND = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,15 @@ class SearchOrder(Pass):
     update: str = "immediate"
     recompute: bool = False
     capacity: int | None = None
+    costs: Costs | None = None
+    tiers: tuple[Tier, ...] = ()
 
     def run(self, program: Program) -> Program:
         return self.apply(program, Deadline()).program
 
     def apply(self, program: Program, deadline: Deadline) -> Applied:
-        """Search until the deadline. The facts are bytes: the bound for all orders, the peaks, what is left.
+        """Search until the deadline. The facts are bytes: the bound for all orders, the peaks, what is left;
+        and with `recompute` nanoseconds: what repetitions cost at least in every order.
 
         With `recompute` and a `capacity` that no order keeps, it is the one in which what runs again costs
         least. What will be defined in place counts where two orders are compared, not while one is searched
@@ -54,26 +62,53 @@ class SearchOrder(Pass):
         """
         if not self.order:
             return Applied(program)
-        problem, before = _problem(program, self.update)
+        problem, before = _problem(program, self.update, self.costs)
         facts = _given(program, problem, before, deadline)
-        given, bound = facts["peak_before"], facts["order_bound"]
+        given, bound = int(facts["peak_before"]), int(facts["order_bound"])
         if given <= bound:
-            return Applied(program, facts)
+            return Applied(program, facts | self._least_cost(program, before, loads(program)[0], deadline))
         from solver.schedules.order import best_order  # numba, only where it is needed
 
         found = best_order(problem, before, deadline, bound=bound)
+        load = [0] * len(program.steps)
+        for t, bytes_ in zip(found.order, loads(program.reordered(found.order))[0], strict=True):
+            load[t] = bytes_
+        facts |= (least := self._least_cost(program, before, load, deadline))
         differ = given - found.peak > given // _DIFFER
         if self.recompute and self.capacity is not None and found.peak > self.capacity and differ:
             from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
 
             # What runs again is searched for afterwards, in half of the time.
-            half = deadline.leaving(0.5)
-            found = order_to_repeat(problem, before, self.capacity, half, bound=bound)
+            found = order_to_repeat(
+                problem,
+                before,
+                self.capacity,
+                deadline.leaving(0.5),
+                bound=bound,
+                least=least.get("every_order_nanoseconds", 0),
+            )
         changed = program.reordered(found.order)
         if found.peak >= given or self._peak(changed) >= self._peak(program):
             return Applied(program, facts, found.complete)
         facts["peak_after"] = max(loads(changed)[0])
         return Applied(changed, facts, found.complete)
+
+    def _least_cost(
+        self,
+        program: Program,
+        before: Sequence[frozenset[int]],
+        load: Sequence[int],
+        deadline: Deadline,
+    ) -> dict[str, int]:
+        """What repetitions that keep the capacity cost at least in every order, where something is proved."""
+        if not self.recompute or self.capacity is None or self.tiers or max(load) <= self.capacity:
+            return {}
+        from solver.schedules.cut_costs import least_cost  # OR-Tools, only where it is needed
+
+        cost = step_costs(program, self.costs)
+        problem = schedule_problem(program, cost, in_place=self.in_place)
+        found = least_cost(problem, before, self.capacity, load, deadline.leaving(_AFTER_BOUND))
+        return {"every_order_nanoseconds": found.bound, "step_nanoseconds": sum(cost)} if found.bound else {}
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
@@ -107,14 +142,16 @@ def in_given_order(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_O
     ]
 
 
-def _problem(program: Program, update: str) -> tuple[ScheduleProblem, list[frozenset[int]]]:
+def _problem(
+    program: Program, update: str, costs: Costs | None = None
+) -> tuple[ScheduleProblem, list[frozenset[int]]]:
     """The problem, and the steps that each step must follow; updates at the end stay behind all others."""
     before = list(dependencies(program.touches()))
     if update == "end":
         updates = {t for t, step in enumerate(program.steps) if program.kernel(step) == UPDATE}
         others = frozenset(range(len(program.steps))) - updates
         before = [others | found if t in updates else found for t, found in enumerate(before)]
-    return schedule_problem(program, roofline(program)), before
+    return schedule_problem(program, step_costs(program, costs)), before
 
 
 def _given(

@@ -4,6 +4,7 @@
     problem      the arrays of a program: what steps read and write, what may run again
     bounds       how small the peak can be in any order, without recomputation and with any
     cuts         more of that, by minimum cuts, where branches wait for each other
+    cut_costs    what repetitions cost at least in every order
     tables       numbers of gaps, from which sequences follow; the problem for compiled code
     kernel       compiled: simulation, greedy repair; simulate: its door
     sequences    a walk through whole sequences; sequence_kernel: its compiled part

@@ -54,17 +54,19 @@ def order_to_repeat(
     deadline: Deadline | None = None,
     *,
     bound: int | None = None,
+    least: int = 0,
 ) -> Ordered:
     """The order in which repetitions that keep `budget` were found to cost least.
 
     It is that of `best_order` where no other one is cheaper, or where nothing is over the budget; `before`
-    and `bound` are as there. Cost: that of `best_order`, and some seconds.
+    and `bound` are as there. The search ends at repetitions of `least` nanoseconds, which no order goes
+    below. Cost: that of `best_order`, and some seconds.
     """
     deadline = deadline or Deadline()
     found = best_order(problem, before, deadline, budget=budget, bound=bound)
     if found.peak <= budget or deadline.expired:
         return found
-    order = _Search(problem, before, budget, deadline).run(found.order)
+    order = _Search(problem, before, budget, deadline, least).run(found.order)
     peak = Orders(problem, before).peak(order)
     return replace(found, order=order, peak=peak, complete=not deadline.expired)
 
@@ -78,8 +80,10 @@ class _Search:
         before: Sequence[frozenset[int]],
         budget: int,
         deadline: Deadline,
+        least: int = 0,
     ) -> None:
         self.problem, self.before, self.budget, self.deadline = problem, before, budget, deadline
+        self.least = least
         self.dice = random.Random(1)
 
     def run(self, order: tuple[int, ...]) -> tuple[int, ...]:
@@ -91,7 +95,7 @@ class _Search:
         first = best = now = tuple(order[k] for k in start.sequence)
         idle = 0
         for number in range(min(_ROUNDS, _STEPS // len(order))):
-            if self._cost(best) == 0 or self.deadline.expired:
+            if self._cost(best) <= self.least or self.deadline.expired:
                 break
             if idle == _IDLE:
                 now, idle = first, 0

@@ -16,7 +16,7 @@ from solver.graph.ops.base import Node
 from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space
 from solver.schedules import ScheduleProblem
 
-__all__ = ["exact", "layered", "problem", "program_of"]
+__all__ = ["exact", "in_order", "layered", "problem", "program_of"]
 
 
 def problem(
@@ -76,6 +76,19 @@ def layered(
     size, cost = ([rng.randint(1, 100) for _ in range(count)] for _ in range(2))
     again = [rng.random() >= once for _ in range(count)]
     return problem([sorted(found) for found in reads], size, cost, kept=layers[-1], again=again)
+
+
+def in_order(given: ScheduleProblem, order: Sequence[int]) -> ScheduleProblem:
+    """The same steps of `problem` in another order; step t defines value t in both."""
+    place = {t: k for k, t in enumerate(order)}
+    return problem(
+        [sorted(place[v] for v in given.reads[t]) for t in order],
+        [given.size[t] for t in order],
+        [given.cost[t] for t in order],
+        kept=[k for k, t in enumerate(order) if given.kept[t]],
+        again=[given.until[t] >= 0 for t in order],
+        fixed=given.fixed,
+    )
 
 
 def program_of(given: ScheduleProblem) -> Program:

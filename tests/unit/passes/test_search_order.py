@@ -14,7 +14,7 @@ from solver.layout import Deadline
 from solver.passes import Order, SearchOrder, chosen, in_given_order
 from solver.pipeline import plan
 from solver.plan import PlanOptions
-from solver.program import UPDATE, Program, loads
+from solver.program import UPDATE, Costs, Program, Tier, loads
 from solver.training import derive
 from tests.support.graphs import Sketch, chain, convolutional
 
@@ -54,6 +54,24 @@ def test_with_recomputation_the_order_is_that_with_least_over_the_capacity() -> 
         return sum(max(0, load - capacity) for load in loads(found)[0])
 
     assert over(least) <= over(lowest) < over(program)
+
+
+def test_what_repetitions_cost_at_least_in_every_order_stands_in_the_record() -> None:
+    """No more than those of the plan, by the same costs; not where what does not fit may be paged out."""
+    program = Order().run(derive(u_net()))
+    capacity = max(loads(program)[0]) * 17 // 20
+    options = PlanOptions(order=True, recompute=True, capacity=capacity)
+    dear = Costs(tuple(sorted((label, 50_000) for label in program.step_labels)))
+    for costs in (None, dear):
+        made = plan(u_net(), replace(options, costs=costs))
+        record, again = (r.facts for r in made.records if r.name in ("search_order", "recompute"))
+        assert record["step_nanoseconds"] == again["step_nanoseconds"]
+        assert 0 < int(record["every_order_nanoseconds"]) <= int(again["extra_nanoseconds"])
+    tiers = (Tier("sram", capacity), Tier("dram", 2**30, 10**9, 10**9))
+    paged = SearchOrder(order=True, recompute=True, capacity=capacity, tiers=tiers)
+    facts = paged.apply(program, Deadline()).facts
+    assert facts is not None
+    assert "every_order_nanoseconds" not in facts
 
 
 @pytest.mark.parametrize("graph", [chain(), convolutional()])

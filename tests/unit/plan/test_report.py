@@ -103,6 +103,10 @@ def test_what_another_order_takes_and_what_is_left() -> None:
         "Order: another one takes 1,200 live bytes down to 1,000. Where each step runs once, no order takes"
         " less than 900, so 10.00% are left at most."
     )
+    facts |= {"every_order_nanoseconds": 69_999, "step_nanoseconds": 1_000_000}
+    note = order_note(replace(made, records=(Record("search_order", facts),)))
+    assert note is not None
+    assert note.endswith("What runs again to keep the capacity adds 6.999% of time at least in every order.")
 
 
 def test_empty_arena() -> None:

@@ -11,7 +11,7 @@ from solver.schedules.joint import order_to_repeat
 from solver.schedules.order import best_order
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
-from tests.support.schedule_problems import layered, problem
+from tests.support.schedule_problems import in_order, layered
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
@@ -23,16 +23,6 @@ def legal(order: Sequence[int], earlier: list[frozenset[int]]) -> bool:
     place = {t: k for k, t in enumerate(order)}
     return sorted(order) == list(range(len(order))) and all(
         place[s] < place[t] for t, found in enumerate(earlier) for s in found
-    )
-
-
-def in_order(given: ScheduleProblem, order: Sequence[int]) -> ScheduleProblem:
-    place = {t: k for k, t in enumerate(order)}
-    return problem(
-        [sorted(place[v] for v in given.reads[t]) for t in order],
-        [given.size[t] for t in order],
-        [given.cost[t] for t in order],
-        kept=[k for k, t in enumerate(order) if given.kept[t]],
     )
 
 
