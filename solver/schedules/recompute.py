@@ -58,6 +58,11 @@ _HOT, _HOT_AGAIN = ((30, 1), (60, 20)), ((300, 1), (60, 20))
 _COLD, _COLD_TIMES, _COLD_PART = (2000, 20), 5, 2
 _LAST, _LAST_COLD = ((250, 50), (250, 50), (250, 50), (20, 5)), 2
 
+#: Where nothing fits after these: walks in which the bytes that are left over the budget cost as much as the
+#: whole step, however few they are, and the part of its cost at which one begins. In the others few bytes
+#: cost little, and what takes off the last ones may be dear.
+_INTO = (30, 300)
+
 #: Programs of so many steps are mostly answered within about a second. Smaller ones need less than that for
 #: all budgets; what larger ones find last, near their floors, takes budgets in full. CP-SAT and repair get a
 #: part of theirs, and there is one hot walk of a part of its turns, with so many cold ones behind. Where
@@ -328,6 +333,10 @@ class _Search:
             found = self._walk_from(first, part, seed, walk)
             if found is not None:
                 self._cool(found, part, _LAST_COLD)
+        for seed, hot in enumerate(_INTO):
+            if self.peak > self.budget:
+                weight = min(self.total * self.budget // (self.peak - self.budget), 2**62)
+                self._walk_at(self._sequence(), most, seed, self.total // hot, weight)
 
     def _cool_both(self, first: tuple[int, ...], most: int, times: int) -> None:
         """Cold walks from the first plan, and from the best one then, where that is another one."""
@@ -356,17 +365,17 @@ class _Search:
         self, start: tuple[int, ...], most: int, seed: int, walk: tuple[int, int]
     ) -> tuple[int, ...] | None:
         """What a walk finds from there, which is offered; None as well where little cheaper can be found."""
+        hot, weight = walk
+        return self._walk_at(start, most, seed, self.total // hot, self.total // weight)
+
+    def _walk_at(
+        self, start: tuple[int, ...], most: int, seed: int, hot: int, weight: int
+    ) -> tuple[int, ...] | None:
+        """As `_walk_from`, with the temperature and the cost of bytes in nanoseconds."""
         if self.close() or self.deadline.expired:
             return None
-        hot, weight = walk
         found = self.sequences.walk(
-            start,
-            self.budget,
-            most,
-            seed=seed,
-            hot=self.total // hot,
-            weight=self.total // weight,
-            deadline=self.deadline,
+            start, self.budget, most, seed=seed, hot=hot, weight=weight, deadline=self.deadline
         )
         if found is not None:
             self._offer_sequence(found)

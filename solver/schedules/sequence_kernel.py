@@ -37,6 +37,9 @@ MOST_AT_ONCE = 60
 #: Changes of a neighbour at most.
 _CHANGES = 3
 
+#: What bytes over the budget cost at most.
+_DEAREST = 2.0**61
+
 #: Positions in the result of a measurement. A peak of -1: a step runs again behind what it must not.
 PEAK, EXTRA, OVER, INSTANCES, LENGTH = range(5)
 
@@ -504,5 +507,5 @@ def walk(
 
 @inlined
 def _penalty(peak: int, over: int, budget: int, weight: int) -> int:
-    """What bytes over the budget cost."""
-    return int(float(weight) * (over + 10 * max(0, peak - budget)) / budget)
+    """What bytes over the budget cost: so much at most that sums stay below 2**63."""
+    return int(min(float(weight) * (over + 10 * max(0, peak - budget)) / budget, _DEAREST))

@@ -13,7 +13,7 @@ from solver.schedules.moments import Moments, fullest
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
 from solver.verify import added_up
-from tests.support.schedule_problems import exact, layered, program_of
+from tests.support.schedule_problems import exact, layered, mixed, program_of
 
 pytestmark = pytest.mark.fuzz
 
@@ -52,3 +52,28 @@ def test_bounds_are_never_above_the_optimum_and_plans_never_below() -> None:
     assert 2 * tight >= possible
     assert proved >= possible // 2
     assert 2 * optimal >= possible
+
+
+def test_what_exists_is_found_in_problems_of_every_kind() -> None:
+    """Exits, values of the caller and steps that must not run again, budgets from tight to a byte too few."""
+    possible = optimal = 0
+    for seed in range(3 * PROBLEMS):
+        rng = random.Random(seed)
+        count = rng.randint(6, 9)
+        found = mixed(count, seed)
+        load = replay(found, tuple(range(count)))
+        for budget in (max(load) * 9 // 10, max(load) - 1):
+            best, schedule = exact(found, budget), cheapest(found, budget)
+            dense = Moments(found, budget, fullest(load, budget, count)).solve(1.0, Deadline())
+            if best is None:
+                assert not schedule.fits, seed
+                continue
+            possible += 1
+            assert not schedule.impossible, seed
+            assert not dense.infeasible, seed
+            assert max(schedule.bound, dense.bound) <= best <= schedule.extra, seed
+            assert schedule.fits, seed
+            assert max(replay(found, schedule.sequence)) == schedule.peak <= budget, seed
+            optimal += schedule.extra == best
+    assert possible >= PROBLEMS // 2
+    assert 100 * optimal >= 97 * possible

@@ -16,7 +16,7 @@ from solver.graph.ops.base import Node
 from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space
 from solver.schedules import ScheduleProblem
 
-__all__ = ["exact", "in_order", "layered", "problem", "program_of"]
+__all__ = ["exact", "in_order", "layered", "mixed", "problem", "program_of"]
 
 
 def problem(
@@ -110,30 +110,87 @@ def program_of(given: ScheduleProblem) -> Program:
     return builder.finish(all_values=True)
 
 
+def mixed(count: int, seed: int) -> ScheduleProblem:
+    """`count` steps that define one value or two, beside values of the caller, with scratch; exits, steps
+    that must not run again, and often a value that a late step updates: what read it before must not run
+    again behind it.
+    """
+    rng = random.Random(seed)
+    given, once, far = rng.randint(0, 2), rng.choice((0.0, 0.2, 0.5)), rng.choice((0.2, 0.6))
+    reads: list[set[int]] = []
+    writes: list[tuple[int, ...]] = []
+    maker = [-1] * given
+    for t in range(count):
+        made = len(maker)
+        reads.append(set())
+        for _ in range(rng.randint(1, 3) if made else 0):
+            near = made - 1 - min(made - 1, int(rng.expovariate(0.6)))
+            reads[t].add(rng.randrange(made) if rng.random() < far else near)
+        writes.append(tuple(range(made, made + rng.choice((1, 1, 1, 2)))))
+        maker += [t] * len(writes[t])
+    kept = [rng.random() < 0.1 for _ in maker]
+    until = [
+        count if rng.random() >= once and not any(kept[v] for v in written) else -1 for written in writes
+    ]
+    updates: list[tuple[int, ...]] = [()] * count
+    if rng.random() < 0.5:
+        late = rng.randrange(2, count)
+        updated = rng.randrange(writes[late][0])
+        reads[late].add(updated)
+        updates[late] = (updated,)
+        until[late] = -1
+        if maker[updated] >= 0:
+            until[maker[updated]] = -1
+        for t in range(late):
+            if updated in reads[t] and until[t] >= 0:
+                until[t] = late
+    scratch = [rng.choice((0, 0, rng.randint(1, 40))) for _ in range(count)]
+    return ScheduleProblem(
+        steps=tuple(f"s{t}" for t in range(count)),
+        reads=tuple(tuple(sorted(found)) for found in reads),
+        writes=tuple(writes),
+        updates=tuple(updates),
+        scratch=tuple(scratch),
+        scratch_again=tuple(bytes_ + rng.choice((0, 0, 9)) for bytes_ in scratch),
+        cost=tuple(rng.randint(1, 100) for _ in range(count)),
+        until=tuple(until),
+        values=tuple(f"v{v}" for v in range(len(maker))),
+        size=tuple(rng.randint(1, 100) for _ in maker),
+        given=tuple(v < given for v in range(len(maker))),
+        kept=tuple(kept),
+        maker=tuple(t if t >= 0 and until[t] >= 0 else -1 for t in maker),
+        together=tuple(range(len(maker))),
+        fixed=rng.choice((0, 13)),
+    )
+
+
 def exact(given: ScheduleProblem, budget: int) -> int | None:
     """The least extra cost of any schedule that keeps the order of first runs; None if there is none.
 
-    Dijkstra over (steps run for the first time, values in memory): any step that has run may run again, any
-    number of times, whenever what it reads is there. For problems of `problem` with some dozen steps.
+    Dijkstra over (steps run for the first time, values in memory): any step that has run, and may run again
+    there, may do so any number of times, whenever what it reads is there. For some dozen steps and values.
     """
-    count = len(given.steps)
+    count, values = len(given.steps), range(len(given.values))
     need = [sum(1 << v for v in reads) for reads in given.reads]
-    kept = sum(1 << v for v in range(count) if given.kept[v])
+    wrote = [sum(1 << v for v in writes) for writes in given.writes]
+    kept = sum(1 << v for v in values if given.kept[v])
 
     def following(done: int, memory: int) -> Iterator[tuple[int, int, int]]:
-        for v in range(count):
+        for v in values if done else ():  # the caller's are there until something has run
             if memory >> v & 1 and not kept >> v & 1:
                 yield 0, done, memory & ~(1 << v)
         for t in range(min(done + 1, count)):
             first = t == done
-            if need[t] & ~memory or memory >> t & 1 or not (first or given.maker[t] >= 0):
+            if need[t] & ~memory or not (first or given.until[t] >= done):
                 continue
-            after = memory | 1 << t
-            if given.fixed + sum(given.size[v] for v in range(count) if after >> v & 1) <= budget:
+            after = memory | wrote[t]
+            scratch = (given.scratch if first else given.scratch_again)[t]
+            live = sum(given.size[v] for v in values if after >> v & 1)
+            if given.fixed + scratch + live <= budget:
                 yield 0 if first else given.cost[t], done + first, after
 
-    best = {(0, 0): 0}
-    heap = [(0, 0, 0)]
+    begin = (0, sum(1 << v for v in values if given.given[v]))
+    best, heap = {begin: 0}, [(0, *begin)]
     while heap:
         cost, done, memory = heapq.heappop(heap)
         if best[done, memory] < cost:
