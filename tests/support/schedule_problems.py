@@ -9,14 +9,15 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from solver.graph import DType, Operation, TensorType
 from solver.graph.ops.base import Node
-from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space
+from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space, dependencies
 from solver.schedules import ScheduleProblem
 
-__all__ = ["exact", "in_order", "layered", "mixed", "problem", "program_of"]
+__all__ = ["before", "exact", "in_order", "layered", "mixed", "problem", "program_of"]
 
 
 def problem(
@@ -79,16 +80,26 @@ def layered(
 
 
 def in_order(given: ScheduleProblem, order: Sequence[int]) -> ScheduleProblem:
-    """The same steps of `problem` in another order; step t defines value t in both."""
+    """The same problem with its steps in another order; values keep their numbers."""
     place = {t: k for k, t in enumerate(order)}
-    return problem(
-        [sorted(place[v] for v in given.reads[t]) for t in order],
-        [given.size[t] for t in order],
-        [given.cost[t] for t in order],
-        kept=[k for k, t in enumerate(order) if given.kept[t]],
-        again=[given.until[t] >= 0 for t in order],
-        fixed=given.fixed,
+    return replace(
+        given,
+        steps=tuple(given.steps[t] for t in order),
+        reads=tuple(given.reads[t] for t in order),
+        writes=tuple(given.writes[t] for t in order),
+        updates=tuple(given.updates[t] for t in order),
+        scratch=tuple(given.scratch[t] for t in order),
+        scratch_again=tuple(given.scratch_again[t] for t in order),
+        cost=tuple(given.cost[t] for t in order),
+        until=tuple(place.get(given.until[t], given.until[t]) for t in order),
+        maker=tuple(place.get(t, -1) for t in given.maker),
     )
+
+
+def before(given: ScheduleProblem) -> tuple[frozenset[int], ...]:
+    """The steps that each step must follow: what defines what it reads, and what reads what it updates."""
+    defined = ((*wrote, *updated) for wrote, updated in zip(given.writes, given.updates, strict=True))
+    return dependencies(zip(given.reads, defined, strict=True))
 
 
 def program_of(given: ScheduleProblem) -> Program:
