@@ -61,16 +61,24 @@ def check_cost_bound(
 
 
 def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> Iterator[Violation]:
-    """Every figure of the record of recomputation that the steps of the plan do not bear out.
+    """Every figure in the records of recomputation and order that the steps of the plan do not bear out.
 
     Rule ``record``. Without a record nothing is claimed. A bound beyond the one that `check_cost_bound` adds
-    up rests on the search that gave it. Linear.
+    up rests on the search that gave it, and so does that for every order. Linear.
     """
-    facts = next((record.facts for record in plan.records if record.name == "recompute"), None)
-    if facts is None:
-        return
     again = [s.reference for s, run in zip(plan.program.steps, plan.program.runs, strict=True) if run]
     extra = sum(cost[t] for t in again if t is not None)
+    records = {record.name: record.facts for record in plan.records}
+    least = records.get("search_order", {}).get("every_order_nanoseconds", 0)
+    if not isinstance(least, int) or not 0 <= least <= extra:
+        yield Violation(
+            "record",
+            (),
+            f"Recomputation costs {extra:,} nanoseconds, and {least} at least in every order are claimed.",
+        )
+    facts = records.get("recompute")
+    if facts is None:
+        return
     checked = plan.cost_bound.nanoseconds if plan.cost_bound is not None else 0
     for name, found in (
         ("repeated_steps", len(again)),
