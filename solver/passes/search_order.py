@@ -150,7 +150,8 @@ def _problem(
     if update == "end":
         updates = {t for t, step in enumerate(program.steps) if program.kernel(step) == UPDATE}
         others = frozenset(range(len(program.steps))) - updates
-        before = [others | found if t in updates else found for t, found in enumerate(before)]
+        ends = others.difference(*(before[t] for t in others))  # behind which all others are done
+        before = [ends | found if t in updates else found for t, found in enumerate(before)]
     return schedule_problem(program, step_costs(program, costs)), before
 
 

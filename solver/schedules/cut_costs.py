@@ -75,8 +75,11 @@ def least_cost(
     over = sorted((t for t, bytes_ in enumerate(load) if bytes_ > budget), key=lambda t: (-load[t], t))
     if not over or len(problem.steps) > _STEPS:
         return CostInEveryOrder()
-    cuts = Cuts(problem, before)
-    at = {t: cuts.bytes_at(t, deadline) for t in over[:_CUTS]}
+    cuts, at = Cuts(problem, before), dict[int, int]()
+    for t in over[:_CUTS]:
+        if deadline.expired:
+            return CostInEveryOrder()
+        at[t] = cuts.bytes_at(t, deadline)
     full = sorted((t for t, bytes_ in at.items() if bytes_ > budget), key=lambda t: (-at[t], t))
     best, left = CostInEveryOrder(), _WORK
     for t in full[:_MOMENTS]:
