@@ -88,7 +88,7 @@ class _Search:
 
     def run(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """The order of first runs of the cheapest sequence, from this order on."""
-        given = self._in_order(order)
+        given = self.problem.in_order(order)
         start = cheapest(given, self.budget, self.deadline, share=_FIRST)
         if not start.fits:
             return order
@@ -113,7 +113,7 @@ class _Search:
             return order
         # Only an order counts in which a short search finds as much again.
         other = tuple(dict.fromkeys(best))
-        again = cheapest(self._in_order(other), self.budget, self.deadline, share=_FIRST)
+        again = cheapest(self.problem.in_order(other), self.budget, self.deadline, share=_FIRST)
         return other if again.fits and again.extra < start.extra else order
 
     def _round(self, sequence: Sequence[int], number: int) -> tuple[int, ...] | None:
@@ -137,7 +137,7 @@ class _Search:
         firsts = tuple(dict.fromkeys(sequence))
         place = {t: k for k, t in enumerate(firsts)}
         total = sum(self.problem.cost)
-        found = Sequences(self._in_order(firsts)).walk(
+        found = Sequences(self.problem.in_order(firsts)).walk(
             [place[t] for t in sequence],
             self.budget,
             min(_SEQUENCE_TURNS, _SEQUENCE_STEPS // len(firsts)),
@@ -169,22 +169,6 @@ class _Search:
                 wanted.update(self.problem.reads[t])
                 backwards.append(t)
         return tuple(reversed(backwards))
-
-    def _in_order(self, order: Sequence[int]) -> ScheduleProblem:
-        """The same problem with its steps in this order."""
-        given, place = self.problem, {t: k for k, t in enumerate(order)}
-        return replace(
-            given,
-            steps=tuple(given.steps[t] for t in order),
-            reads=tuple(given.reads[t] for t in order),
-            writes=tuple(given.writes[t] for t in order),
-            updates=tuple(given.updates[t] for t in order),
-            scratch=tuple(given.scratch[t] for t in order),
-            scratch_again=tuple(given.scratch_again[t] for t in order),
-            cost=tuple(given.cost[t] for t in order),
-            until=tuple(place.get(given.until[t], given.until[t]) for t in order),
-            maker=tuple(place.get(t, -1) for t in given.maker),
-        )
 
     def _unrolled(self, sequence: Sequence[int]) -> tuple[ScheduleProblem, list[frozenset[int]]]:
         """Each event of a sequence is a step, each instance a value; and what each of them must follow.

@@ -12,7 +12,8 @@ Steps and values are numbers, positions in the tuples. Nothing here knows a grap
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from solver.graph.ops import lookup
 from solver.program import (
@@ -70,6 +71,22 @@ class ScheduleProblem:
             for v in dict.fromkeys((*self.reads[t], *self.writes[t])):
                 found[v].append(t)
         return tuple(map(tuple, found))
+
+    def in_order(self, order: Sequence[int]) -> Self:
+        """The same problem with its steps in another order; values keep their numbers. Linear."""
+        place = {t: k for k, t in enumerate(order)}
+        return replace(
+            self,
+            steps=tuple(self.steps[t] for t in order),
+            reads=tuple(self.reads[t] for t in order),
+            writes=tuple(self.writes[t] for t in order),
+            updates=tuple(self.updates[t] for t in order),
+            scratch=tuple(self.scratch[t] for t in order),
+            scratch_again=tuple(self.scratch_again[t] for t in order),
+            cost=tuple(self.cost[t] for t in order),
+            until=tuple(place.get(until, until) for until in (self.until[t] for t in order)),
+            maker=tuple(place.get(t, -1) for t in self.maker),
+        )
 
 
 def schedule_problem(program: Program, cost: Sequence[int], *, in_place: bool = False) -> ScheduleProblem:

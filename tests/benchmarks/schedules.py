@@ -43,7 +43,7 @@ from solver.training import derive
 from tests.benchmarks import chen
 from tests.benchmarks.milp import Answer, checkmate, moccasin, vgg16_cifar
 from tests.support.deep_graphs import DEEP
-from tests.support.schedule_problems import in_order, layered
+from tests.support.schedule_problems import layered
 from tests.support.schedule_problems import problem as problem_of
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -249,7 +249,7 @@ def _free_orders() -> Table:
             if order.peak > budget:
                 least = least_cost(given, before, budget, load).bound
                 free = order_to_repeat(given, before, budget, bound=order.bound, least=least)
-            found = cheapest(in_order(given, free.order), budget)
+            found = cheapest(given.in_order(free.order), budget)
             seconds = time.process_time() - began
             extra = [f"+{each.extra / total:.3%}" if each.fits else "not found" for each in (kept, found)]
             proved = f"{found.bound / total:.3%}"

@@ -12,7 +12,7 @@ import pytest
 from solver.schedules.cut_costs import least_cost
 from solver.schedules.cuts import least_peak
 from solver.schedules.simulate import replay
-from tests.support.schedule_problems import before, exact, in_order, layered, mixed
+from tests.support.schedule_problems import before, exact, layered, mixed
 
 pytestmark = pytest.mark.fuzz
 
@@ -35,7 +35,7 @@ def test_no_order_is_below_the_bounds_on_peak_and_cost(kind: str) -> None:
         once = rng.choice((0.0, 0.3))
         given = mixed(count, seed) if kind == "mixed" else layered(count, seed, skip=0.4, once=once)
         earlier, same = before(given), tuple(range(count))
-        orders = [in_order(given, order) for order in legal_orders(earlier)]
+        orders = [given.in_order(order) for order in legal_orders(earlier)]
         load = replay(given, same)
         peak = min(max(replay(each, same)) for each in orders)
         assert least_peak(given, earlier, load) <= peak, seed

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from solver.graph import DType, Operation, TensorType
@@ -17,7 +16,7 @@ from solver.graph.ops.base import Node
 from solver.program import Access, Binding, Builder, Kind, Phase, Program, Space, dependencies
 from solver.schedules import ScheduleProblem
 
-__all__ = ["before", "exact", "in_order", "layered", "mixed", "problem", "program_of"]
+__all__ = ["before", "exact", "layered", "mixed", "problem", "program_of"]
 
 
 def problem(
@@ -77,23 +76,6 @@ def layered(
     size, cost = ([rng.randint(1, 100) for _ in range(count)] for _ in range(2))
     again = [rng.random() >= once for _ in range(count)]
     return problem([sorted(found) for found in reads], size, cost, kept=layers[-1], again=again)
-
-
-def in_order(given: ScheduleProblem, order: Sequence[int]) -> ScheduleProblem:
-    """The same problem with its steps in another order; values keep their numbers."""
-    place = {t: k for k, t in enumerate(order)}
-    return replace(
-        given,
-        steps=tuple(given.steps[t] for t in order),
-        reads=tuple(given.reads[t] for t in order),
-        writes=tuple(given.writes[t] for t in order),
-        updates=tuple(given.updates[t] for t in order),
-        scratch=tuple(given.scratch[t] for t in order),
-        scratch_again=tuple(given.scratch_again[t] for t in order),
-        cost=tuple(given.cost[t] for t in order),
-        until=tuple(place.get(given.until[t], given.until[t]) for t in order),
-        maker=tuple(place.get(t, -1) for t in given.maker),
-    )
 
 
 def before(given: ScheduleProblem) -> tuple[frozenset[int], ...]:

@@ -12,7 +12,7 @@ from solver.schedules.cut_costs import CostInEveryOrder, least_cost
 from solver.schedules.joint import order_to_repeat
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
-from tests.support.schedule_problems import in_order, layered, problem
+from tests.support.schedule_problems import layered, problem
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
@@ -74,7 +74,7 @@ def test_an_order_is_proved_to_be_the_cheapest_of_all_orders() -> None:
     budget = max(replay(given, tuple(range(250)))) * 4 // 5
     bound = least(given, budget).bound
     order = order_to_repeat(given, before(given), budget, least=bound).order
-    found = cheapest(in_order(given, order), budget)
+    found = cheapest(given.in_order(order), budget)
     assert found.fits
     assert found.extra == bound > 0
 

@@ -11,7 +11,7 @@ from solver.schedules.joint import order_to_repeat
 from solver.schedules.order import best_order
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
-from tests.support.schedule_problems import in_order, layered
+from tests.support.schedule_problems import layered
 
 
 def before(given: ScheduleProblem) -> list[frozenset[int]]:
@@ -42,8 +42,8 @@ def test_the_order_is_legal_its_peak_exact_and_both_the_same_each_time() -> None
 def test_less_than_any_search_finds_in_the_order_with_least_over() -> None:
     given = layered(100, 6, width=5, skip=0.2)
     budget = peak(given) * 7 // 10
-    alone = cheapest(in_order(given, best_order(given, before(given), budget=budget).order), budget)
-    found = cheapest(in_order(given, order_to_repeat(given, before(given), budget).order), budget)
+    alone = cheapest(given.in_order(best_order(given, before(given), budget=budget).order), budget)
+    found = cheapest(given.in_order(order_to_repeat(given, before(given), budget).order), budget)
     assert found.fits
     assert found.extra < alone.extra
 
