@@ -8,7 +8,7 @@ First comes a bound that holds for every order. Most training steps meet it as t
 nothing is searched, and the record says so. Where steps may run again to keep a capacity, and orders differ,
 the best one is not that of the lowest peak: it is the one in which recomputation costs least. What it costs
 at least in every order is bounded, too: mostly that is so near to its cost in the given one that no other
-order is worth a thought.
+order is looked for. Elsewhere one is in which less has to run again, though its peak may be the same.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ _DIFFER = 100
 
 #: The part of the time that is left for what comes behind the bound on the cost of recomputation.
 _AFTER_BOUND = 0.8
+
+#: Where recomputation in the given order costs no more than this part of the step beyond what it costs in
+#: every order, no other one is looked for.
+_NEAR = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +62,58 @@ class SearchOrder(Pass):
 
         With `recompute` and a `capacity` that no order keeps, it is the one in which what runs again costs
         least. What will be defined in place counts where two orders are compared, not while one is searched
-        for.
+        for; where it will, or what does not fit is paged out, an order has to lower the peak to be taken.
         """
         if not self.order:
             return Applied(program)
         problem, before = _problem(program, self.update, self.costs)
         facts = _given(program, problem, before, deadline)
-        given, bound = int(facts["peak_before"]), int(facts["order_bound"])
-        if given <= bound:
-            return Applied(program, facts | self._least_cost(program, before, loads(program)[0], deadline))
-        from solver.schedules.order import best_order  # numba, only where it is needed
+        given, bound = facts["peak_before"], facts["order_bound"]
+        order, peak, complete = tuple(range(len(program.steps))), given, True
+        if given > bound:
+            from solver.schedules.order import best_order  # numba, only where it is needed
 
-        found = best_order(problem, before, deadline, bound=bound)
-        load = [0] * len(program.steps)
-        for t, bytes_ in zip(found.order, loads(program.reordered(found.order))[0], strict=True):
+            found = best_order(problem, before, deadline, bound=bound)
+            order, peak, complete = found.order, found.peak, found.complete
+        repeats = self.recompute and self.capacity is not None and peak > self.capacity
+        differ = given - peak > given // _DIFFER
+        if not repeats or self.capacity is None:
+            return self._taken(program, facts, order, complete)
+        load = [0] * len(order)
+        for t, bytes_ in zip(order, loads(program.reordered(order))[0], strict=True):
             load[t] = bytes_
-        facts |= (least := self._least_cost(program, before, load, deadline))
-        differ = given - found.peak > given // _DIFFER
-        if self.recompute and self.capacity is not None and found.peak > self.capacity and differ:
-            from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
+        least = self._least_cost(program, before, load, deadline)
+        facts |= least
+        if not differ and (self.in_place or self.tiers):
+            # What repetitions cost is not known before values lie in place, or others are paged.
+            return self._taken(program, facts, order, complete)
+        from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
 
-            # What runs again is searched for afterwards, in half of the time.
-            found = order_to_repeat(
-                problem,
-                before,
-                self.capacity,
-                deadline.leaving(0.5),
-                bound=bound,
-                least=least.get("every_order_nanoseconds", 0),
-            )
-        changed = program.reordered(found.order)
-        if found.peak >= given or self._peak(changed) >= self._peak(program):
-            return Applied(program, facts, found.complete)
-        facts["peak_after"] = max(loads(changed)[0])
-        return Applied(changed, facts, found.complete)
+        # What runs again is searched for afterwards, in half of the time.
+        found = order_to_repeat(
+            problem,
+            before,
+            self.capacity,
+            deadline.leaving(0.5),
+            bound=bound,
+            least=least.get("every_order_nanoseconds", 0),
+            near=None if differ else sum(problem.cost) // _NEAR,
+        )
+        if not differ and found.order != tuple(range(len(order))):
+            changed = program.reordered(found.order)
+            facts |= {"peak_after": max(loads(changed)[0]), "for_recomputation": True}
+            return Applied(changed, facts, found.complete)
+        return self._taken(program, facts, found.order if differ else order, found.complete)
+
+    def _taken(
+        self, program: Program, facts: dict[str, int], order: tuple[int, ...], complete: bool
+    ) -> Applied:
+        """The program in this order, if its peak is lower then; with what is in place as well."""
+        changed = program.reordered(order)
+        peak = max(loads(changed)[0])
+        if peak >= facts["peak_before"] or self._peak(changed) >= self._peak(program):
+            return Applied(program, facts, complete)
+        return Applied(changed, {**facts, "peak_after": peak}, complete)
 
     def _least_cost(
         self,

@@ -220,6 +220,8 @@ def order_note(plan: PlanView) -> str | None:
     least, before, after = (int(facts[name]) for name in ("order_bound", "peak_before", "peak_after"))
     if after < before:
         found = f"another one takes {before:,} live bytes down to {after:,}"
+    elif facts.get("for_recomputation"):
+        found = f"another one, with {after:,} live bytes, lets what runs again cost less"
     else:
         found = f"it stays, with {after:,} live bytes"
     left = "nothing is left" if after <= least else f"{(after - least) / after:.2%} are left at most"

@@ -55,18 +55,24 @@ def order_to_repeat(
     *,
     bound: int | None = None,
     least: int = 0,
+    near: int | None = None,
 ) -> Ordered:
     """The order in which repetitions that keep `budget` were found to cost least.
 
     It is that of `best_order` where no other one is cheaper, or where nothing is over the budget; `before`
     and `bound` are as there. The search ends at repetitions of `least` nanoseconds, which no order goes
-    below. Cost: that of `best_order`, and some seconds.
+    below. With `near` it begins with the given order, and ends there if its repetitions cost so many more
+    than `least` at most. Cost: that of `best_order`, and some seconds.
     """
     deadline = deadline or Deadline()
-    found = best_order(problem, before, deadline, budget=budget, bound=bound)
+    if near is None:
+        found = best_order(problem, before, deadline, budget=budget, bound=bound)
+    else:
+        peak = Orders(problem, before).peak(range(len(before)))
+        found = Ordered(tuple(range(len(before))), peak, peak, bound or 0)
     if found.peak <= budget or deadline.expired:
         return found
-    order = _Search(problem, before, budget, deadline, least).run(found.order)
+    order = _Search(problem, before, budget, deadline, least, near or 0).run(found.order)
     peak = Orders(problem, before).peak(order)
     return replace(found, order=order, peak=peak, complete=not deadline.expired)
 
@@ -80,17 +86,18 @@ class _Search:
         before: Sequence[frozenset[int]],
         budget: int,
         deadline: Deadline,
-        least: int = 0,
+        least: int,
+        near: int,
     ) -> None:
         self.problem, self.before, self.budget, self.deadline = problem, before, budget, deadline
-        self.least = least
+        self.least, self.near = least, near
         self.dice = random.Random(1)
 
     def run(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """The order of first runs of the cheapest sequence, from this order on."""
         given = self.problem.in_order(order)
         start = cheapest(given, self.budget, self.deadline, share=_FIRST)
-        if not start.fits:
+        if not start.fits or start.extra <= self.least + self.near:
             return order
         first = best = now = tuple(order[k] for k in start.sequence)
         idle = 0
