@@ -36,6 +36,10 @@ _AFTER_BOUND = 0.8
 #: every order, no other one is looked for.
 _NEAR = 1_000
 
+#: Steps of the largest program of which an order is looked for whose peak is no lower: of larger ones a round
+#: of that takes seconds.
+_LARGEST = 3_000
+
 
 @dataclass(frozen=True, slots=True)
 class SearchOrder(Pass):
@@ -84,7 +88,7 @@ class SearchOrder(Pass):
             load[t] = bytes_
         least = self._least_cost(program, before, load, deadline)
         facts |= least
-        if not differ and (self.in_place or self.tiers):
+        if not differ and (self.in_place or self.tiers or len(order) > _LARGEST):
             # What repetitions cost is not known before values lie in place, or others are paged.
             return self._taken(program, facts, order, complete)
         from solver.schedules.joint import order_to_repeat  # OR-Tools, as well
