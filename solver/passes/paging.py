@@ -77,13 +77,14 @@ class Paging(Pass):
             return Applied(program)
         spread = in_tiers(program, self.tiers)
         compute = sum(level_costs(program, self.costs))
-        given, peak = self._peak(spread), max(loads(spread)[0])
+        given = self._peak(spread)
         most = self.tiers[0].bytes
         if given <= most:
             nothing = _Paged(spread, 0, compute, 0, 0, complete=True)
             figures = {"peak_before": given, "peak_after": given, "compute_nanoseconds": compute}
             return Applied(spread, figures | nothing.facts(self.tiers))
-        budget = most + peak - given
+        spread = spread.at_same_residues()
+        budget = most + max(loads(spread)[0]) - self._peak(spread)
         while True:
             found = self._best(spread, budget, deadline)
             if found is None:

@@ -18,7 +18,7 @@ from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Applied, Pass
-from solver.program import CostBound, Costs, Program, Tier, loads
+from solver.program import RESIDUE, CostBound, Costs, Program, Tier, loads
 from solver.schedules import (
     PeakBound,
     Schedule,
@@ -84,12 +84,16 @@ class Recompute(Pass):
             return Applied(program)
         from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
 
-        problem = schedule_problem(program, step_costs(program, self.costs), in_place=self.in_place)
+        cost = step_costs(program, self.costs)
+        problem = schedule_problem(program, cost, in_place=self.in_place)
         lowest = floor(problem)
         if lowest.bytes > self.capacity:
             raise _impossible(problem, lowest, self.capacity)
+        given_program, program = program, program.at_same_residues()
+        if program is not given_program:
+            problem = schedule_problem(program, cost, in_place=self.in_place)
         # What aliases save, recomputation need not: at first as much as they save in the program as it is.
-        budget = self.capacity + max(loads(program)[0]) - given
+        budget = self.capacity + max(loads(program)[0]) - self._peak(program)
         while True:
             found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0)
             changed = rerun(program, found.sequence)
@@ -109,7 +113,13 @@ class Recompute(Pass):
                 late = deadline.expired and not found.complete
                 smallest = min(peak, given)  # the search may end above what it began with
                 raise _not_found(
-                    problem, lowest, self.capacity, smallest, impossible=found.impossible, late=late
+                    problem,
+                    lowest,
+                    self.capacity,
+                    smallest,
+                    impossible=found.impossible,
+                    late=late,
+                    coarser=given_program is not program,
                 )
             budget = max(self.capacity, min(budget - (peak - self.capacity), budget - budget // _STEP))
 
@@ -171,11 +181,20 @@ def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> C
 
 
 def _not_found(
-    problem: ScheduleProblem, lowest: PeakBound, capacity: int, peak: int, *, impossible: bool, late: bool
+    problem: ScheduleProblem,
+    lowest: PeakBound,
+    capacity: int,
+    peak: int,
+    *,
+    impossible: bool,
+    late: bool,
+    coarser: bool,
 ) -> CapacityError:
     live = [(problem.values[v], problem.size[v]) for v in lowest.live]
     more = "Give more time, r" if late else "R"
     known = " None that keeps the order of the steps exists." if impossible else ""
+    if coarser:
+        known += f" Steps that run again need places at multiples of {RESIDUE} bytes."
     return CapacityError(
         f"No schedule was found that keeps {capacity:,} bytes{' in time' if late else ''}; the smallest takes"
         f" {peak:,}.{known}"

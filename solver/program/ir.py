@@ -57,6 +57,9 @@ SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm",
 #: The kernel of steps that turn a value into another element type, to be kept in 16 bits, and back.
 CONVERT = "Convert"
 
+#: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
+RESIDUE = 64
+
 
 class _Word(Enum):
     """A member is a word of documents, and is asked for it so often that it is an attribute."""
@@ -293,6 +296,16 @@ class Program:
         if name not in self._known:
             self._known[name] = work_out(self)
         return self._known[name]  # type: ignore[return-value]  # one name for one function
+
+    def at_same_residues(self) -> Program:
+        """The program with all alignments at multiples of `RESIDUE`: what repeats a step, or reads a value
+        behind its copies, then finds it at the same address modulo that, and the same bits.
+        """
+        if not any(space.alignment % RESIDUE for space in self.spaces):
+            return self
+        return replace(
+            self, spaces=tuple(replace(s, alignment=max(s.alignment, RESIDUE)) for s in self.spaces)
+        )
 
     @property
     def duration(self) -> int:

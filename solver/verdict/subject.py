@@ -70,10 +70,11 @@ class Subject:
         self.program: Program = reduce(
             lambda made, each: each.run(made), passes[:at], start.reference.program
         )
-        self.problem = schedule_problem(
-            self.program, step_costs(self.program, options.costs), in_place=options.in_place
-        )
-        self.floor: PeakBound = floor(self.problem)
+        #: What schedules are made of, where steps run again.
+        self._repeatable = self.program.at_same_residues()
+        cost = step_costs(self.program, options.costs)
+        self.problem = schedule_problem(self._repeatable, cost, in_place=options.in_place)
+        self.floor: PeakBound = floor(schedule_problem(self.program, cost, in_place=options.in_place))
         self.flops = tuple(flops_of(self.program, step) for step in self.program.steps)
         self.peak = self._peak(self.program)
         #: Bytes that are proved to be too few for every schedule that keeps the order of first runs.
@@ -107,7 +108,9 @@ class Subject:
 
     def _found(self, schedule: Schedule) -> Found:
         again = sum(self.flops[t] for t in schedule.sequence) - sum(self.flops)
-        return Found(schedule, self._peak(rerun(self.program, schedule.sequence)), again)
+        repeats = len(schedule.sequence) > len(self.program.steps)
+        program = self._repeatable if repeats else self.program
+        return Found(schedule, self._peak(rerun(program, schedule.sequence)), again)
 
     def _peak(self, program: Program) -> int:
         made = reduce(lambda made, each: each.run(made), self._after, program)

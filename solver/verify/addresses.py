@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from solver.plan import Plan
-from solver.program import ACCUMULATE, CLIP, CONVERT, COPY, SEED, UPDATE
+from solver.program import ACCUMULATE, CLIP, CONVERT, COPY, RESIDUE, SEED, UPDATE
 
-__all__ = ["OWN", "RESIDUE", "Line", "step_name"]
+__all__ = ["OWN", "Line", "step_name"]
 
 #: Kernels of the program's own steps: all that they read decides all that they write.
 OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
-
-#: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
-RESIDUE = 64
 
 
 class Line:

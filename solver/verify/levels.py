@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Program, Step
-from solver.verify.addresses import RESIDUE, Line, step_name
+from solver.program import RESIDUE, Program, Step
+from solver.verify.addresses import Line, step_name
 
 __all__ = ["check_levels", "check_residues"]
 

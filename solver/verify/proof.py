@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from solver.layout import Lifespan
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Program
+from solver.program import RESIDUE, Program
 from solver.schedules.costs import step_costs
 from solver.verify.addresses import Line
 from solver.verify.aliases import check_aliases, check_overlaps
@@ -76,4 +76,6 @@ def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:
     yield from check_recomputation(reference, plan, cost)
     if plan.cost_bound is not None:
         shared = plan.options.in_place or bool(plan.program.aliases)
+        if plan.program.spaces[0].alignment == RESIDUE:
+            reference = reference.at_same_residues()
         yield from check_cost_bound(reference, plan.cost_bound, cost, in_place=shared)

@@ -93,18 +93,25 @@ def chain(
 
 
 def tower(
-    depth: int = 5, *, dropout: bool = False, tied: bool = False, outputs: Sequence[str] = (), **hyper: Any
+    depth: int = 5,
+    *,
+    rows: int = 32,
+    width: int = 16,
+    dropout: bool = False,
+    tied: bool = False,
+    outputs: Sequence[str] = (),
+    **hyper: Any,
 ) -> TrainableGraph:
     """Layers of which each keeps its wide activation for the backward pass; h0, h1, ... may be results."""
     s = Sketch("tower")
-    h = s.input("x", 32, 16)
+    h = s.input("x", rows, width)
     for k in range(depth):
-        w = "w0" if tied and k else s.parameter(f"w{k}", 16, 16)
+        w = "w0" if tied and k else s.parameter(f"w{k}", width, width)
         h = s.op("Gemm", [h, w], f"h{k}", f"fc{k}")
         h = s.op("Gelu", [h], f"a{k}", f"gelu{k}")
         if dropout:
             h = s.op("Dropout", [h], f"d{k}", f"drop{k}", ratio=0.5)
-    s.op("MeanSquaredError", [h, s.label("t", 32, 16)], "loss", "mse")
+    s.op("MeanSquaredError", [h, s.label("t", rows, width)], "loss", "mse")
     return s.graph(outputs=outputs, **hyper)
 
 

@@ -115,7 +115,12 @@ class SearchOptions:
     target: Annotated[
         str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer, singa or singa-relu.")
     ] = "reference"
-    alignment: Annotated[int | None, typer.Option(help="Bytes; a power of two.")] = None
+    alignment: Annotated[
+        int | None,
+        typer.Option(
+            help="Bytes; a power of two. 64 at least where steps run again or values are paged.",
+        ),
+    ] = None
     deadline_seconds: Annotated[
         float | None,
         typer.Option("--deadline", metavar="SECONDS", help="Search no longer than this."),

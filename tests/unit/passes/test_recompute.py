@@ -16,7 +16,7 @@ from solver.layout import Deadline
 from solver.passes import Order, Recompute
 from solver.pipeline import plan, reference_of
 from solver.plan import PlanOptions, recomputation
-from solver.program import Program, loads
+from solver.program import Program, Tier, loads
 from solver.schedules import floor, roofline, schedule_problem
 from solver.training import derive
 from solver.verify import prove
@@ -68,6 +68,33 @@ def test_plans_keep_the_capacity_and_compute_the_same_bits(
     report = validate(graph, made, steps=3)
     assert report.identical
     assert not report.violations
+
+
+@pytest.mark.parametrize("alignment", [1, 4, 16, 32, 128])
+@pytest.mark.parametrize("tiered", [False, True], ids=["recompute", "paging"])
+@pytest.mark.parametrize("in_place", [False, True], ids=["own bytes", "in place"])
+def test_what_runs_again_finds_the_same_bits_at_any_alignment(
+    alignment: int, *, tiered: bool, in_place: bool
+) -> None:
+    """Odd sizes at an alignment below 64 would put a repetition at another address modulo 64."""
+    graph = tower(rows=31, width=13)
+    usual = PlanOptions(alignment=alignment, in_place=in_place)
+    plain = plan(graph, usual)
+    assert plain.program.spaces[0].alignment == alignment
+    most = plain.arena_bytes * 93 // 100
+    if tiered:
+        chosen = replace(usual, tiers=(Tier("fast", most), Tier("slow", 2**24, 10**9, 10**9, 0)))
+    else:
+        chosen = replace(usual, recompute=True, capacity=most)
+    made = plan(graph, chosen)
+    assert made.sizes[0] <= most
+    assert made.program.spaces[0].alignment == max(alignment, 64)
+    assert all(offset % 64 == 0 for offset in made.offsets)
+    report = validate(graph, load_plan(dump_plan(made)), steps=2)
+    assert report.identical
+    assert not report.violations
+    roomy = plan(graph, replace(usual, recompute=True, capacity=plain.arena_bytes))
+    assert roomy.offsets == plain.offsets  # nothing runs again, so nothing is coarser
 
 
 @pytest.mark.parametrize(("parallelism", "share"), [(2, 0.5), (2, 0.8), (4, 0.8)])
