@@ -153,7 +153,7 @@ def _print_curve(console: Console, curve: TradeOff) -> None:
         table.add_row(
             f"{point.peak:,}",
             f"{point.peak / max(curve.present.peak, 1):.1%}",
-            _percent(point.extra, curve.step_nanoseconds) if point.extra else "now",
+            _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "now",
             least if point.bound or point.optimal else "-",
             _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
             f"{point.repeated_steps:,}",
@@ -190,9 +190,9 @@ def _print_verdict(
         best = made.remedies[0]
         command = _command(best, model, given, choices)
         console.print(escape(f"to plan the first: {command}"), soft_wrap=True)
-    elif made.extra != 0:
+    elif not _as_it_is(made):
         console.print("None of the measures that were tried makes it fit.")
-    if made.extra != 0 and not training:
+    if not _as_it_is(made) and not training:
         console.print(
             "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
         )
@@ -201,10 +201,15 @@ def _print_verdict(
         console.print("Time ran out: there may be more, and cheaper, ways.")
 
 
+def _as_it_is(made: Verdict) -> bool:
+    """Whether nothing has to run again. What costs nothing may run again, by costs that say so."""
+    return made.extra == 0 and made.peak <= made.capacity
+
+
 def _sentences(made: Verdict) -> Iterator[str]:
     total = made.update_nanoseconds
     title = f"{made.graph} in {made.capacity:,} bytes:"
-    if made.status is VerdictStatus.PLAN and not made.extra:
+    if _as_it_is(made):
         yield f"{title} it fits as it is, in {made.peak:,}."
         return
     if made.status is VerdictStatus.PLAN:
@@ -213,7 +218,7 @@ def _sentences(made: Verdict) -> Iterator[str]:
             if made.bound is None
             else f"{_percent(made.bound, total)} at least is proved"
         )
-        if made.bound == made.extra:
+        if made.bound == made.extra or made.extra == 0:
             known = "proved to be the least for this order"
         yield f"{title} it fits with recomputation, for {_percent(made.extra or 0, total)} of time ({known})."
     elif made.status is VerdictStatus.IMPOSSIBLE:

@@ -121,10 +121,12 @@ class _Curve:
         return max(gaps)[1]
 
     def _kept(self) -> list[Found]:
-        """Those that no other one beats in both respects, by rising cost."""
-        kept: list[Found] = []
+        """The program as it is, and those that no other one beats in both respects, by rising cost. Where
+        some steps cost nothing, less memory may cost nothing, too.
+        """
+        kept = self._found[:1]
         for found in sorted(self._found, key=lambda f: (f.schedule.extra, f.peak)):
-            if not kept or found.peak < kept[-1].peak:
+            if found.peak < kept[-1].peak:
                 kept.append(found)
         return kept
 

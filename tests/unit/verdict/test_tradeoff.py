@@ -10,8 +10,9 @@ import pytest
 from solver.documents import dump_tradeoff, load_graph, load_tradeoff
 from solver.errors import DocumentError, OptionsError
 from solver.graph import TrainableGraph
-from solver.pipeline import plan
+from solver.pipeline import modelled_costs, plan
 from solver.plan import PlanOptions, TradeOffPoint
+from solver.program import Costs
 from solver.verdict import tradeoff
 from tests.support.graphs import Sketch
 from tests.support.sequence_graphs import classifier
@@ -44,6 +45,15 @@ def test_figures_of_mnist() -> None:
     assert curve.points[-1].peak == 17_135_488
     assert all(point.optimal for point in curve.points)
     assert curve.complete
+
+
+def test_the_first_point_is_the_program_as_it_is_where_repetitions_cost_nothing() -> None:
+    modelled = modelled_costs(mnist(), PlanOptions()).nanoseconds
+    free = Costs(tuple((name, 0 if name.endswith(":forward") else cost) for name, cost in modelled))
+    curve = tradeoff(mnist(), PlanOptions(costs=free), points=4)
+    assert (curve.present.peak, curve.present.repeated_steps) == (21_613_184, 0)
+    assert curve.points[-1].repeated_steps > 0
+    assert [point.extra for point in curve.points] == [0] * len(curve.points)
 
 
 @pytest.mark.parametrize(

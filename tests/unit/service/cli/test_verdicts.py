@@ -105,6 +105,19 @@ def test_what_is_open() -> None:
     assert "proved to be too few" in said
 
 
+def test_recomputation_that_costs_nothing_is_recomputation(tmp_path: Path) -> None:
+    made = json.loads(run("costs", MNIST).stdout)
+    free = {name: 0 for name in made["nanoseconds"] if name.endswith(":forward")}
+    made["nanoseconds"] |= free
+    (tmp_path / "free.json").write_text(json.dumps(made))
+    given = (MNIST, "--costs", tmp_path / "free.json")
+    said = " ".join(run("explain", *given, "--capacity", "20MiB").stdout.split())
+    assert "it fits with recomputation, for +0.00 % of time (proved to be the least" in said
+    first, second = run("tradeoff", *given, "--points", "3").stdout.split("21,613,184")[1].splitlines()[:2]
+    assert "now" in first
+    assert "+0.00 %" in second
+
+
 def test_a_plan_with_recomputation() -> None:
     said = " ".join(run("explain", MNIST, "--capacity", "20MiB").stdout.split())
     assert "it fits with recomputation, for +0.47 % of time (proved to be the least for this order)" in said
