@@ -130,7 +130,15 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
 
 
 def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
-    """End with the traceback of an exception that nothing foresaw, and the exit code for bugs."""
+    """End with the traceback of an exception that nothing foresaw, and the exit code for bugs.
+
+    Ctrl-C while a compiled module is initialized comes as an ImportError, with what it was as its cause.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            raise SystemExit(int(Exit.INTERRUPTED)) from None
+        cause = cause.__cause__
     import traceback
 
     trace = "".join(traceback.format_exception(error))

@@ -113,6 +113,16 @@ def test_the_place_of_the_culprit(
     assert capsys.readouterr().err == f"arenaplan: {place}\n"
 
 
+def test_interrupted_while_a_compiled_module_is_initialized(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, reporting(as_json=False):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as pressed:
+            raise ImportError("initialization failed") from pressed
+    assert end.value.code == Exit.INTERRUPTED
+    assert capsys.readouterr() == ("", "")
+
+
 def test_interrupted() -> None:
     with pytest.raises(SystemExit) as caught, reporting(as_json=False):
         raise KeyboardInterrupt
