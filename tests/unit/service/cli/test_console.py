@@ -114,11 +114,10 @@ def test_the_place_of_the_culprit(
 
 
 def test_interrupted_while_a_compiled_module_is_initialized(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ImportError("initialization failed")
+    error.__cause__ = KeyboardInterrupt()
     with pytest.raises(SystemExit) as end, reporting(as_json=False):
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as pressed:
-            raise ImportError("initialization failed") from pressed
+        raise error
     assert end.value.code == Exit.INTERRUPTED
     assert capsys.readouterr() == ("", "")
 
