@@ -30,6 +30,7 @@ from solver.program import (
     RowKind,
     Step,
 )
+from solver.schedules.costs import flops_of
 
 __all__ = ["added_up", "check_cost_bound", "check_recomputation"]
 
@@ -80,15 +81,32 @@ def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> 
     if facts is None:
         return
     checked = plan.cost_bound.nanoseconds if plan.cost_bound is not None else 0
+    flops = [flops_of(reference, step) for step in reference.steps]
     for name, found in (
         ("repeated_steps", len(again)),
         ("extra_nanoseconds", extra),
         ("step_nanoseconds", sum(cost)),
         ("checked_nanoseconds", checked),
+        ("step_flops", sum(flops)),
+        ("extra_flops", sum(flops[t] for t in again if t is not None)),
     ):
         said = facts.get(name, found)
         if said != found:
             yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")
+    budget = facts.get("budget", 0)
+    if plan.cost_bound is not None and plan.cost_bound.budget != budget:
+        yield Violation(
+            "record",
+            (),
+            f"Recomputation was chosen for {budget} bytes, and its bound is for {plan.cost_bound.budget}.",
+        )
+    rising = [facts.get(name, 0) for name in ("floor", "peak_after", "budget")]
+    if not all(isinstance(each, int) for each in rising) or rising != sorted(rising):
+        yield Violation(
+            "record",
+            (),
+            f"Recomputation claims a floor, a peak and a budget of {rising} bytes.",
+        )
     bound = facts.get("bound_nanoseconds", 0)
     if not isinstance(bound, int) or not 0 <= bound <= extra:
         yield Violation(

@@ -29,6 +29,7 @@ from solver.verify.figures import check_figures
 from solver.verify.form import check_form
 from solver.verify.levels import check_levels, check_residues
 from solver.verify.steps import check_steps
+from solver.verify.transfers import check_paging
 
 __all__ = ["prove"]
 
@@ -65,7 +66,7 @@ def prove(
     found = check_contents(reference, plan, line)
     if found:
         return found
-    return (*check_figures(plan), *_check_cost(reference, plan))
+    return (*check_figures(plan), *_check_cost(reference, plan), *check_paging(plan))
 
 
 def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:

@@ -15,7 +15,7 @@ from solver.passes import Order
 from solver.passes.aliases import define_in_place
 from solver.pipeline import plan, reference_of
 from solver.plan import Costs, Plan, PlanOptions, recomputation
-from solver.program import CostBound, DualRow, Program, Record, RowKind, loads
+from solver.program import CostBound, DualRow, Program, Record, RowKind, Tier, loads
 from solver.schedules import floor, roofline, schedule_problem
 from solver.schedules.dual import proved_cost
 from solver.schedules.moments import fullest
@@ -24,7 +24,7 @@ from solver.schedules.simulate import replay
 from solver.targets import aligned
 from solver.training import derive
 from solver.verify import added_up, check_cost_bound, prove
-from tests.support.graphs import chain, residual
+from tests.support.graphs import chain, residual, tower
 from tests.support.sequence_graphs import classifier
 
 MNIST = (Path(__file__).resolve().parents[3] / "examples" / "mnist.json").read_bytes()
@@ -217,6 +217,11 @@ def test_rows_that_do_not_hold_are_named(made: Made, name: str) -> None:
         ("step_nanoseconds", 7),
         ("checked_nanoseconds", 1),
         ("bound_nanoseconds", 10**9),
+        ("step_flops", 2),
+        ("extra_flops", -2),
+        ("budget", 1),
+        ("floor", 10**6),
+        ("peak_after", -(10**6)),
     ],
 )
 def test_a_record_that_does_not_match_the_program_is_refused(made: Made, name: str, change: int) -> None:
@@ -224,6 +229,39 @@ def test_a_record_that_does_not_match_the_program_is_refused(made: Made, name: s
     facts = {**record.facts, name: int(record.facts[name]) + change}
     others = tuple(r for r in made.plan.records if r is not record)
     changed = replace(made.plan, records=(*others, Record("recompute", facts)))
+    assert made.rules(changed) == {"record"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("moved_in", 1),
+        ("moved_out", -1),
+        ("transfers", 1),
+        ("nanoseconds", -1),
+        ("compute_nanoseconds", 1),
+        ("written.slow", -4),
+        ("bound", 2**40),
+        ("bound", -(2**40)),
+        ("least_nanoseconds", 2**40),
+    ],
+)
+def test_a_record_of_paging_that_the_copies_do_not_bear_out_is_refused(name: str, change: int) -> None:
+    graph = tower()
+    tiers = (Tier("fast", plan(graph).arena_bytes * 4 // 5), Tier("slow", 2**24, 10**9, 10**9, 0))
+    made = plan(graph, PlanOptions(tiers=tiers))
+    reference = reference_of(graph, made.options)
+    assert prove(reference, made, {}) == ()
+    (record,) = (record for record in made.records if record.name == "paging")
+    facts = {**record.facts, name: int(record.facts.get(name, 0)) + change}
+    others = tuple(r for r in made.records if r is not record)
+    (found,) = prove(reference, replace(made, records=(*others, Record("paging", facts))), {})
+    assert found.rule == "record"
+    assert name in found.detail
+
+
+def test_a_record_of_paging_in_one_memory_is_refused(made: Made) -> None:
+    changed = replace(made.plan, records=(*made.plan.records, Record("paging", {"moved_in": 0})))
     assert made.rules(changed) == {"record"}
 
 
