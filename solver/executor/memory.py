@@ -12,13 +12,12 @@ from solver.errors import PlanError
 from solver.executor.paging_file import PagingFile
 from solver.graph.types import Array
 from solver.plan import Plan
-from solver.program import Program
+from solver.program import RESIDUE, Program
 
 __all__ = ["BASE_ALIGNMENT", "POISON", "Memory", "in_spaces", "on_their_own", "slow_bytes"]
 
 #: Arenas begin on a boundary this fine, so that an offset's residue is its address's residue.
-#: SIMD kernels may round differently at another residue modulo the widest vector register.
-BASE_ALIGNMENT = 64
+BASE_ALIGNMENT = RESIDUE
 
 #: Every float of these bytes is a NaN, every signed integer -1: a stale read cannot look plausible.
 POISON = 0xFF

@@ -73,8 +73,11 @@ class Subject:
         #: What schedules are made of, where steps run again.
         self._repeatable = self.program.at_same_residues()
         cost = step_costs(self.program, options.costs)
-        self.problem = schedule_problem(self._repeatable, cost, in_place=options.in_place)
-        self.floor: PeakBound = floor(schedule_problem(self.program, cost, in_place=options.in_place))
+        given = schedule_problem(self.program, cost, in_place=options.in_place)
+        self.floor: PeakBound = floor(given)
+        self.problem = given
+        if self._repeatable is not self.program:
+            self.problem = schedule_problem(self._repeatable, cost, in_place=options.in_place)
         self.flops = tuple(flops_of(self.program, step) for step in self.program.steps)
         self.peak = self._peak(self.program)
         #: Bytes that are proved to be too few for every schedule that keeps the order of first runs.
