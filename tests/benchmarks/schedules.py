@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from arenaplan.builder import adam
 from examples.gallery import GALLERY
 from examples.resnet50 import resnet50
 from solver.documents import load_graph
@@ -43,6 +44,7 @@ from solver.training import derive
 from tests.benchmarks import chen
 from tests.benchmarks.milp import Answer, checkmate, moccasin, vgg16_cifar
 from tests.support.deep_graphs import DEEP
+from tests.support.other_networks import gpt, unet
 from tests.support.schedule_problems import layered
 from tests.support.schedule_problems import problem as problem_of
 
@@ -59,6 +61,8 @@ BUDGETS: dict[str, tuple[float, ...]] = {
     "resnet18": (0.95, 0.9, 0.87),
     "lenet5": (0.95, 0.9, 0.85),
     "autoencoder": (0.97, 0.955),
+    "unet": (0.9, 0.8, 0.7),
+    "gpt": (0.9, 0.8, 0.7, 0.6, 0.45),
 }
 
 
@@ -265,6 +269,10 @@ def _peak(problem: ScheduleProblem) -> int:
 def _graph(name: str) -> TrainableGraph:
     if name == "resnet50":
         return resnet50(16).graph
+    if name == "unet":
+        return unet()
+    if name == "gpt":
+        return gpt(length=256, heads=4, words=1024, optimizer=adam(0.001))
     if name in GALLERY:
         return GALLERY[name].model().graph
     batch = 32 if name == "mnist" else 10

@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch._functorch import config
 from torch._functorch.aot_autograd import aot_function
@@ -32,49 +31,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.node import map_arg
 from torch.utils.flop_counter import flop_registry
 
-from arenaplan.builder import Tape, layers, ops, sgd
 from examples.resnet50 import resnet50
 from solver.documents import load_graph
 from solver.executor.initial import initial_value
 from solver.graph import DType, Role, TrainableGraph
 from tests.benchmarks.eager_operators import OPERATORS
+from tests.support.other_networks import gpt
 
-__all__ = ["NETWORKS", "gpt", "partitions"]
+__all__ = ["NETWORKS", "partitions"]
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-def gpt(
-    *,
-    batch: int = 4,
-    length: int = 128,
-    width: int = 256,
-    heads: int = 8,
-    blocks: int = 6,
-    words: int = 4096,
-) -> TrainableGraph:
-    """Blocks of causal attention, normalised first; the table of words is tied to the output."""
-    tape = Tape("gpt", batch=batch)
-    word = tape.input("word", length, dtype=DType.INT64)
-    following = tape.label("following", length, dtype=DType.INT64)
-    table = tape.parameter("table", [words, width], "normal", scale=0.1)
-    future = tape.constant("future", np.triu(np.full((length, length), -1e9, np.float32), 1))
-    x = layers.embedding(word, table) + tape.parameter("place", [length, width], "normal", scale=0.1)
-    for k in range(blocks):
-        with tape.scope(f"block{k}"):
-            y = layers.layer_norm(x)
-            query, key, value = (
-                layers.project(y, width).reshape(0, 0, heads, width // heads).transpose(0, 2, 1, 3)
-                for _ in range(3)
-            )
-            scores = (query * (heads / width) ** 0.5) @ key.transpose(0, 1, 3, 2) + future
-            mixed = (ops.softmax(scores) @ value).transpose(0, 2, 1, 3).reshape(0, 0, width)
-            x = x + layers.project(mixed, width)
-            x = x + layers.project(ops.gelu(layers.project(layers.layer_norm(x), 4 * width)), width)
-    x = layers.layer_norm(x).reshape(-1, width)
-    logits = tape.apply("Gemm", x, table, name="logits", transB=1).reshape(-1, length, words)
-    loss = ops.cross_entropy(logits, following, sparse=True)
-    return tape.minimise(loss, sgd(0.1)).graph
 
 
 #: Each gives a graph.

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore::FutureWarn
 
 def networks() -> dict[str, TrainableGraph]:
     from examples.gallery import GALLERY
-    from tests.benchmarks.step_partitions import gpt
+    from tests.support.other_networks import gpt
 
     return {
         "gpt": gpt(batch=2, length=16, width=32, heads=2, blocks=2, words=64),
