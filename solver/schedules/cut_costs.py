@@ -1,20 +1,24 @@
-"""What keeping a budget costs at least in every order of the steps: a moment for which the order is open.
+"""What keeping a budget costs at least in every order of the steps: moments for which the order is open.
 
 The few-moment relaxation (`moments`) knows what has run at a moment, for the order is given. Here it decides
 about that, too: the steps that have run when step t first does are any closed set with t in it, and without
-what follows t (`cuts`).
+what follows t (`cuts`). Of several moments each follows the one before it in every order:
 
-    done[s]      step s has run for the first time: with it all that it follows
-    held[v]      value v is in memory while t runs, if done[maker of v]
-    made[p]      step p, which has run, runs again later
+    a step            t0 ────────────────► t1 ─────► t2        t1 follows t0, and t2 follows t1
+    done[s, i]        step s has run for the first time when t_i does: with it all that it follows
+    held[v, i]        value v is in memory while t_i runs, if done[maker of v, i]
+    made[p, i]        step p, which had run then, runs again behind t_i, up to t_i+1
 
-    minimise the cost of all made[p], where
-      * a step that has not run finds each v that it reads, if v was made:  held[v] or made[maker of v]
-      * so does a step that runs again:                          made[p] -> held[u] or made[maker of u]
-      * the budget is kept: fixed + touched + scratch + what waits and cannot be made again + all that is held
+    minimise the cost of all made[p, i], where of each v that had been made when t_i ran
+      * a step that runs for the first time behind it, up to t_i+1, and reads v finds it:
+                                                    held[v, i] or made[maker of v, i]
+      * so does a step that runs again there:       made[p, i] -> held[v, i] or made[maker of v, i]
+      * what is held later comes from somewhere:    held[v, i+1] -> held[v, i] or made[maker of v, i]
+      * each moment keeps the budget: fixed + touched + scratch + what waits and cannot be made again + all
+        that is held
 
-Every schedule, in whatever order, satisfies that at its first run of t; so the optimum is a lower bound on
-the cost of all schedules of the program, and none keeps the budget where the model has no solution.
+Every schedule, in whatever order, satisfies that at its first runs of these steps; so the optimum is a lower
+bound on the cost of all schedules of the program, and none keeps the budget where the model has no solution.
 
 Imports OR-Tools when a model is made.
 """
@@ -22,9 +26,10 @@ Imports OR-Tools when a model is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from solver.layout import Deadline
@@ -37,11 +42,16 @@ if TYPE_CHECKING:
 
 __all__ = ["CostInEveryOrder", "least_cost"]
 
-#: Deterministic time that CP-SAT has for all moments and for one: a second or two.
-_WORK, _WORK_MOMENT = 2.0, 0.4
+#: Deterministic time that CP-SAT has for all models of one moment, of each larger number, and for a model:
+#: a second or two, each.
+_WORK, _WORK_SEVERAL, _WORK_MODEL = 2.0, 1.0, 0.4
 
-#: Moments at most: the fullest ones by their cut. Steps of the largest program, and cuts that are looked at.
-_MOMENTS, _STEPS, _CUTS = 12, 3_000, 200
+#: Steps that are tried as a moment: the fullest ones by their cut; and as another one beside those that
+#: prove most so far: the fullest one of so many stretches of the steps. Moments of a model at most.
+_TRIED, _STRETCHES, _MOMENTS = 12, 12, 3
+
+#: Steps of the largest program, of which several moments are tried, and cuts that are looked at.
+_STEPS, _STEPS_SEVERAL, _CUTS = 3_000, 1_200, 200
 
 #: A literal of the model, or what is known of it.
 _Known: TypeAlias = "cp_model.IntVar | bool"
@@ -49,13 +59,13 @@ _Known: TypeAlias = "cp_model.IntVar | bool"
 
 @dataclass(frozen=True, slots=True)
 class CostInEveryOrder:
-    """No schedule in any order keeps the budget for less than `bound` nanoseconds; the moment is step `step`.
+    """No schedule in any order keeps the budget for less than `bound` nanoseconds; the moments are `steps`.
 
     `impossible`: none keeps it at all.
     """
 
     bound: int = 0
-    step: int | None = None
+    steps: tuple[int, ...] = ()
     impossible: bool = False
 
 
@@ -69,7 +79,7 @@ def least_cost(
     """A lower bound on the cost of all schedules that keep `budget` bytes, whatever their order.
 
     `before` and ``load[t]`` are as in `cuts.least_peak`; only where the load is over the budget in that order
-    can anything be proved. Cost: a second or two for some hundred steps; nothing is tried for thousands.
+    can anything be proved. Cost: some seconds at most for some hundred steps; nothing is tried for thousands.
     """
     deadline = deadline or Deadline()
     over = sorted((t for t, bytes_ in enumerate(load) if bytes_ > budget), key=lambda t: (-load[t], t))
@@ -81,30 +91,74 @@ def least_cost(
             return CostInEveryOrder()
         at[t] = cuts.bytes_at(t, deadline)
     full = sorted((t for t, bytes_ in at.items() if bytes_ > budget), key=lambda t: (-at[t], t))
-    best, left = CostInEveryOrder(), _WORK
-    for t in full[:_MOMENTS]:
-        if left <= 0 or deadline.expired:
+    best = CostInEveryOrder()
+
+    def dearest(several: Iterable[tuple[int, ...]], left: float) -> CostInEveryOrder:
+        """What proves most, of `best` and these moments, as far as the work that is left goes."""
+        found = best
+        for steps in several:
+            if left <= 0 or found.impossible or deadline.expired:
+                break
+            answer, work = _Moments(problem, before, budget, steps).solve(min(left, _WORK_MODEL), deadline)
+            left -= work
+            found = max(found, answer, key=lambda each: (each.impossible, each.bound))
+        return found
+
+    best = dearest(((t,) for t in full[:_TRIED]), _WORK)
+    if len(problem.steps) > _STEPS_SEVERAL:
+        return best
+    earlier, apart = _earlier(before), _fullest_apart(full)
+    while best.bound and not best.impossible and len(best.steps) < _MOMENTS:
+        known = best
+        best = dearest(_with_another(known.steps, apart, earlier), _WORK_SEVERAL)
+        if best == known:
             break
-        model = _Moment(problem, before, budget, t)
-        found, work = model.solve(min(left, _WORK_MOMENT), deadline)
-        left -= work
-        if found.impossible:
-            return found
-        best = max(best, found, key=lambda found: found.bound)
     return best
 
 
-class _Moment:
-    """The model of one step."""
+def _earlier(before: Sequence[AbstractSet[int]]) -> list[set[int]]:
+    """For each step all that it must follow. Quadratic in the steps."""
+    found: list[set[int]] = []
+    for steps in before:
+        found.append(set(steps).union(*(found[s] for s in steps)))
+    return found
+
+
+def _fullest_apart(full: Sequence[int]) -> list[int]:
+    """The fullest one of each stretch of these steps, which come by their bytes; in order."""
+    rank, steps = {t: k for k, t in enumerate(full)}, sorted(full)
+    ends = sorted({k * len(full) // _STRETCHES for k in range(_STRETCHES + 1)})
+    return [min(steps[begin:end], key=rank.__getitem__) for begin, end in pairwise(ends)]
+
+
+def _with_another(
+    steps: tuple[int, ...], others: Sequence[int], earlier: Sequence[AbstractSet[int]]
+) -> Iterator[tuple[int, ...]]:
+    """The moments with one of the others, where each follows the one before it."""
+    for t in others:
+        front = tuple(s for s in steps if s in earlier[t])
+        back = tuple(s for s in steps if t in earlier[s])
+        if len(front) + len(back) == len(steps):
+            yield (*front, t, *back)
+
+
+class _Moments:
+    """The model of one step, or of several of which each must follow the one before it."""
 
     def __init__(
-        self, problem: ScheduleProblem, before: Sequence[AbstractSet[int]], budget: int, step: int
+        self,
+        problem: ScheduleProblem,
+        before: Sequence[AbstractSet[int]],
+        budget: int,
+        steps: tuple[int, ...],
     ) -> None:
         from ortools.sat.python import cp_model
 
-        self._problem, self._step, self._model = problem, step, cp_model.CpModel()
-        self._touched = {*problem.reads[step], *problem.writes[step]}
-        self._done = self._closed(before)
+        self._problem, self._steps, self._model = problem, steps, cp_model.CpModel()
+        self._done = [self._closed(before, step) for step in steps]
+        for sooner, later in pairwise(self._done):
+            for has, will in zip(sooner, later, strict=True):
+                self._clause((has, False), (will, True))
         self._readers: list[list[int]] = [[] for _ in problem.values]
         self._writers: list[list[int]] = [[] for _ in problem.values]
         for t in range(len(problem.steps)):
@@ -112,22 +166,49 @@ class _Moment:
                 self._readers[v].append(t)
             for v in problem.writes[t]:
                 self._writers[v].append(t)
-        again = {v for t, until in enumerate(problem.until) if until >= 0 for v in problem.reads[t]}
-        self._held: dict[int, cp_model.IntVar] = {}
-        self._made: dict[int, cp_model.IntVar] = {}
-        for p, until in enumerate(problem.until):
-            ended = self._done[until] if 0 <= until < len(problem.steps) else False
-            if until < 0 or self._done[p] is False or ended is True:
+        self._again = {v for t, until in enumerate(problem.until) if until >= 0 for v in problem.reads[t]}
+        #: What is decided at each moment. Of values that it touches nothing is: they are there.
+        self._held: list[dict[int, cp_model.IntVar]] = []
+        self._made: list[dict[int, cp_model.IntVar]] = []
+        for i in range(len(steps)):
+            self._made.append(self._repetitions(i))
+            self._held.append(self._waiting(i))
+        for i in range(len(steps)):
+            self._need(i)
+        rooms = [self._keep_budget(i, budget) for i in range(len(steps))]
+        self._fits = min(rooms) >= 0
+        self._model.minimize(
+            sum(problem.cost[p] * made for repetitions in self._made for p, made in repetitions.items())
+        )
+
+    def _repetitions(self, i: int) -> dict[int, cp_model.IntVar]:
+        """What may run again behind moment i: what has run, and was not ended by a step that has."""
+        done, found = self._done[i], dict[int, "cp_model.IntVar"]()
+        for p, until in enumerate(self._problem.until):
+            ended = done[until] if 0 <= until < len(done) else False
+            if until < 0 or done[p] is False or ended is True:
                 continue
-            made = self._made[p] = self._model.new_bool_var("")
-            self._clause((made, False), (self._done[p], True))
+            made = found[p] = self._model.new_bool_var("")
+            self._clause((made, False), (done[p], True))
             self._clause((made, False), (ended, False))
+        return found
+
+    def _waiting(self, i: int) -> dict[int, cp_model.IntVar]:
+        """What may be held at moment i."""
+        problem, step, found = self._problem, self._steps[i], dict[int, "cp_model.IntVar"]()
+        touched = {*problem.reads[step], *problem.writes[step]}
         for v in range(len(problem.values)):
-            if v in self._touched or self._was_made(v) is False:
+            was_made = self._was_made(v, i)
+            if v in touched or was_made is False:
                 continue
-            if problem.maker[v] >= 0 or v in again or problem.kept[v] or self._readers[v]:
-                self._held[v] = self._model.new_bool_var("")
-        self._need()
+            if problem.maker[v] >= 0 or v in self._again or problem.kept[v] or self._readers[v]:
+                held = found[v] = self._model.new_bool_var("")
+                self._clause((held, False), (was_made, True))
+        return found
+
+    def _keep_budget(self, i: int, budget: int) -> int:
+        """The row of the bytes of moment i; the answer is the room that what is there anyway leaves."""
+        problem, step = self._problem, self._steps[i]
         unit = math.gcd(*problem.size) or 1
         # Values that may share bytes take those of the largest, at least.
         largest: dict[int, int] = {}
@@ -135,23 +216,22 @@ class _Moment:
             largest[root] = max(largest.get(root, v), v, key=lambda v: (problem.size[v], -v))
         counted = set(largest.values())
         room = budget - problem.fixed - problem.scratch[step]
-        room -= sum(problem.size[v] for v in self._touched & counted)
-        waiting = sum(problem.size[v] // unit * held for v, held in self._held.items() if v in counted)
-        self._fits = room >= 0
+        room -= sum(problem.size[v] for v in {*problem.reads[step], *problem.writes[step]} & counted)
+        waiting = sum(problem.size[v] // unit * held for v, held in self._held[i].items() if v in counted)
         self._model.add(waiting <= max(room, 0) // unit)
-        self._model.minimize(sum(problem.cost[p] * made for p, made in self._made.items()))
+        return room
 
-    def _closed(self, before: Sequence[AbstractSet[int]]) -> list[_Known]:
-        """For each step whether it has run: known of what stands before and behind the moment's."""
+    def _closed(self, before: Sequence[AbstractSet[int]], step: int) -> list[_Known]:
+        """For each step whether it has run when `step` does: known of what it follows and what follows it."""
         count = len(before)
         found: list[_Known | None] = [None] * count
-        found[self._step] = True
-        for t in range(self._step, -1, -1):
+        found[step] = True
+        for t in range(step, -1, -1):
             if found[t] is True:
                 for s in before[t]:
                     found[s] = True
-        for t in range(self._step + 1, count):
-            if any(s == self._step or found[s] is False for s in before[t]):
+        for t in range(step + 1, count):
+            if any(s == step or found[s] is False for s in before[t]):
                 found[t] = False
         done = [self._model.new_bool_var("") if each is None else each for each in found]
         for t in range(count):
@@ -170,35 +250,43 @@ class _Moment:
                 open_.append(literal if wanted else literal.negated())
         self._model.add_bool_or(open_)
 
-    def _was_made(self, v: int) -> _Known:
-        """Whether a value has been made by then; of values of several writers that is open, and not asked."""
-        if self._problem.given[v]:
-            return True
-        return self._done[self._writers[v][0]] if len(self._writers[v]) == 1 else False
+    def _was_made(self, v: int, i: int) -> _Known:
+        """Whether a value had been made by moment i. Of what is written more than once, or given and written,
+        the contents at a moment are open: nothing is asked of it.
+        """
+        if len(self._writers[v]) + self._problem.given[v] != 1:
+            return False
+        return True if self._problem.given[v] else self._done[i][self._writers[v][0]]
 
-    def _need(self) -> None:
-        """What is read later is held, or made again."""
-        problem, never = self._problem, False
-        for v, held in self._held.items():
-            made = self._made.get(problem.maker[v], never)
-            was_made = self._was_made(v)
-            self._clause((held, False), (was_made, True))
-            if problem.kept[v]:
-                self._clause((was_made, False), (held, True), (made, True))
+    def _need(self, i: int) -> None:
+        """What is read behind moment i is held there, or made again; so is what the next moment holds."""
+        problem, never, held_there, made = self._problem, False, self._held[i], self._made[i]
+        following = self._done[i + 1] if i + 1 < len(self._steps) else None
+        for v, held in held_there.items():
+            had, found = (
+                (self._was_made(v, i), False),
+                ((held, True), (made.get(problem.maker[v], never), True)),
+            )
             for q in self._readers[v]:
-                self._clause((was_made, False), (self._done[q], True), (held, True), (made, True))
-        for p, made_again in self._made.items():
+                runs = True if following is None else following[q]
+                self._clause(had, (self._done[i][q], True), (runs, False), *found)
+            if following is None:
+                if problem.kept[v]:
+                    self._clause(had, *found)
+            elif v in self._held[i + 1]:
+                self._clause(had, (self._held[i + 1][v], False), *found)
+        for p, made_again in made.items():
             for u in problem.reads[p]:
-                if u in self._held:
-                    source = self._made.get(problem.maker[u], never)
-                    self._clause((made_again, False), (self._held[u], True), (source, True))
+                if u in held_there:
+                    source = made.get(problem.maker[u], never)
+                    self._clause((made_again, False), (held_there[u], True), (source, True))
 
     def solve(self, work: float, deadline: Deadline) -> tuple[CostInEveryOrder, float]:
         """What CP-SAT proves in its deterministic time, and how much of that it took."""
         from ortools.sat.python import cp_model
 
         if not self._fits:
-            return CostInEveryOrder(step=self._step, impossible=True), 0.0
+            return CostInEveryOrder(steps=self._steps, impossible=True), 0.0
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 2
@@ -210,8 +298,8 @@ class _Moment:
             return CostInEveryOrder(), work
         spent = solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
-            return CostInEveryOrder(step=self._step, impossible=True), spent
+            return CostInEveryOrder(steps=self._steps, impossible=True), spent
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
             return CostInEveryOrder(), spent
         bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
-        return CostInEveryOrder(bound, self._step if bound else None), spent
+        return CostInEveryOrder(bound, self._steps if bound else ()), spent

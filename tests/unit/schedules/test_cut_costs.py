@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from examples.gallery import GALLERY
 from solver.layout import Deadline
-from solver.schedules import ScheduleProblem
+from solver.passes import Order
+from solver.program import dependencies, loads
+from solver.schedules import ScheduleProblem, roofline, schedule_problem
 from solver.schedules.cut_costs import CostInEveryOrder, least_cost
 from solver.schedules.joint import order_to_repeat
 from solver.schedules.recompute import cheapest
 from solver.schedules.simulate import replay
+from solver.training import derive
 from tests.support.schedule_problems import layered, problem
 
 
@@ -46,8 +50,8 @@ def test_what_stands_in_front_of_the_moment_in_every_order_is_made_again() -> No
     earlier = [*before(given)]
     earlier[2] |= {1}
     load = replay(given, (0, 1, 2, 3, 4))
-    assert least_cost(given, earlier, 45, load) == CostInEveryOrder(5, 3)
-    assert least_cost(given, earlier, 39, load) == CostInEveryOrder(step=2, impossible=True)
+    assert least_cost(given, earlier, 45, load) == CostInEveryOrder(5, (3,))
+    assert least_cost(given, earlier, 39, load) == CostInEveryOrder(steps=(2,), impossible=True)
 
 
 @pytest.mark.parametrize("until", [2, -1])
@@ -67,6 +71,25 @@ def test_values_that_may_share_bytes_count_once() -> None:
     earlier = [*before(given)]
     earlier[2] |= {1}
     assert least_cost(given, earlier, 45, replay(given, (0, 1, 2, 3, 4))) == CostInEveryOrder()
+
+
+def test_two_moments_prove_what_neither_does() -> None:
+    """v0 has no room while s2 runs, nor v1 while s3 does: it is made again for s4, and v0 for s3."""
+    given = problem([[], [0], [1], [0, 2], [1, 3]], size=[20, 30, 20, 10, 20], cost=[1, 2, 4, 4, 3], kept=[4])
+    assert least(given, 60) == CostInEveryOrder(3, (2, 3))
+    assert cheapest(given, 60).extra == 3
+    assert least(given, 70) == CostInEveryOrder(2, (3,))
+
+
+@pytest.mark.parametrize(("share", "moments"), [(80, 1), (60, 3)])
+def test_the_given_order_of_a_transformer_is_proved_to_be_the_cheapest(share: int, moments: int) -> None:
+    program = Order().run(derive(GALLERY["transformer"].model().graph))
+    given = schedule_problem(program, roofline(program))
+    load = loads(program)[0]
+    budget = max(load) * share // 100
+    found = least_cost(given, list(dependencies(program.touches())), budget, load)
+    assert len(found.steps) == moments
+    assert found.bound == cheapest(given, budget).extra > 0
 
 
 def test_an_order_is_proved_to_be_the_cheapest_of_all_orders() -> None:
