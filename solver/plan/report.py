@@ -233,12 +233,15 @@ def order_note(plan: PlanView) -> str | None:
     return f"{note} What runs again to keep the capacity adds {share:.3%} of time at least in every order."
 
 
-def certificate_note(certificate: Certificate) -> str:
-    """How the lower bound of an arena is known, and whom one has to trust for it, in a sentence."""
+def certificate_note(certificate: Certificate, unit: str = "step") -> str:
+    """How the lower bound of an arena is known, and whom one has to trust for it, in a sentence.
+
+    `unit` is what lifespans count: steps, or levels where steps run at the same time.
+    """
     match certificate.proof:
         case Proof.MAX_LOAD:
             return (
-                f"The lower bound is what is live at step {certificate.witness_step}: anyone can add it up."
+                f"The lower bound is what is live at {unit} {certificate.witness_step}: anyone can add it up."
             )
         case Proof.SOLVER:
             return (
