@@ -41,7 +41,7 @@ _TYPES: Final = (
     ProblemType(
         "invalid-document", 422, "Not a document of this kind and version",
         "The JSON is well formed, but a field is missing, unknown or of the wrong type, or the version is "
-        "not 1. The pointer leads to the field; /v1/schemas lists the JSON Schemas.",
+        "one that is not read here. The pointer leads to the field; /v1/schemas lists the JSON Schemas.",
     ),
     ProblemType(
         "invalid-graph", 422, "The graph is not trainable as it stands",
@@ -124,7 +124,7 @@ _TYPES: Final = (
     ProblemType(
         "capacity-exceeded", 409, "The arena does not fit the capacity",
         "`required` bytes are needed, `available` were given, `excess` is the difference, and "
-        "`live_at_peak` lists what lives at the worst step. With `proved` nothing can fit; without it, "
+        "`live_at_peak` lists what is live at the worst step. With `proved` nothing can fit; without it, "
         "nothing that fits was found, and `required` is what the best layout found takes. Take a smaller "
         "batch, train fewer parameters, or give more memory or time.",
     ),

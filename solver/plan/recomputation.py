@@ -60,7 +60,7 @@ class Recomputation:
         return f"{known}, {summed} can be checked without a solver"
 
     def _share(self, nanoseconds: int) -> str:
-        return f"{100 * nanoseconds / max(self.step, 1):.2f} %"
+        return f"{10_000 * nanoseconds // max(self.step, 1) / 100:.2f} %"  # rounded down: it is a bound
 
 
 def recomputation(plan: PlanView) -> Recomputation | None:
