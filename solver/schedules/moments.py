@@ -16,7 +16,7 @@ optimum is a lower bound on the cost of all of them. And its solution is a sched
 over the budget between two moments. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
 each step; here are moments only where the memory is full, and all rows but one a moment are clauses.
 
-The only module of this package that imports OR-Tools; it does so when a model is made.
+Imports OR-Tools when a model is made.
 """
 
 from __future__ import annotations
@@ -220,9 +220,9 @@ class Moments:
         again = (place for place, made in self._made.items() if solver.boolean_value(made))
         return Relaxed(bound, dropped, tuple((p, self.moments[i]) for p, i in again), work, cut=cut)
 
-    def genes(self, relaxed: Relaxed, start: Integers) -> Integers:
+    def numbers(self, relaxed: Relaxed, start: Integers) -> Integers:
         """The numbers of gaps that a solution says: what is not held at a moment is made again behind it."""
-        genes = start.copy()
+        numbers = start.copy()
         begin, at = {}, 0
         for v, row in enumerate(self.problem.touches):
             begin[v], at = at, at + len(row)
@@ -231,8 +231,8 @@ class Moments:
             row = touches[v]
             before = sum(touch < t for touch in row)
             if self.problem.maker[v] >= 0 and 0 < before < len(row):
-                genes[begin[v] + before - 1] = AGAIN
-        return genes
+                numbers[begin[v] + before - 1] = AGAIN
+        return numbers
 
     def sequence(self, relaxed: Relaxed) -> tuple[int, ...]:
         """The schedule that a solution says, which costs what the solution does: what is held, and the steps

@@ -20,7 +20,7 @@ _SLICE = 5_000
 
 
 class Orders:
-    """Walks for one problem, in memory that is kept. Not for several threads.
+    """Walks for one problem, in memory that is kept between calls. Not for several threads.
 
     ``before[t]`` are the steps that step t must follow.
     """
