@@ -129,11 +129,7 @@ class _Moment:
                 self._held[v] = self._model.new_bool_var("")
         self._need()
         unit = math.gcd(*problem.size) or 1
-        # Values that may share bytes take those of the largest, at least.
-        largest: dict[int, int] = {}
-        for v, root in enumerate(problem.together):
-            largest[root] = max(largest.get(root, v), v, key=lambda v: (problem.size[v], -v))
-        counted = set(largest.values())
+        counted = problem.counted
         room = budget - problem.fixed - problem.scratch[step]
         room -= sum(problem.size[v] for v in self._touched & counted)
         waiting = sum(problem.size[v] // unit * held for v, held in self._held.items() if v in counted)

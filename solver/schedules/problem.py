@@ -72,6 +72,29 @@ class ScheduleProblem:
                 found[v].append(t)
         return tuple(map(tuple, found))
 
+    @property
+    def spans(self) -> tuple[list[int], list[int]]:
+        """For each value the step that defines it first, -1 if the caller does; and its last reader, n if it
+        is kept. Without either they are n and -1, for n steps. Linear in the touches.
+        """
+        steps = len(self.steps)
+        first = [-1 if given else steps for given in self.given]
+        last = [-1] * len(self.values)
+        for t in range(steps):
+            for v in self.writes[t]:
+                first[v] = min(first[v], t)
+            for v in (*self.reads[t], *self.writes[t]):
+                last[v] = t
+        return first, [steps if kept else t for kept, t in zip(self.kept, last, strict=True)]
+
+    @property
+    def counted(self) -> set[int]:
+        """One of all values that may share bytes, the largest: at least its bytes are taken. Linear."""
+        largest: dict[int, int] = {}
+        for v, root in enumerate(self.together):
+            largest[root] = max(largest.get(root, v), v, key=lambda v: (self.size[v], -v))
+        return set(largest.values())
+
     def in_order(self, order: Sequence[int]) -> Self:
         """The same problem with its steps in another order; values keep their numbers. Linear."""
         place = {t: k for k, t in enumerate(order)}
