@@ -17,12 +17,8 @@ from typing import Self
 
 from solver.graph.ops import lookup
 from solver.program import (
-    ACCUMULATE,
-    CLIP,
     CONVERT,
-    COPY,
-    SEED,
-    UPDATE,
+    OWN_KERNELS,
     Access,
     EntryKind,
     Phase,
@@ -31,8 +27,6 @@ from solver.program import (
 )
 
 __all__ = ["ScheduleProblem", "joined", "may_share", "schedule_problem"]
-
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +177,7 @@ def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
     node = program.operations[step.operation]
     if step.phase is not Phase.FORWARD or step.due:
         return False
-    if node.operation.type in _OWN:
+    if node.operation.type in OWN_KERNELS:
         return node.operation.type == CONVERT
     if any(b.access is Access.WRITE and b.value in persistent for b in step.bindings):
         return False
@@ -210,7 +204,7 @@ def may_share(program: Program, step: Step, *, views: bool = False) -> Iterator[
     With `views` only those that then show the same contents.
     """
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+    if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
         return
     bound = {b.slot: b.value for b in step.bindings}
     kind = lookup(node.operation.type)
