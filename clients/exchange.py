@@ -54,7 +54,8 @@ class Exchange:
                 pause = self.retry.after_error(attempt, error)
                 if pause is None:
                     place = address(self.base, request.path.partition("?")[0])
-                    raise ConnectionFailed(f"{place}: {error!r}") from error
+                    reason = str(error) or type(error).__name__
+                    raise ConnectionFailed(f"{place}: no answer ({reason})") from error
             else:
                 pause = self.retry.after_answer(attempt, answer(outcome))
                 if pause is None:

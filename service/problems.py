@@ -41,7 +41,7 @@ _TYPES: Final = (
     ProblemType(
         "invalid-document", 422, "Not a document of this kind and version",
         "The JSON is well formed, but a field is missing, unknown or of the wrong type, or the version is "
-        "not 1. The pointer leads to the field; /v1/schemas lists the JSON Schemas.",
+        "one that is not read here. The pointer leads to the field; /v1/schemas lists the JSON Schemas.",
     ),
     ProblemType(
         "invalid-graph", 422, "The graph is not trainable as it stands",
@@ -124,7 +124,7 @@ _TYPES: Final = (
     ProblemType(
         "capacity-exceeded", 409, "The arena does not fit the capacity",
         "`required` bytes are needed, `available` were given, `excess` is the difference, and "
-        "`live_at_peak` lists what lives at the worst step. With `proved` nothing can fit; without it, "
+        "`live_at_peak` lists what is live at the worst step. With `proved` nothing can fit; without it, "
         "nothing that fits was found, and `required` is what the best layout found takes. Take a smaller "
         "batch, train fewer parameters, or give more memory or time.",
     ),
@@ -161,7 +161,7 @@ _TYPES: Final = (
         "leave out inline values, or use named initializers.",
     ),
     ProblemType(
-        "too-many-bytes", 429, "Too many bytes on their way",
+        "too-many-bytes", 429, "Too many bytes are on their way",
         "The bodies of all requests together exceed what this service holds at a time "
         "(ARENAPLAN_INTAKE_MEMORY_BYTES, ARENAPLAN_INTAKE_DISK_BYTES). Try again after the seconds in the "
         "Retry-After header.",
@@ -172,7 +172,7 @@ _TYPES: Final = (
         "that this service was started with. Send the request again.",
     ),
     ProblemType(
-        "headers-too-large", 431, "Too much before the body",
+        "headers-too-large", 431, "The headers are too large",
         "The request line and the headers may take 64 KiB together.",
     ),
     ProblemType(
@@ -249,7 +249,7 @@ _TYPES: Final = (
         "request gets the same plan.",
     ),
     ProblemType(
-        "too-many-jobs", 429, "As many jobs wait as may",
+        "too-many-jobs", 429, "Too many jobs wait",
         "The service keeps ARENAPLAN_JOB_LIMIT jobs that are not finished. Send it again after the seconds "
         "in the Retry-After header.",
     ),
@@ -271,7 +271,7 @@ _TYPES: Final = (
         "is not private, loopback or link-local unless ARENAPLAN_WEBHOOK_ALLOW_PRIVATE says so.",
     ),
     ProblemType(
-        "unauthorized", 401, "Who you are is not known",
+        "unauthorized", 401, "The caller is not known",
         "Send an API key or a token of the identity provider as `Authorization: Bearer ...`. The detail says "
         "what is wrong with the one that was sent.",
     ),

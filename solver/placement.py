@@ -76,7 +76,7 @@ def place(
 
 def _check(options: LayoutOptions) -> None:
     if options.solver not in SOLVERS:
-        remedy = f"Choose one of {list(SOLVERS)}."
+        remedy = f"Choose one of {', '.join(SOLVERS)}."
         raise OptionsError(f"Unknown solver {options.solver!r}.", remedy=remedy, path=("solver",))
     alignment = options.alignment
     if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):

@@ -187,8 +187,8 @@ def print_levels(console: Console, plan: PlanView) -> None:
         found = level_report(plan)
         console.print(
             f"parallelism {found.parallelism}: {found.steps} steps on {found.count} levels, at most"
-            f" {found.widest} at the same time; one after the other they would have"
-            f" {found.sequential_bytes:,} bytes live at once",
+            f" {found.widest} at the same time; one after the other, in this order, they would need"
+            f" {found.sequential_bytes:,} bytes",
             highlight=False,
         )
 
@@ -198,15 +198,11 @@ def print_recomputation(console: Console, plan: PlanView) -> None:
     found = recomputation(plan)
     if found is None:
         return
-    time, least = (100 * cost / max(found.step, 1) for cost in (found.extra, found.bound))
-    flops, count = 100 * found.extra_flops / max(found.step_flops, 1), len(found.repetitions)
-    known = f"{least:.2f} % at least are proved" if found.bound else "no bound is proved"
-    proof = "proved to be the least for this order" if found.optimal else known
-    if found.checked:
-        proof += f"; {100 * found.checked / max(found.step, 1):.2f} % without a solver"
+    time, flops = 100 * found.extra / max(found.step, 1), 100 * found.extra_flops / max(found.step_flops, 1)
+    count = len(found.repetitions)
     console.print(
         f"recomputed: {count:,} {'step runs' if count == 1 else 'steps run'} again,"
-        f" +{time:.2f} % of the modelled time ({proof}), +{flops:.2f} % of the products",
+        f" +{time:.2f} % of the modelled time ({found.proof}), +{flops:.2f} % of the products",
         highlight=False,
     )
 
@@ -224,8 +220,8 @@ def print_paging(console: Console, plan: PlanView) -> None:
     known = "the least" if above <= 0 else f"within {above:.2f} % of the least"
     console.print(
         f"paged: {found.moved_out:,} bytes out of {first.name} and {found.moved_in:,} back in an iteration,"
-        f" proved to be {known} for this order and lookahead {found.lookahead}; everything that can"
-        f" leave would be {found.baseline:,}",
+        f" proved to be {known} for this order and lookahead {found.lookahead}; moving"
+        f" everything that can leave would be {found.baseline:,}",
         highlight=False,
     )
     written = ", ".join(f"{tier.written:,} bytes to {tier.name}" for tier in others if tier.written)

@@ -20,6 +20,7 @@ from clients import (
     CapacityExceeded,
     Client,
     ClientError,
+    ConnectionFailed,
     Job,
     JobNotFinished,
     JobStatus,
@@ -235,6 +236,9 @@ class Service:
                 as_json=self._as_json,
                 job=late.id,
             )
+        except ConnectionFailed as error:
+            remedy = "See whether a service runs there."
+            fail(f"--server: {error}. {remedy}", Exit.USAGE, as_json=self._as_json)
         except (ClientError, httpx.InvalidURL) as error:
             fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
 

@@ -176,8 +176,8 @@ def _in_place(plan: PlanView) -> Iterator[str]:
 def _repetitions(found: Recomputation) -> Table:
     """What is made again, when, and for which step."""
     title = (
-        f"Made again: {found.peak_before:,} -> {found.peak_after:,} bytes live at once;"
-        f" no schedule takes less than {found.floor:,}"
+        f"Run again: {found.peak_before:,} -> {found.peak_after:,} bytes live at once;"
+        f" no order and no recomputation takes less than {found.floor:,}"
     )
     table = Table(title=title, title_justify="left")
     table.add_column("level", justify="right")
@@ -193,14 +193,15 @@ def _repetitions(found: Recomputation) -> Table:
 
 def _copies(found: Paging) -> Table:
     """What leaves the memory where kernels run, and what comes back."""
-    sizes = ", ".join(f"{tier.name} {tier.used:,} of {tier.bytes:,}" for tier in found.tiers)
-    table = Table(title=f"Paged, {found.peak_before:,} bytes live at once: {sizes}", title_justify="left")
+    sizes = ", ".join(f"{tier.used:,} of {tier.bytes:,} in {tier.name}" for tier in found.tiers)
+    title = f"Paged: without it {found.peak_before:,} bytes are live at once; taken are {sizes}"
+    table = Table(title=title, title_justify="left")
     table.add_column("level", justify="right")
     for heading in ("step", "from", "to"):
         table.add_column(heading, overflow="fold")
     table.add_column("bytes", justify="right")
     for one in found.copies[:_MOST_STEPS]:
-        names = (escape(one.step), escape(one.value), escape(one.target))
+        names = (escape(one.step), escape(one.from_tier), escape(one.to_tier))
         table.add_row(str(one.level), *names, f"{one.nbytes:,}")
     rest = len(found.copies) - _MOST_STEPS
     if rest > 0:

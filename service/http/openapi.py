@@ -100,7 +100,7 @@ def _document(model: str, description: str) -> dict[str, Any]:
 
 def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     by_status: dict[int, list[str]] = {}
-    for code in codes:
+    for code in dict.fromkeys(codes):
         by_status.setdefault(CATALOGUE[code].status, []).append(f"`{code}` {CATALOGUE[code].title}")
     content = {MEDIA_TYPE: {"schema": _reference("ProblemDocument")}}
     return {
@@ -313,10 +313,6 @@ VALIDATE_ROUTE: Final[dict[str, Any]] = {
 
 
 _STORED: Final = ("jobs-off", "database-unavailable", "stopping")
-_DIGEST: Final = {
-    "name": "digest", "in": "path", "required": True, "description": "SHA-256 of the bytes.",
-    "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-}  # fmt: skip
 _PREFER: Final = {
     "name": "Prefer", "in": "header", "schema": {"type": "string"},
     "description": "`respond-async, wait=N`: what is not answered within N seconds is a job (RFC 7240).",
@@ -439,7 +435,7 @@ STORE_GRAPH_ROUTE: Final[dict[str, Any]] = {
             "too-many-bytes", "headers-too-large", "overloaded", *_STORED,
         ),
     },
-    "openapi_extra": {"parameters": [_DIGEST], "requestBody": {"required": True, "content": _ANY_BYTES}},
+    "openapi_extra": {"requestBody": {"required": True, "content": _ANY_BYTES}},
 }  # fmt: skip
 
 GRAPH_ROUTE: Final[dict[str, Any]] = {
@@ -495,6 +491,29 @@ def _narrow(schemas: dict[str, Any], settings: Settings) -> None:
             schemas[model]["properties"][name].update(more)
 
 
+#: What stands in the place of a name in braces, by the path up to it.
+_PLACES: Final = {
+    "/v1/plans/{digest}": "Digest of a plan: its `digest`, and the entity tag of the answer that had it.",
+    "/v1/plans/{digest}/{format}": f"One of {', '.join(EXPORTERS)}, or difference.",
+    "/v1/layouts/{digest}": "Digest of a layout: the entity tag of the answer that had it.",
+    "/v1/graphs/{digest}": "SHA-256 of the bytes, as 64 hexadecimal digits in lower case.",
+    "/v1/jobs/{id}": "The `id` of a job.",
+    "/v1/schemas/{name}": "A name that `/v1/schemas` lists, as graph.",
+    "/problems/{code}": "What is behind `/problems/` in the type of a problem, as shape-mismatch.",
+}
+
+
+def _describe_places(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "path":
+                    before, name, _ = path.partition(f"{{{parameter['name']}}}")
+                    parameter["description"] = _PLACES[before + name]
+    stored = document["paths"]["/v1/graphs/{digest}"]["put"]["parameters"]
+    stored[0]["schema"]["pattern"] = "^[0-9a-f]{64}$"
+
+
 def _drop_foreign_errors(document: dict[str, Any]) -> None:
     """The framework describes validation errors in a form that this service never sends."""
     for name in ("HTTPValidationError", "ValidationError"):
@@ -531,7 +550,8 @@ def _secure(document: dict[str, Any], settings: Settings) -> None:
             for status, refusal in _problems("unauthorized", "forbidden", "quota").items():
                 known = operation["responses"].get(str(status))
                 if known is not None:
-                    refusal = {**known, "description": f"{known['description']} {refusal['description']}"}
+                    before = known["description"].removesuffix(".")
+                    refusal = {**known, "description": f"{before}; {refusal['description']}"}
                 operation["responses"][str(status)] = refusal
 
 
@@ -550,6 +570,7 @@ def install(app: FastAPI, settings: Settings) -> None:
             schemas.update(definitions["$defs"])
             _narrow(schemas, settings)
             _drop_foreign_errors(document)
+            _describe_places(document)
             _may_respond_later(document)
             body = document["paths"]["/v1/validate"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = {

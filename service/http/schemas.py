@@ -196,7 +196,9 @@ class ProblemDocument(BaseModel):
         default=None, description="Whether nothing can fit; false: nothing that fits was found."
     )
     verdict: ShortVerdict | None = Field(default=None, description="Of a capacity for a graph.")
-    live_at_peak: list[OperandSize] | None = Field(default=None, description="What lives at the worst step.")
+    live_at_peak: list[OperandSize] | None = Field(
+        default=None, description="What is live at the worst step."
+    )
 
 
 class JobDocument(BaseModel):

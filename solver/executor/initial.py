@@ -31,7 +31,7 @@ def initial_value(operand: Operand) -> Array:
     if initializer.kind not in _SCHEMES:
         raise GraphError(
             f"Operand {operand.id!r} has the unknown initializer {initializer.kind!r}.",
-            remedy=f"Choose one of {sorted(_SCHEMES)} or inline values.",
+            remedy=f"Choose one of {', '.join(sorted(_SCHEMES))}, or give inline values.",
         )
     return _SCHEMES[initializer.kind](initializer, operand.type).astype(operand.dtype.numpy)
 

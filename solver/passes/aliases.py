@@ -34,12 +34,7 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace, Part
 from solver.passes.base import Pass
 from solver.program import (
-    ACCUMULATE,
-    CLIP,
-    CONVERT,
-    COPY,
-    SEED,
-    UPDATE,
+    OWN_KERNELS,
     Access,
     Alias,
     Binding,
@@ -57,8 +52,6 @@ __all__ = ["Aliases", "Allowed", "define_in_place"]
 
 #: Later than every level: when what outlives the iteration is read last, and then when nothing happens.
 _AFTER, _NEVER = 2**62, 2**63
-
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 #: Whether a promise may be used in a step.
 Allowed = Callable[[Program, Step, InPlace], bool]
@@ -117,7 +110,7 @@ def define_in_place(program: Program, allowed: Allowed | None = None, *, sub_ran
 def _parts(program: Program, step: Step) -> Sequence[Part]:
     """What a step cuts out of a value, or puts together from several."""
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+    if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
         return ()
     return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
 
@@ -208,7 +201,7 @@ class _Walk:
         node = self.program.operations[step.operation]
         if step.phase is Phase.EXPLICIT:
             return permitted(node)
-        if node.operation.type in _OWN:
+        if node.operation.type in OWN_KERNELS:
             return ()
         promises = lookup(node.operation.type).in_place(node)
         return (promise for promise in promises if self.allowed(self.program, step, promise))

@@ -24,7 +24,7 @@ from typing import ClassVar
 from solver.errors import OptionsError
 from solver.passes.aliases import define_in_place
 from solver.passes.base import Pass
-from solver.program import UPDATE, Program, Tier, dependencies, loads
+from solver.program import UPDATE, Program, Tier, dependencies, followers, loads
 from solver.schedules.paging import paging_problem
 
 __all__ = ["MAX_PARALLELISM", "Levels", "in_levels", "list_schedule"]
@@ -148,10 +148,7 @@ def list_schedule(before: Sequence[Collection[int]], parallelism: int) -> Iterat
     O((n + e) log n) for n steps and e dependencies. List scheduling: Graham, 1966.
     """
     waiting = [len(found) for found in before]
-    after: list[list[int]] = [[] for _ in before]
-    for t, found in enumerate(before):
-        for s in found:
-            after[s].append(t)
+    after = followers(before)
     ready = [t for t, count in enumerate(waiting) if not count]
     heapify(ready)
     while ready:

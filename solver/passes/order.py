@@ -34,7 +34,7 @@ class Order(Pass):
         if self.update not in UPDATE_MODES:
             raise OptionsError(
                 f"Unknown update mode {self.update!r}.",
-                remedy=f"Choose one of {list(UPDATE_MODES)}.",
+                remedy=f"Choose one of {', '.join(UPDATE_MODES)}.",
                 path=("update",),
             )
 

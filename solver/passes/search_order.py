@@ -4,11 +4,11 @@
     a ──► d (large) ──► e (small)          a b c d e f    one after the other
     c, e ──► f
 
-First comes a bound that holds for every order. Most training steps meet it as they are, or nearly so: then
-nothing is searched, and the record says so. Where steps may run again to keep a capacity, and orders differ,
-the best one is not that of the lowest peak: it is the one in which recomputation costs least. What it costs
-at least in every order is bounded, too: mostly that is so near to its cost in the given one that no other
-order is looked for. Elsewhere one is in which less has to run again, though its peak may be the same.
+First comes a bound that holds for every order. Most training steps meet it as they are, or nearly: then
+nothing is searched, and the record says so. Where steps may run again to keep a capacity, the best order is
+not that of the lowest peak but the one in which recomputation costs least. A bound on that cost, for every
+order, comes first as well: mostly the given order costs hardly more, and no other one is looked for.
+Otherwise an order is looked for in which less has to run again, even if its peak is the same.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class SearchOrder(Pass):
         """Search until the deadline. The facts are bytes: the bound for all orders, the peaks, what is left;
         and with `recompute` nanoseconds: what repetitions cost at least in every order.
 
-        With `recompute` and a `capacity` that no order keeps, it is the one in which what runs again costs
-        least. What will be defined in place counts where two orders are compared, not while one is searched
-        for; where it will, or what does not fit is paged out, an order has to lower the peak to be taken.
+        With `recompute` and a `capacity` that no order keeps, the order taken is the one in which what runs
+        again costs least. What will be defined in place counts where two orders are compared, not while one
+        is searched for. Where values will be defined in place or paged out, only a lower peak counts.
         """
         if not self.order:
             return Applied(program)

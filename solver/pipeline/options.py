@@ -39,7 +39,7 @@ def checked(options: PlanOptions) -> Target:
     if options.target not in TARGETS:
         raise OptionsError(
             f"Unknown target {options.target!r}.",
-            remedy=f"Choose one of {list(TARGETS)}.",
+            remedy=f"Choose one of {', '.join(TARGETS)}.",
             path=("target",),
         )
     target = TARGETS[options.target]
@@ -97,7 +97,7 @@ def _check_numbers(options: PlanOptions) -> None:
     if options.solver not in SOLVERS:
         raise OptionsError(
             f"Unknown solver {options.solver!r}.",
-            remedy=f"Choose one of {list(SOLVERS)}.",
+            remedy=f"Choose one of {', '.join(SOLVERS)}.",
             path=("solver",),
         )
     alignment = options.alignment

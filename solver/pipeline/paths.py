@@ -55,9 +55,8 @@ def plan(
     with watch("prepare"):
         planner = Planner(target, options, deadline)
         prepared = _prepared(graph, planner, options)
-        options = replace(
-            options, scratch_budget=prepared.scratch_budget
-        )  # what the plan can be repeated with
+        # As it was fitted: the plan can be repeated with its own options.
+        options = replace(options, scratch_budget=prepared.scratch_budget)
     with watch("derive"):
         reference = _reference(prepared, planner, options)
     made = _planned(graph.name, reference, target.passes, options, deadline, watch)

@@ -201,16 +201,28 @@ _STEP: Final = re.compile(
 def layers(plan: PlanView) -> dict[str, str]:
     """For each value the operation that it belongs to: the first that touches it. Linear.
 
-    What an update or a seed touches belongs to the operation of the operand that it is for, and a copy to
-    that of its source.
+    What an update or a seed touches belongs to the operation of the operand that it is for. A value and its
+    copies in other memories belong to one operation, that of the first other step that touches any of them.
     """
+    source: dict[str, str] = {}
+
+    def first(name: str) -> str:
+        """Of a value and its copies the one that was there before the others."""
+        while name in source:
+            name = source[name]
+        return name
+
+    for step in plan.steps:
+        if step.kernel == COPY and first(step.uses[0]) != first(step.defs[0]):
+            source[first(step.defs[0])] = first(step.uses[0])
     found: dict[str, str] = {}
     for step in plan.steps:
+        if step.kernel == COPY:
+            continue
         match = _STEP.fullmatch(step.id)
         operation = match["operation"] if match else step.id
-        if step.kernel == COPY and step.uses:
-            operation = step.uses[0]
-        layer = found.get(operation, operation)
+        layer = found.get(first(operation), operation)
         for name in (*step.uses, *step.defs, *step.scratch):
-            found.setdefault(name, layer)
-    return found
+            found.setdefault(first(name), layer)
+    touched = {name for step in plan.steps for name in (*step.uses, *step.defs, *step.scratch)}
+    return {name: found.get(first(name), first(name)) for name in touched}

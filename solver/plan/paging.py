@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.plan.views import PlanView
+from solver.plan.views import PlannedStep, PlanView
 from solver.program import COPY
 
 __all__ = ["PagedCopy", "Paging", "TierUse", "paging"]
@@ -22,13 +22,15 @@ class TierUse:
 
 @dataclass(frozen=True, slots=True)
 class PagedCopy:
-    """A step that copies `value` to `target`, from `level` on; `nbytes` are moved."""
+    """A step that copies `value` of one tier to `target` in another, from `level` on; `nbytes` are moved."""
 
     step: str
     level: int
     value: str
     target: str
     nbytes: int
+    from_tier: str
+    to_tier: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,13 @@ def paging(plan: PlanView) -> Paging | None:
     def figure(name: str) -> int:
         return int(facts.get(name, 0))
 
-    nbytes = {value.id: value.nbytes for _, buffer in plan.buffers() for value in buffer.values}
+    placed = {v.id: (arena.name, v.nbytes) for arena, buffer in plan.buffers() for v in buffer.values}
+
+    def copy(step: PlannedStep) -> PagedCopy:
+        value, target = step.uses[0], step.defs[0]
+        (left, _), (entered, nbytes) = (placed.get(name, ("-", 0)) for name in (value, target))
+        return PagedCopy(step.id, step.level, value, target, nbytes, left, entered)
+
     return Paging(
         tiers=tuple(
             TierUse(tier.name, tier.bytes, arena.size, figure(f"written.{tier.name}"))
@@ -82,9 +90,5 @@ def paging(plan: PlanView) -> Paging | None:
         time=figure("nanoseconds"),
         least_time=figure("least_nanoseconds"),
         peak_before=figure("peak_before"),
-        copies=tuple(
-            PagedCopy(step.id, step.level, step.uses[0], step.defs[0], nbytes.get(step.defs[0], 0))
-            for step in plan.steps
-            if step.kernel == COPY
-        ),
+        copies=tuple(copy(step) for step in plan.steps if step.kernel == COPY),
     )

@@ -45,6 +45,23 @@ class Recomputation:
     def optimal(self) -> bool:
         return self.extra <= self.bound
 
+    @property
+    def proof(self) -> str:
+        """What is proved of the cost, in words: shares are percent of the modelled time of a step."""
+        if self.optimal:
+            known = "proved to be the least for this order"
+        elif self.bound:
+            known = f"{self._share(self.bound)} at least are proved for this order"
+        else:
+            return "no bound is proved"
+        if not self.checked:
+            return known
+        summed = "which" if self.checked == self.bound else f"of which {self._share(self.checked)}"
+        return f"{known}, {summed} can be checked without a solver"
+
+    def _share(self, nanoseconds: int) -> str:
+        return f"{10_000 * nanoseconds // max(self.step, 1) / 100:.2f} %"  # rounded down: it is a bound
+
 
 def recomputation(plan: PlanView) -> Recomputation | None:
     """What the plan's record says of recomputation, with the repeated steps; None without one. Linear."""

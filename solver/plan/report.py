@@ -209,7 +209,9 @@ def storage_note(plan: PlanView) -> str | None:
         return note
     spent, step = int(facts["nanoseconds"]), int(facts["step_nanoseconds"])
     share = spent / max(step - spent, 1)
-    return f"{note} {facts['conversions']:,} conversions add {share:.2%} to the modelled time of a step."
+    return (
+        f"{note} {facts['conversions']:,} conversions add {100 * share:.2f} % to the modelled time of a step."
+    )
 
 
 def order_note(plan: PlanView) -> str | None:
@@ -224,21 +226,26 @@ def order_note(plan: PlanView) -> str | None:
         found = f"another one, with {after:,} live bytes, lets what runs again cost less"
     else:
         found = f"it stays, with {after:,} live bytes"
-    left = "nothing is left" if after <= least else f"{(after - least) / after:.2%} are left at most"
+    left = "nothing is left" if after <= least else f"{100 * (after - least) / after:.2f} % are left at most"
     note = f"Order: {found}. Where each step runs once, no order takes less than {least:,}, so {left}."
     if "every_order_nanoseconds" not in facts:
         return note
     least, step = int(facts["every_order_nanoseconds"]), int(facts["step_nanoseconds"])
-    share = 100_000 * least // max(step, 1) / 100_000  # rounded down: it is a bound
-    return f"{note} What runs again to keep the capacity adds {share:.3%} of time at least in every order."
+    percent = 100_000 * least // max(step, 1) / 1000  # rounded down: it is a bound
+    return (
+        f"{note} What runs again to keep the capacity adds {percent:.3f} % of time at least in every order."
+    )
 
 
-def certificate_note(certificate: Certificate) -> str:
-    """How the lower bound of an arena is known, and whom one has to trust for it, in a sentence."""
+def certificate_note(certificate: Certificate, unit: str = "step") -> str:
+    """How the lower bound of an arena is known, and whom one has to trust for it, in a sentence.
+
+    `unit` is what lifespans count: steps, or levels where steps run at the same time.
+    """
     match certificate.proof:
         case Proof.MAX_LOAD:
             return (
-                f"The lower bound is what is live at step {certificate.witness_step}: anyone can add it up."
+                f"The lower bound is what is live at {unit} {certificate.witness_step}: anyone can add it up."
             )
         case Proof.SOLVER:
             return (

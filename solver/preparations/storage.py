@@ -28,7 +28,7 @@ class Storage(Preparation):
         if self.storage is not None and self.storage not in known:
             raise OptionsError(
                 f"Unknown storage {self.storage!r}.",
-                remedy=f"Choose one of {known}, or leave it out.",
+                remedy=f"Choose one of {', '.join(known)}, or leave it out.",
                 path=("storage",),
             )
 

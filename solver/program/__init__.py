@@ -1,7 +1,7 @@
 """The program: values, steps, levels, aliases, entry and exit; and what follows from it."""
 
 from solver.program.build import Builder
-from solver.program.chains import UseDefChain, dependencies, use_def_chains
+from solver.program.chains import UseDefChain, dependencies, followers, use_def_chains
 from solver.program.check import check_program
 from solver.program.conflicts import conflict_pairs, conflict_sets
 from solver.program.cost_bound import CostBound, DualRow, RowKind
@@ -12,6 +12,7 @@ from solver.program.ir import (
     CLIP,
     CONVERT,
     COPY,
+    OWN_KERNELS,
     RESIDUE,
     SEED,
     UPDATE,
@@ -44,6 +45,7 @@ __all__ = [
     "CONVERT",
     "COPY",
     "MOST_NANOSECONDS",
+    "OWN_KERNELS",
     "RESIDUE",
     "SEED",
     "UPDATE",
@@ -81,6 +83,7 @@ __all__ = [
     "conflict_sets",
     "dependencies",
     "expiring",
+    "followers",
     "given_costs",
     "held_lives",
     "in_order",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from solver.program.ir import Access, Program
 
-__all__ = ["UseDefChain", "dependencies", "use_def_chains"]
+__all__ = ["UseDefChain", "dependencies", "followers", "use_def_chains"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -58,3 +58,15 @@ def dependencies(touches: Iterable[tuple[Iterable[K], Iterable[K]]]) -> tuple[fr
             writer[key] = t
         found.append(frozenset(before - {t}))
     return tuple(found)
+
+
+def followers(before: Sequence[Iterable[int]]) -> list[list[int]]:
+    """For each step the positions of those that have to follow it directly, in order. Linear.
+
+    `before` is what `dependencies` answers.
+    """
+    found: list[list[int]] = [[] for _ in before]
+    for t, earlier in enumerate(before):
+        for s in earlier:
+            found[s].append(t)
+    return found

@@ -29,6 +29,7 @@ __all__ = [
     "CLIP",
     "CONVERT",
     "COPY",
+    "OWN_KERNELS",
     "SEED",
     "UPDATE",
     "Access",
@@ -56,6 +57,9 @@ SEED, ACCUMULATE, CLIP, UPDATE, COPY = "Seed", "Accumulate", "ClipByGlobalNorm",
 
 #: The kernel of steps that turn a value into another element type, to be kept in 16 bits, and back.
 CONVERT = "Convert"
+
+#: All of these. No operator describes them: all that they read decides all that they write.
+OWN_KERNELS = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 #: SIMD kernels may round differently at another address modulo the widest vector register, in bytes.
 RESIDUE = 64

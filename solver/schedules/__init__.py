@@ -6,14 +6,18 @@
     cuts         more of that, by minimum cuts, where branches wait for each other
     cut_costs    what repetitions cost at least in every order
     tables       numbers of gaps, from which sequences follow; the problem for compiled code
-    kernel       compiled: simulation, greedy repair; simulate: its door
-    sequences    a walk through whole sequences; sequence_kernel: its compiled part
+    kernel       compiled: simulation, greedy repair; simulate calls it
+    sequences    a walk through whole sequences; sequence_kernel is its compiled part
+    segments     plans to start from near the floor: the forward pass in segments
     moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
     recompute    what is tried in which order
     order        another order of the steps, with a lower peak
-    orders       walks through orders; order_kernel: their compiled part
+    orders       walks through orders; order_kernel is their compiled part
     joint        an order for what will run again, both looked for together
     rerun        from a sequence to a program
+
+    dual         multipliers that prove a bound on the cost without a solver
+    paging       what leaves for slower memory, and when: a package of its own
 
 Programs come in and go out; nothing here knows a graph or a layout. The search itself, `cheapest`, loads
 NumPy, numba and OR-Tools, so it is imported from its module, where it is about to run.

@@ -1,8 +1,8 @@
 """Bounds on the peak that hold for every order of the steps, without recomputation and with any.
 
-At a step is there at the same time: what is fixed, what the step touches, its scratch, and what must come
-before it and is read behind it. What can be made again need not be there; so the floor leaves it out, and
-the order bound does not.
+While a step runs, these bytes are there at the same time: what is fixed, what the step touches, its scratch,
+and what must be made before it and is read behind it. What can be made again need not wait there, so the
+floor leaves it out, and the order bound does not.
 
 Both are sums that anyone can add up at their step.
 """

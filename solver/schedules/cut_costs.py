@@ -210,11 +210,7 @@ class _Moments:
         """The row of the bytes of moment i; the answer is the room that what is there anyway leaves."""
         problem, step = self._problem, self._steps[i]
         unit = math.gcd(*problem.size) or 1
-        # Values that may share bytes take those of the largest, at least.
-        largest: dict[int, int] = {}
-        for v, root in enumerate(problem.together):
-            largest[root] = max(largest.get(root, v), v, key=lambda v: (problem.size[v], -v))
-        counted = set(largest.values())
+        counted = problem.counted
         room = budget - problem.fixed - problem.scratch[step]
         room -= sum(problem.size[v] for v in {*problem.reads[step], *problem.writes[step]} & counted)
         waiting = sum(problem.size[v] // unit * held for v, held in self._held[i].items() if v in counted)

@@ -22,6 +22,7 @@ import numpy as np
 
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
+from solver.program import followers
 from solver.schedules.bounds import order_bound
 from solver.schedules.native import run_native
 from solver.schedules.problem import ScheduleProblem
@@ -42,10 +43,7 @@ class Cuts:
     def __init__(self, problem: ScheduleProblem, before: Sequence[AbstractSet[int]]) -> None:
         steps, values = len(problem.steps), len(problem.values)
         self._problem, self._source, self._sink = problem, steps + values, steps + values + 1
-        largest: dict[int, int] = {}
-        for v, root in enumerate(problem.together):
-            largest[root] = max(largest.get(root, v), v, key=lambda v: (problem.size[v], -v))
-        self._counted = set(largest.values())
+        self._counted = problem.counted
         writers: list[list[int]] = [[] for _ in range(values)]
         readers: list[list[int]] = [[] for _ in range(values)]
         for t in range(steps):
@@ -76,10 +74,7 @@ class Cuts:
                 arc(steps + v, self._sink, self._never)
             for t in readers[v]:
                 arc(steps + v, t, self._never)
-        self._after: list[list[int]] = [[] for _ in range(steps)]
-        for t, earlier in enumerate(before):
-            for s in earlier:
-                self._after[s].append(t)
+        self._after = followers(before)
         self._tails, self._heads = np.array(tails, np.int64), np.array(heads, np.int64)
         self._room: Integers = np.array(room, np.int64)
         self.arcs = len(room)

@@ -92,14 +92,7 @@ class _Dual:
         given = sorted(set(moments))
         self.moments, self.deadline = tuple(given[:: -(-len(given) // most) or 1]), deadline
         steps = len(problem.steps)
-        self.first = [-1 if given else steps for given in problem.given]
-        self.last = [-1] * len(problem.values)
-        for t in range(steps):
-            for v in problem.writes[t]:
-                self.first[v] = min(self.first[v], t)
-            for v in (*problem.reads[t], *problem.writes[t]):
-                self.last[v] = t
-        self.last = [steps if kept else last for kept, last in zip(problem.kept, self.last, strict=True)]
+        self.first, self.last = problem.spans
         again = {v for t in range(steps) if problem.until[t] >= 0 for v in problem.reads[t]}
         choosable = again | {v for v, maker in enumerate(problem.maker) if maker >= 0}
         self.touched = [{*problem.reads[t], *problem.writes[t]} for t in self.moments]

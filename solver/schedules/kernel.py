@@ -38,28 +38,28 @@ def _open(tables: Tables, work: Work, v: int, event: int, instances: int) -> Non
 
 
 @inlined
-def _touch(genes: Integers, tables: Tables, work: Work, step: int) -> None:
+def _touch(numbers: Integers, tables: Tables, work: Work, step: int) -> None:
     """After the first run of a step what it touched is in its next gap: held there, or dropped."""
     for j in range(tables.read_start[step], tables.read_start[step + 1]):
         v = tables.reads[j]
         work.gap[v] += 1
-        work.there[v] = tables.maker[v] < 0 or genes[work.gap[v]] == _HOLD
+        work.there[v] = tables.maker[v] < 0 or numbers[work.gap[v]] == _HOLD
     for j in range(tables.write_start[step], tables.write_start[step + 1]):
         v = tables.writes[j]
         work.gap[v] += 1
-        work.there[v] = tables.maker[v] < 0 or genes[work.gap[v]] == _HOLD
+        work.there[v] = tables.maker[v] < 0 or numbers[work.gap[v]] == _HOLD
 
 
 @inlined
-def _supply(genes: Integers, tables: Tables, work: Work, step: int, wanted: int, depth: int) -> None:
+def _supply(numbers: Integers, tables: Tables, work: Work, step: int, wanted: int, depth: int) -> None:
     """After a repetition what was wanted is there, for its reader alone unless it is to stay."""
     for j in range(tables.write_start[step], tables.write_start[step + 1]):
         v = tables.writes[j]
         if v == wanted:
             work.there[v] = 1
-            if genes[work.gap[v]] != _AGAIN:
+            if numbers[work.gap[v]] != _AGAIN:
                 work.owner[v] = depth
-        elif genes[work.gap[v]] == _AGAIN:
+        elif numbers[work.gap[v]] == _AGAIN:
             work.there[v] = 1
 
 
@@ -87,7 +87,7 @@ def _add_up(tables: Tables, work: Work, budget: int, events: int, instances: int
 
 
 @compiled
-def simulate(genes: Integers, budget: int, tables: Tables, work: Work) -> int:
+def simulate(numbers: Integers, budget: int, tables: Tables, work: Work) -> int:
     """Walk the given order, make what is missing just before its reader, and add up; the peak in bytes.
 
     The work's `result` then has the peak, the cost of all repetitions, the number of events, the bytes
@@ -138,10 +138,10 @@ def simulate(genes: Integers, budget: int, tables: Tables, work: Work) -> int:
                 _open(tables, work, writes[j], k, instances)
                 instances += 1
             if depth == 0:
-                _touch(genes, tables, work, step)
+                _touch(numbers, tables, work, step)
             else:
                 extra += tables.cost[step]
-                _supply(genes, tables, work, step, reads[place[depth - 1]], depth - 1)
+                _supply(numbers, tables, work, step, reads[place[depth - 1]], depth - 1)
             k += 1
             depth -= 1
     work.result[EXTRA] = extra
@@ -162,7 +162,7 @@ def _position(work: Work, at: int) -> int:
 
 @compiled
 def repair(
-    genes: Integers, budget: int, most: int, best: Integers, tried: Integers, tables: Tables, work: Work
+    numbers: Integers, budget: int, most: int, best: Integers, tried: Integers, tables: Tables, work: Work
 ) -> int:
     """Greedy, in place: at the fullest event, what takes most bytes over the budget off for its cost.
 
@@ -172,13 +172,13 @@ def repair(
     result, done = work.result, 0
     least = -1
     while True:
-        peak = simulate(genes, budget, tables, work)
+        peak = simulate(numbers, budget, tables, work)
         done += 1
         if peak < 0:
             return done
         if least < 0 or peak < least:
             least = peak
-            _copy(genes, best)
+            _copy(numbers, best)
         if peak <= budget or done >= most:
             return done
         extra, over = result[EXTRA], result[OVER]
@@ -209,16 +209,16 @@ def repair(
                 place = g - back
                 if place < tables.touch_start[v] or tables.touches[place] > position:
                     continue
-                before = genes[place]
+                before = numbers[place]
                 for other in range(before + 1, 3):
-                    genes[place] = other
+                    numbers[place] = other
                     done += 1
-                    if simulate(genes, budget, tables, work) >= 0 and result[OVER] < over:
+                    if simulate(numbers, budget, tables, work) >= 0 and result[OVER] < over:
                         saved, more = over - result[OVER], max(result[EXTRA] - extra, 0) + 1
                         # saved / more > gain / price, without the rounding of a division.
                         if float(saved) * price > float(gain) * more:
                             chosen, number, gain, price = place, other, saved, more
-                genes[place] = before
+                numbers[place] = before
         if chosen < 0:
             return done
-        genes[chosen] = number
+        numbers[chosen] = number

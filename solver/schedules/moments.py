@@ -16,7 +16,7 @@ optimum is a lower bound on the cost of all of them. And its solution is a sched
 over the budget between two moments. Checkmate (Jain et al., MLSys 2020) has these rows with a moment for
 each step; here are moments only where the memory is full, and all rows but one a moment are clauses.
 
-The only module of this package that imports OR-Tools; it does so when a model is made.
+Imports OR-Tools when a model is made.
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ class Relaxed:
 def fullest(load: Sequence[int], budget: int, most: int) -> tuple[int, ...]:
     """The fullest step of each of `most` stretches of the steps over the budget, in order."""
     over = [t for t, bytes_ in enumerate(load) if bytes_ > budget]
-    count = min(most, len(over))
-    parts = [over[i * len(over) // count : (i + 1) * len(over) // count] for i in range(count)]
-    return tuple(max(part, key=lambda t: load[t]) for part in parts)
+    return tuple(max(part, key=lambda t: load[t]) for part in _stretches(over, most))
+
+
+def _stretches(steps: Sequence[int], most: int) -> list[Sequence[int]]:
+    """Steps in `most` parts of about the same length, in order; fewer where there are not so many."""
+    count = min(most, len(steps))
+    return [steps[i * len(steps) // count : (i + 1) * len(steps) // count] for i in range(count)]
 
 
 def tightest(problem: ScheduleProblem, budget: int, most: int) -> tuple[int, ...]:
@@ -68,7 +72,7 @@ def tightest(problem: ScheduleProblem, budget: int, most: int) -> tuple[int, ...
     What a step touches, its scratch and what cannot be made again leave no choice. Linear in the touches.
     """
     count = len(problem.steps)
-    first, last = _spans(problem)
+    first, last = problem.spans
     sure, held = [0] * (count + 1), [0] * (count + 1)
     for v, maker in enumerate(problem.maker):
         begin, end = max(first[v], 0), min(last[v], count - 1) + 1
@@ -81,9 +85,7 @@ def tightest(problem: ScheduleProblem, budget: int, most: int) -> tuple[int, ...
         sure[t] += problem.scratch[t] + sum(problem.size[v] for v in touched if problem.maker[v] >= 0)
         held[t] += problem.scratch[t]
     over = [t for t in range(count) if problem.fixed + held[t] > budget]
-    stretches = min(most, len(over))
-    parts = [over[i * len(over) // stretches : (i + 1) * len(over) // stretches] for i in range(stretches)]
-    return tuple(max(part, key=lambda t: sure[t]) for part in parts)
+    return tuple(max(part, key=lambda t: sure[t]) for part in _stretches(over, most))
 
 
 class Moments:
@@ -113,7 +115,7 @@ class Moments:
         #: Values that are there at a moment whatever is decided.
         self._sure: list[set[int]] = []
         self.infeasible = False
-        self._first, self._last = _spans(problem)
+        self._first, self._last = problem.spans
         #: What repetitions read can wait for them, though nothing makes it again.
         may_repeat = [t for t, until in enumerate(problem.until) if until >= 0]
         self._read_again = {v for t in may_repeat for v in problem.reads[t]}
@@ -220,9 +222,9 @@ class Moments:
         again = (place for place, made in self._made.items() if solver.boolean_value(made))
         return Relaxed(bound, dropped, tuple((p, self.moments[i]) for p, i in again), work, cut=cut)
 
-    def genes(self, relaxed: Relaxed, start: Integers) -> Integers:
+    def numbers(self, relaxed: Relaxed, start: Integers) -> Integers:
         """The numbers of gaps that a solution says: what is not held at a moment is made again behind it."""
-        genes = start.copy()
+        numbers = start.copy()
         begin, at = {}, 0
         for v, row in enumerate(self.problem.touches):
             begin[v], at = at, at + len(row)
@@ -231,8 +233,8 @@ class Moments:
             row = touches[v]
             before = sum(touch < t for touch in row)
             if self.problem.maker[v] >= 0 and 0 < before < len(row):
-                genes[begin[v] + before - 1] = AGAIN
-        return genes
+                numbers[begin[v] + before - 1] = AGAIN
+        return numbers
 
     def sequence(self, relaxed: Relaxed) -> tuple[int, ...]:
         """The schedule that a solution says, which costs what the solution does: what is held, and the steps
@@ -270,20 +272,3 @@ class Moments:
                 there -= dropped[t]
                 repeat = again[t]
         return tuple(order)
-
-
-def _spans(problem: ScheduleProblem) -> tuple[list[int], list[int]]:
-    """For each value the step that defines it first, -1 if the caller does, and its last reader or n."""
-    steps = len(problem.steps)
-    first, last = [steps] * len(problem.values), [-1] * len(problem.values)
-    for t in range(steps):
-        for v in problem.writes[t]:
-            first[v] = min(first[v], t)
-        for v in (*problem.reads[t], *problem.writes[t]):
-            last[v] = t
-    for v in range(len(problem.values)):
-        if problem.given[v]:
-            first[v] = -1
-        if problem.kept[v]:
-            last[v] = steps
-    return first, last

@@ -1,8 +1,8 @@
-"""Runs of solvers in native code, which hear of nothing while they work: in a thread of their own.
+"""Runs solvers of native code in a thread of their own: while they work they notice no interrupt.
 
-An interrupt ends the wait for them at once, and so does a deadline, a moment later: a solver that was told to
-stop mostly does within milliseconds, and in its preparations only after tenths of a second. It is left alone
-then, and ends in its thread.
+An interrupt ends the wait for one at once, and a deadline does a little later: a solver that is told to stop
+mostly stops within milliseconds, but only after tenths of a second while it prepares. Then it is left alone,
+and ends in its thread.
 """
 
 from __future__ import annotations

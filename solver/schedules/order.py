@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from solver.layout import Deadline
+from solver.program import followers
 from solver.schedules.cuts import least_peak
 from solver.schedules.orders import Orders
 from solver.schedules.problem import ScheduleProblem
@@ -101,10 +102,7 @@ def _list(
     """List scheduling: of the steps that may run next the one whose bytes, added and freed, rank first."""
     count = len(problem.steps)
     waits = [len(earlier) for earlier in before]
-    after: list[list[int]] = [[] for _ in range(count)]
-    for t, earlier in enumerate(before):
-        for s in earlier:
-            after[s].append(t)
+    after = followers(before)
     touched = [tuple(dict.fromkeys((*problem.reads[t], *problem.writes[t]))) for t in range(count)]
     uses = [0] * len(problem.values)
     for values in touched:

@@ -9,6 +9,7 @@ import numpy as np
 from solver.layout import Deadline
 from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
+from solver.program import followers
 from solver.schedules import order_kernel as kernel
 from solver.schedules.problem import ScheduleProblem
 from solver.schedules.tables import end_to_end, tables
@@ -20,7 +21,7 @@ _SLICE = 5_000
 
 
 class Orders:
-    """Walks for one problem, in memory that is kept. Not for several threads.
+    """Walks for one problem, in memory that is kept between calls. Not for several threads.
 
     ``before[t]`` are the steps that step t must follow.
     """
@@ -29,14 +30,10 @@ class Orders:
         count, values = len(problem.steps), len(problem.values)
         lengths = (values, values, values, values, count, count, count, count, count)
         self._room = kernel.Room(*(np.zeros(length, np.int64) for length in lengths))
-        after: list[list[int]] = [[] for _ in before]
-        for t, earlier in enumerate(before):
-            for s in sorted(earlier):
-                after[s].append(t)
         touched = [
             sorted({*reads, *writes}) for reads, writes in zip(problem.reads, problem.writes, strict=True)
         ]
-        rows = [sorted(earlier) for earlier in before], after, touched
+        rows = [sorted(earlier) for earlier in before], followers(before), touched
         links = kernel.Links(*(column for row in rows for column in end_to_end(row)))
         self._given = addressed(tables(problem)), addressed(links), addressed(self._room)
 

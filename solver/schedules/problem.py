@@ -17,12 +17,8 @@ from typing import Self
 
 from solver.graph.ops import lookup
 from solver.program import (
-    ACCUMULATE,
-    CLIP,
     CONVERT,
-    COPY,
-    SEED,
-    UPDATE,
+    OWN_KERNELS,
     Access,
     EntryKind,
     Phase,
@@ -31,8 +27,6 @@ from solver.program import (
 )
 
 __all__ = ["ScheduleProblem", "joined", "may_share", "schedule_problem"]
-
-_OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +65,29 @@ class ScheduleProblem:
             for v in dict.fromkeys((*self.reads[t], *self.writes[t])):
                 found[v].append(t)
         return tuple(map(tuple, found))
+
+    @property
+    def spans(self) -> tuple[list[int], list[int]]:
+        """For each value the step that defines it first, -1 if the caller does; and its last reader, n if it
+        is kept. Without either they are n and -1, for n steps. Linear in the touches.
+        """
+        steps = len(self.steps)
+        first = [-1 if given else steps for given in self.given]
+        last = [-1] * len(self.values)
+        for t in range(steps):
+            for v in self.writes[t]:
+                first[v] = min(first[v], t)
+            for v in (*self.reads[t], *self.writes[t]):
+                last[v] = t
+        return first, [steps if kept else t for kept, t in zip(self.kept, last, strict=True)]
+
+    @property
+    def counted(self) -> set[int]:
+        """One of all values that may share bytes, the largest: at least its bytes are taken. Linear."""
+        largest: dict[int, int] = {}
+        for v, root in enumerate(self.together):
+            largest[root] = max(largest.get(root, v), v, key=lambda v: (self.size[v], -v))
+        return set(largest.values())
 
     def in_order(self, order: Sequence[int]) -> Self:
         """The same problem with its steps in another order; values keep their numbers. Linear."""
@@ -160,7 +177,7 @@ def _repeatable(program: Program, step: Step, persistent: set[int]) -> bool:
     node = program.operations[step.operation]
     if step.phase is not Phase.FORWARD or step.due:
         return False
-    if node.operation.type in _OWN:
+    if node.operation.type in OWN_KERNELS:
         return node.operation.type == CONVERT
     if any(b.access is Access.WRITE and b.value in persistent for b in step.bindings):
         return False
@@ -187,7 +204,7 @@ def may_share(program: Program, step: Step, *, views: bool = False) -> Iterator[
     With `views` only those that then show the same contents.
     """
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in _OWN:
+    if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
         return
     bound = {b.slot: b.value for b in step.bindings}
     kind = lookup(node.operation.type)

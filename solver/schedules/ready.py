@@ -1,4 +1,4 @@
-"""Compiled code of the search for schedules into this process before a search has to wait for it."""
+"""Loads the compiled code of the search for schedules before a search has to wait for it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SMALLEST = ScheduleProblem(
 
 
 def load_schedules() -> bool:
-    """All of it: from disk at once, or compiled now, which takes half a minute.
+    """Load all of it: from disk at once, or compiled now, which takes half a minute.
 
-    False where nothing compiles here; then the same functions run as plain Python.
+    Returns whether compiled code runs; where nothing compiles, the same functions run as plain Python.
     """
     from solver.schedules.kernel import simulate
     from solver.schedules.orders import Orders

@@ -200,10 +200,10 @@ class _Search:
             return peak <= self.budget and extra < self.extra
         return peak <= self.budget or (peak, extra) < (self.peak, self.extra)
 
-    def _offer(self, genes: Integers) -> None:
-        found = self.simulator.run(genes)
+    def _offer(self, numbers: Integers) -> None:
+        found = self.simulator.run(numbers)
         if self._better(found.peak, found.extra):
-            self.best, self.sequence = genes.copy(), None
+            self.best, self.sequence = numbers.copy(), None
             self.peak, self.extra = found.peak, found.extra
 
     def _offer_sequence(self, sequence: tuple[int, ...]) -> None:
@@ -211,9 +211,9 @@ class _Search:
         if self._better(peak, extra):
             self.sequence, self.peak, self.extra = sequence, peak, extra
 
-    def _repair(self, genes: Integers, work: int) -> Integers:
+    def _repair(self, numbers: Integers, work: int) -> Integers:
         most = max(1, int(self.share * work) // max(1, len(self.problem.steps)))
-        return self.simulator.repair(genes, self.budget, most, self.deadline)
+        return self.simulator.repair(numbers, self.budget, most, self.deadline)
 
     def _moments(self) -> None:
         """Solve for the fullest moment; then again with those at which the plan goes over the budget.
@@ -251,9 +251,9 @@ class _Search:
             if missed and not self.few:
                 self._walk_from(sequence, self._turns(_NEAR_STEPS), number, _NEAR)
             if not self.done():
-                genes = model.genes(relaxed, self.start)
-                self._offer(genes)
-                self._offer(self._repair(genes, _REPAIR_AGAIN))
+                numbers = model.numbers(relaxed, self.start)
+                self._offer(numbers)
+                self._offer(self._repair(numbers, _REPAIR_AGAIN))
             if self.done() or left <= 0 or len(moments) == self.most_moments:
                 return
             new = [t for t in missed if t not in moments]
@@ -291,21 +291,21 @@ class _Search:
         if self.segments is not None:
             return self.segments
         found = []
-        for parts, genes in enumerate(in_segments(self.problem, self.start, range(2, _MOST_SEGMENTS)), 2):
-            run = self.simulator.run(genes)
+        for parts, numbers in enumerate(in_segments(self.problem, self.start, range(2, _MOST_SEGMENTS)), 2):
+            run = self.simulator.run(numbers)
             if run.peak >= 0:
-                found.append((max(run.peak - self.budget, 0), run.extra, parts, genes))
+                found.append((max(run.peak - self.budget, 0), run.extra, parts, numbers))
         found.sort(key=lambda each: each[:3])
         repaired = []
-        for _, _, parts, genes in found[:_SEGMENTS_REPAIRED]:
-            better = self._repair(genes, _REPAIR_AGAIN)
+        for _, _, parts, numbers in found[:_SEGMENTS_REPAIRED]:
+            better = self._repair(numbers, _REPAIR_AGAIN)
             self._offer(better)
             run = self.simulator.run(better)
             repaired.append((run.peak > self.budget, run.extra, parts, better))
             if self.deadline.expired:
                 break
         repaired.sort(key=lambda each: each[:3])
-        self.segments = [genes for *_, genes in repaired]
+        self.segments = [numbers for *_, numbers in repaired]
         return self.segments
 
     def _walk(self) -> None:
@@ -321,7 +321,7 @@ class _Search:
             self._walk_from(first, most, 1, _SMALL_HOT)
             self._cool_both(first, most // _COLD_PART, _SMALL_COLD_TIMES)
             return
-        segments = [self.simulator.sequence(genes) for genes in self._segments()[:_SEGMENTS_WALKED]]
+        segments = [self.simulator.sequence(numbers) for numbers in self._segments()[:_SEGMENTS_WALKED]]
         turns: list[tuple[tuple[int, ...] | None, tuple[int, int]]] = [(None, walk) for walk in _HOT]
         turns += [(start, _HOT[0]) for start in segments]
         turns += [(None, walk) for walk in _HOT_AGAIN]

@@ -21,8 +21,8 @@ from solver.schedules.tables import AGAIN
 __all__ = ["in_segments"]
 
 
-def in_segments(problem: ScheduleProblem, start: Integers, numbers: Iterable[int]) -> Iterator[Integers]:
-    """For each of some numbers of segments, each of about an equal part of all bytes that can be made again,
+def in_segments(problem: ScheduleProblem, start: Integers, counts: Iterable[int]) -> Iterator[Integers]:
+    """For each count of segments, each with about an equal part of all bytes that can be made again,
     the numbers of gaps. Linear in the touches once, and in the steps for each.
     """
     again = [v for v, maker in enumerate(problem.maker) if maker >= 0]
@@ -41,7 +41,7 @@ def in_segments(problem: ScheduleProblem, start: Integers, numbers: Iterable[int
             ]
         at += len(row)
     gaps, first, last = np.array(waiting, np.int64).reshape(-1, 3).T
-    for parts in numbers:
+    for parts in counts:
         boundaries, bytes_ = [], 0
         for t in range(turn):
             bytes_ += made[t]
@@ -50,6 +50,6 @@ def in_segments(problem: ScheduleProblem, start: Integers, numbers: Iterable[int
                 bytes_ = 0
         bars: Integers = np.array(boundaries, np.int64)
         crosses = np.searchsorted(bars, first) < np.searchsorted(bars, last)
-        genes = start.copy()
-        genes[gaps[~crosses]] = AGAIN
-        yield genes
+        numbers = start.copy()
+        numbers[gaps[~crosses]] = AGAIN
+        yield numbers

@@ -21,12 +21,9 @@ from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import Integers
 from solver.schedules import sequence_kernel as kernel
 from solver.schedules.problem import ScheduleProblem
-from solver.schedules.tables import tables
+from solver.schedules.tables import MOST_RUNS, tables
 
 __all__ = ["Sequences", "places_for"]
-
-#: Events that a sequence may have for each step of the program.
-_MOST_RUNS = 12
 
 #: Steps measured between two looks at the deadline: some ten milliseconds.
 _SLICE = 500_000
@@ -39,7 +36,7 @@ class Sequences:
     """Walks for one problem, in memory that is kept. Not for several threads."""
 
     def __init__(self, problem: ScheduleProblem) -> None:
-        self._most = _MOST_RUNS * len(problem.steps) + 1
+        self._most = MOST_RUNS * len(problem.steps) + 1
         self._places = places_for(problem)
         self._given = addressed(tables(problem)), addressed(self._places)
         self._other = addressed(places_for(problem))
@@ -112,7 +109,7 @@ class Sequences:
 def places_for(problem: ScheduleProblem) -> kernel.Places:
     """Working memory for sequences of a problem, to be used again and again."""
     steps, values = len(problem.steps), len(problem.values)
-    events = _MOST_RUNS * steps + 1
+    events = MOST_RUNS * steps + 1
     instances = events * max(1, max(map(len, problem.writes), default=1)) + values
 
     def room(count: int) -> Integers:

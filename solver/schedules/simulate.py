@@ -1,4 +1,4 @@
-"""One door to the compiled part: sequences and greedy repair for one problem, in memory that is kept."""
+"""Calls the compiled simulation and greedy repair of one problem, in memory that is kept between calls."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ class Simulator:
         """The numbers of the given order, in which nothing runs again."""
         return nothing_again(self.problem)
 
-    def run(self, genes: Integers, budget: int = 2**62) -> Run:
+    def run(self, numbers: Integers, budget: int = 2**62) -> Run:
         """Simulate. Tens of microseconds for some hundred steps."""
         self.simulations += 1
-        peak = kernel.simulate(genes, budget, *self._given)
+        peak = kernel.simulate(numbers, budget, *self._given)
         result = self._work.result
         return Run(int(peak), int(result[kernel.EXTRA]), int(result[kernel.EVENTS]))
 
-    def sequence(self, genes: Integers) -> tuple[int, ...]:
+    def sequence(self, numbers: Integers) -> tuple[int, ...]:
         """The steps in the order in which they run."""
-        found = self.run(genes)
+        found = self.run(numbers)
         return tuple(self._work.steps[: found.events].tolist())
 
-    def loads(self, genes: Integers) -> tuple[int, ...]:
+    def loads(self, numbers: Integers) -> tuple[int, ...]:
         """The bytes live at each event of the sequence."""
-        found = self.run(genes)
+        found = self.run(numbers)
         return tuple(self._work.load[: found.events].tolist())
 
-    def repair(self, genes: Integers, budget: int, most: int, deadline: Deadline) -> Integers:
+    def repair(self, numbers: Integers, budget: int, most: int, deadline: Deadline) -> Integers:
         """The numbers with the least peak that a greedy descent of at most `most` simulations comes by."""
-        genes, best, found = genes.copy(), genes.copy(), genes.copy()
+        numbers, best, found = numbers.copy(), numbers.copy(), numbers.copy()
         least, left = -1, most
         while left > 0 and not deadline.expired:
             part = min(left, self._slice)
-            done = kernel.repair(genes, budget, part, found, self._tried, *self._given)
+            done = kernel.repair(numbers, budget, part, found, self._tried, *self._given)
             self.simulations += done
             left -= done
             peak = self.run(found).peak

@@ -26,6 +26,7 @@ __all__ = [
     "AGAIN",
     "BRIEF",
     "HOLD",
+    "MOST_RUNS",
     "Tables",
     "Work",
     "end_to_end",
@@ -37,7 +38,7 @@ __all__ = [
 HOLD, AGAIN, BRIEF = range(3)
 
 #: Steps that a sequence may have for each step of the program, before it counts as a runaway recursion.
-_MOST_RUNS = 12
+MOST_RUNS = 12
 
 
 class Tables(NamedTuple):
@@ -115,7 +116,7 @@ def tables(problem: ScheduleProblem) -> Tables:
 def work_for(problem: ScheduleProblem) -> Work:
     """Room for simulations of a problem, to be used again and again."""
     steps, values = len(problem.steps), len(problem.values)
-    events = _MOST_RUNS * steps + 1
+    events = MOST_RUNS * steps + 1
     widest = max((len(row) for row in problem.writes), default=0)
     instances = events * max(widest, 1) + values
 

@@ -5,7 +5,7 @@ extra time
   │ ┆ o                            ┆  the floor: no schedule of any order takes less
   │ ┆    o
   │ ┆         o  o
-  │ ┆                 o            the last point is the program as it is
+  │ ┆                 o            the rightmost point is the program as it is
   └─┴──────────────────────► peak
 """
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from solver.plan import Plan
-from solver.program import ACCUMULATE, CLIP, CONVERT, COPY, RESIDUE, SEED, UPDATE
+from solver.program import RESIDUE
 
-__all__ = ["OWN", "Line", "step_name"]
-
-#: Kernels of the program's own steps: all that they read decides all that they write.
-OWN = frozenset({SEED, ACCUMULATE, CLIP, UPDATE, COPY, CONVERT})
+__all__ = ["Line", "step_name"]
 
 
 class Line:

@@ -8,8 +8,8 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import InPlace, Part
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Access, Alias, Binding, Phase, Program, Step, permitted
-from solver.verify.addresses import OWN, Line, step_name
+from solver.program import OWN_KERNELS, Access, Alias, Binding, Phase, Program, Step, permitted
+from solver.verify.addresses import Line, step_name
 
 __all__ = ["check_aliases", "check_overlaps"]
 
@@ -70,7 +70,7 @@ def _is_part(program: Program, step: Step, alias: Alias) -> bool:
 
 def _parts(program: Program, step: Step) -> tuple[Part, ...]:
     node = program.operations[step.operation]
-    if step.phase is Phase.EXPLICIT or node.operation.type in OWN:
+    if step.phase is Phase.EXPLICIT or node.operation.type in OWN_KERNELS:
         return ()
     return lookup(node.operation.type).parts(node, step.phase is Phase.FORWARD)
 
@@ -97,7 +97,7 @@ def _promised(reference: Program, program: Program, step: Step, alias: Alias) ->
     """The operator's promises for an alias in a step. What a repetition has as scratch, it writes too."""
     node = program.operations[step.operation]
     explicit = step.phase is Phase.EXPLICIT
-    if node.operation.type in OWN or alias.offset or (explicit and alias.view):
+    if node.operation.type in OWN_KERNELS or alias.offset or (explicit and alias.view):
         return
     value, source = program.values[alias.value].type, program.values[alias.source].type
     if value.elements != source.elements or value.dtype is not source.dtype:

@@ -10,8 +10,8 @@ from solver.graph.ops import lookup
 from solver.graph.ops.base import OperationType, Part
 from solver.plan import Plan
 from solver.plan.violation import Violation
-from solver.program import Access, Binding, EntryKind, Phase, Program, Step, expiring
-from solver.verify.addresses import OWN, Line, step_name
+from solver.program import OWN_KERNELS, Access, Binding, EntryKind, Phase, Program, Step, expiring
+from solver.verify.addresses import Line, step_name
 from solver.verify.contents import UNDEFINED, Bytes, Terms
 
 __all__ = ["check_contents"]
@@ -34,7 +34,7 @@ def _facts(reference: Program) -> list[tuple[_Fact, ...]]:
     """What the operators say about each result of each step."""
     found: list[tuple[_Fact, ...]] = []
     # Where an operator copies nothing, its steps are alike if their bindings have the same access.
-    plain: dict[str, bool] = dict.fromkeys(OWN, True)
+    plain: dict[str, bool] = dict.fromkeys(OWN_KERNELS, True)
     alike: dict[tuple[Access, ...], tuple[_Fact, ...]] = {}
     for step in reference.steps:
         bindings = step.bindings
@@ -82,7 +82,7 @@ def _needs(reference: Program, t: int, fact: _Fact) -> tuple[int, ...]:
     step = reference.steps[t]
     node = reference.operations[step.operation]
     ignored: frozenset[str] = frozenset()
-    if step.phase is not Phase.EXPLICIT and node.operation.type not in OWN:
+    if step.phase is not Phase.EXPLICIT and node.operation.type not in OWN_KERNELS:
         kind, forward = lookup(node.operation.type), step.phase is Phase.FORWARD
         ignored = kind.ignores(node, forward, step.bindings[fact.position].slot)
     return tuple([i for i, b in enumerate(step.bindings) if b.access.reads and b.slot not in ignored])

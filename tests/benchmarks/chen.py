@@ -86,13 +86,13 @@ def _alone(problem: ScheduleProblem) -> list[int]:
 
 
 def _kept(problem: ScheduleProblem, simulator: Simulator, kept: Collection[int]) -> Heuristic:
-    genes: Integers = simulator.start()
+    numbers: Integers = simulator.start()
     turn, at = _turn(problem), 0
     for v, row in enumerate(problem.touches):
         if problem.maker[v] >= 0 and v not in kept:
             before = sum(t < turn for t in row)
             if 0 < before < len(row):
-                genes[at + before - 1] = AGAIN
+                numbers[at + before - 1] = AGAIN
         at += len(row)
-    run = simulator.run(genes)
+    run = simulator.run(numbers)
     return Heuristic(run.peak, run.extra)

@@ -127,7 +127,7 @@ def test_with_a_key(browser: Browser, tmp_path: Path) -> None:
         page.click("#example")
         wait_for(page, "!document.getElementById('plan').disabled")
         plan(page)
-        assert page.text("#title") == "Who you are is not known"
+        assert page.text("#title") == "The caller is not known"
         page.run(f"key.value = {json.dumps(json.loads(made.stdout)['key'])}")
         plan(page)
         assert page.text("#size") == "mnist: 21,613,184 bytes"

@@ -56,8 +56,13 @@ def solve(
         int | None, typer.Option(help="Search no further than this many buffers and sections looked at.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    threads: Annotated[int, typer.Option(help="Change the time, never the answer.")] = 2,
-    race: Annotated[bool, typer.Option("--race", help="Take the first answer of any thread.")] = False,
+    threads: Annotated[
+        int, typer.Option(help="Threads of the search; they change the time, never the answer.")
+    ] = 2,
+    race: Annotated[
+        bool,
+        typer.Option("--race", help="Take the first answer of any thread, which may differ from run to run."),
+    ] = False,
     target_gap: Annotated[
         float | None,
         typer.Option(parser=_fraction, metavar="GAP", help="Stop this near to the bound: 0.5% or 0.005."),
@@ -69,7 +74,10 @@ def solve(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Place buffers with known lifespans: MiniMalloc's CSV or a buffers document in, offsets out."""
+    """Place buffers with known lifespans.
+
+    MiniMalloc's CSV or a buffers document goes in, offsets come out.
+    """
     with reporting(as_json=as_json, document=str(problem)):
         from service.cli import layouts
         from solver.layout import LayoutOptions
@@ -97,7 +105,7 @@ def compare(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let every layout solver pack the same buffers and rank what they make of it."""
+    """Rank what every layout solver makes of the same buffers."""
     with reporting(as_json=as_json, document=str(problem)):
         from rich.console import Console
 

@@ -86,7 +86,10 @@ def plan(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan the arena of a training graph, or of a program of explicit operations."""
+    """Plan the arena of a training graph or of a program.
+
+    A program consists of explicit operations. The plan is proved before it is written.
+    """
     on_one_thread(search.costs)
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import planning
@@ -125,7 +128,10 @@ def import_(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the graph document of a model of another tool, with how it is trained."""
+    """Write the graph document of a model of another tool.
+
+    It says how the model is trained as well.
+    """
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import models
 
@@ -137,11 +143,11 @@ def import_(
 )
 def operators(
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="Those of ONNX that are imported, and as what.")
+        bool, typer.Option("--onnx", help="Those of ONNX, and what becomes of each when it is imported.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the operators of graphs by family, or those of ONNX that can be imported."""
+    """List the operators of graphs, or those of ONNX."""
     with reporting(as_json=as_json):
         from service.cli import models
 
@@ -169,7 +175,10 @@ def tradeoff(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what smaller peaks cost in extra time, with what is proved about that, down to the floor."""
+    """Show what less memory costs in extra time.
+
+    Beside each cost stands what is proved about it. The curve goes down to the floor.
+    """
     on_one_thread(search.costs)
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
@@ -194,7 +203,7 @@ def explain(
     ],
     training: Annotated[
         bool,
-        typer.Option("--training", help="Try also what changes what is learned, as micro-batches."),
+        typer.Option("--training", help="Try also what changes the training, such as micro-batches."),
     ] = False,
     search: SearchOptions,
     steps: StepOptions,
@@ -202,7 +211,10 @@ def explain(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a capacity is enough, why not, the smallest that is, and what would make it fit."""
+    """Say whether a network fits, and what would make it fit.
+
+    Where it does not fit, says why, and which smallest capacity was found to be enough.
+    """
     on_one_thread(search.costs)
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import verdicts
@@ -212,11 +224,12 @@ def explain(
 
 
 @app.command(
+    short_help="Write what each training step takes on this machine.",
     epilog=examples(
         "arenaplan costs graph.json -o costs.json",
         "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
         "arenaplan plan graph.json --capacity 18MiB --recompute --costs costs.json -o plan.json",
-    )
+    ),
 )
 @grouped
 def costs(
@@ -265,7 +278,10 @@ def validate(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train in the planned arena and compare, bit for bit, with a run that shares no memory."""
+    """Train in the planned arena, and compare bit for bit.
+
+    It is compared with a run in which no two tensors share memory.
+    """
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
@@ -299,7 +315,10 @@ def rewritten(
     choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
-    """Write the graph that a plan made with --rewrite is for, as a runtime elsewhere needs it."""
+    """Write the graph that a plan made with --rewrite is for.
+
+    A runtime elsewhere needs it: the plan names its operations.
+    """
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import training
         from solver import documents, executor

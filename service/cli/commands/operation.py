@@ -35,7 +35,7 @@ def serve(
     log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
-    """Serve the same over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
+    """Serve all of this over HTTP. Every setting is an environment variable, ARENAPLAN_*; options win."""
     given = {"host": host, "port": port, "workers": workers, "log_format": "json" if as_json else log_format}
     given |= {"allow_anonymous": True} if allow_anonymous else {}
     gc.enable()
@@ -61,7 +61,10 @@ def worker(
     log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --log-format json.")] = False,
 ) -> None:
-    """Run the jobs of a PostgreSQL database, as many machines as there are. Settings are those of serve."""
+    """Run the jobs of a PostgreSQL database.
+
+    On as many machines as there are. Settings are those of serve.
+    """
     given = {
         "workers": workers,
         "worker_health_port": health_port,
@@ -77,7 +80,7 @@ def worker(
 
 
 Database = typer.Typer(
-    help="The database of jobs: bring its tables to this version, check, or go back.",
+    help="The tables of the service's database: upgrade, check, downgrade.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=examples(
@@ -99,7 +102,7 @@ def upgrade_database(as_json: AsJson = False) -> None:
 
 @Database.command("check")
 def check_database(as_json: AsJson = False) -> None:
-    """Whether the tables are those of this version; exit code 1 where they are not."""
+    """Whether the tables are those of this version. Exit code 1: they are not."""
     with reporting(as_json=as_json):
         from service.cli import configuration, working
 
@@ -130,7 +133,7 @@ Keys = typer.Typer(
     ),
 )
 Tenants = typer.Typer(
-    help="Tenants of a service: what they have taken, and what they may.",
+    help="Tenants of a service: what they have taken, and may take.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=examples(
@@ -171,7 +174,7 @@ def create_key(
 
 @Keys.command("list")
 def list_keys(tenant: OfTenant = None, as_json: AsJson = False) -> None:
-    """Keys with their scopes, until when they hold, and when they were used last."""
+    """List keys. With their scopes, until when they hold, and when they were used last."""
     with reporting(as_json=as_json):
         from service.cli import users
 
@@ -192,7 +195,7 @@ def revoke_key(
 
 @Tenants.command("list")
 def list_tenants(as_json: AsJson = False) -> None:
-    """Tenants with their quotas, what they have taken in the last day, and what is stored for them."""
+    """List tenants. With their quotas, what they took in the last day, and what is stored for them."""
     with reporting(as_json=as_json):
         from service.cli import users
 
@@ -213,7 +216,7 @@ def set_tenant(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what differs for a tenant from the quotas of the settings, or refuse it."""
+    """Set quotas of one tenant, or refuse it. They replace those of the settings."""
     quotas = {
         "requests_per_minute": requests_per_minute,
         "cpu_seconds_per_hour": cpu_seconds_per_hour,
@@ -238,7 +241,7 @@ def audit(
     limit: Annotated[int, typer.Option(min=1, help="The newest of them.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Who did what with the service, when, and what came of it."""
+    """List who did what with the service, when, and what came of it."""
     with reporting(as_json=as_json):
         from service.cli import users
 

@@ -49,7 +49,10 @@ def show(
         int | None, typer.Option(min=40, help="Columns to fill; the terminal's if left out.")
     ] = None,
 ) -> None:
-    """Show a plan: bytes by kind, certificate, what lives at the peak, a map of the arena."""
+    """Show a plan on the terminal.
+
+    Bytes by kind, the certificate, what is live at the peak, what the passes did, and a map of the arena.
+    """
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import show as tables
 
@@ -70,7 +73,10 @@ def offsets(
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write where each value of a plan lies, and when it lives, for runtimes that want addresses alone."""
+    """Write where each value of a plan lies, and when it is live.
+
+    For runtimes that want addresses alone.
+    """
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
         from solver import exporters
@@ -128,7 +134,10 @@ def export(
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a plan for a device's runtime, a viewer or a table: as a C header, a trace, a snapshot, rows."""
+    """Write a plan as a C header, a trace, a snapshot or rows.
+
+    For a device's runtime, a viewer or a table.
+    """
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
@@ -153,7 +162,10 @@ def report(
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page that shows a plan: the arena over time, what lives when, why the peak is what it is."""
+    """Write a page that shows a plan, or what changed in it.
+
+    The arena over time, what is live when, and why the peak is what it is.
+    """
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import exporting
 
@@ -186,7 +198,10 @@ def diff(
     server: PlanServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two plans: what costs what, by operand, kind and layer, at the peak of each."""
+    """Compare two plans: which bytes are more or fewer.
+
+    By operand, kind and layer, at the peak of each.
+    """
     with reporting(as_json=as_json):
         from service.cli import exporting, gates
 
@@ -245,7 +260,10 @@ def accesses(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Name the steps that read what no step wrote, or what was overwritten, in the log of a runtime."""
+    """Find stale reads in the log of a runtime.
+
+    Names the steps that read what no step wrote, or what was overwritten.
+    """
     if (log is None) == (record is None):
         raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
     gc.enable()

@@ -67,8 +67,9 @@ async def metrics(request: Request) -> Response:
     return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
 
-@router.get("/v1/schemas", summary="Names of the JSON Schemas")
+@router.get("/v1/schemas", summary="Names of the JSON Schemas", response_description="The names, sorted.")
 async def schemas() -> dict[str, list[str]]:
+    """The kinds of documents that have a schema here: `/v1/schemas/{name}` is that of one."""
     return {"schemas": sorted(SCHEMAS)}
 
 

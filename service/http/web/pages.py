@@ -17,6 +17,8 @@ __all__ = ["page_response", "problem_page", "problems_page", "redoc_page", "swag
 
 _INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
+_CODE: Final = re.compile(r"`([^`]*)`")
+
 #: Where `fastapi_offline` serves scripts, styles and pictures.
 _ASSETS: Final = "/static-offline-docs"
 
@@ -100,12 +102,17 @@ def _page(title: str, content: str, root: str) -> str:
     return _PAGE.format(title=escape(title), content=content, root=escape(root, quote=True))
 
 
+def _words(text: str) -> str:
+    """Text as HTML, with what stands between backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
+
+
 def problem_page(kind: ProblemType, root: str) -> str:
     """One problem type; `root` is the path prefix that a proxy strips."""
     content = (
         f"<h1>{escape(kind.title)}</h1>\n"
         f"<p><code>{kind.uri}</code>, status {kind.status}</p>\n"
-        f"<p>{escape(kind.explanation)}</p>\n"
+        f"<p>{_words(kind.explanation)}</p>\n"
         f'<p><a href="{escape(root, quote=True)}/problems">All problem types</a></p>'
     )
     return _page(kind.title, content, root)
@@ -116,7 +123,7 @@ def problems_page(root: str) -> str:
     entries = "\n".join(
         f'<dt><a href="{prefix}{kind.uri}"><code>{kind.code}</code></a> '
         f"{escape(kind.title)} ({kind.status})</dt>"
-        f"<dd>{escape(kind.explanation)}</dd>"
+        f"<dd>{_words(kind.explanation)}</dd>"
         for kind in CATALOGUE.values()
     )
     return _page("Problem types", f"<h1>Problem types</h1>\n<dl>\n{entries}\n</dl>", root)

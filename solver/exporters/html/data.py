@@ -102,6 +102,7 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
         counts.append(len(found))
         touched += [number[name] for name, _ in found]
         access += [how for _, how in found]
+    unit = "step" if plan.options.parallelism == 1 else "level"
     return {
         "graph": plan.graph,
         "digest": plan.digest,
@@ -118,7 +119,7 @@ def plan_facts(plan: PlanView) -> dict[str, Any]:
                 "proof": arena.certificate.proof.value if arena.certificate.proof else "",
                 "witness": arena.certificate.witness_step,
                 "solver": arena.certificate.solver,
-                "note": certificate_note(arena.certificate),
+                "note": certificate_note(arena.certificate, unit),
             }
             for arena in plan.arenas
         ],
@@ -157,15 +158,16 @@ def _notes(plan: PlanView) -> Iterable[str]:
     if (searched := order_note(plan)) is not None:
         yield searched
     if (again := recomputation(plan)) is not None and again.repetitions:
-        extra = 100 * again.extra / max(again.step, 1)
+        extra, count = 100 * again.extra / max(again.step, 1), len(again.repetitions)
         yield (
-            f"{len(again.repetitions):,} steps run again, for {extra:.2f} % more modelled time; that brings"
-            f" {again.peak_before:,} live bytes down to {again.peak_after:,}."
+            f"{count:,} {'step runs' if count == 1 else 'steps run'} again, for {extra:.2f} % more modelled"
+            f" time ({again.proof}); that brings {again.peak_before:,} live bytes down to"
+            f" {again.peak_after:,}."
         )
     if (moved := paging(plan)) is not None:
         yield (
             f"{moved.moved_out:,} bytes leave {moved.tiers[0].name} and {moved.moved_in:,} come back in an"
-            f" iteration; at least {moved.bound:,} have to move, which is proved."
+            f" iteration; at least {moved.bound:,} are proved to be moved with this order and lookahead."
         )
     if plan.replacements:
         first, last = plan.replacements[0], plan.replacements[-1]

@@ -32,11 +32,14 @@ function figures() {
     ["Arena", size(plan.bytes), `${count(plan.bytes)} bytes`],
     [
       "Lower bound", size(plan.bound),
-      proved ? "reached: none is smaller in this order" : `${percent(plan.bytes / plan.bound - 1)} below the arena`,
+      proved ? "reached: no layout of these buffers is smaller" : `${percent(plan.bytes / plan.bound - 1)} below the arena`,
       proved ? "good" : "bad",
     ],
     ["Without reuse", size(plan.total), plan.total ? `${percent(1 - plan.bytes / plan.total)} saved` : ""],
-    ["Live at the peak", size(plan.peak), plan.bytes ? `${percent(plan.peak / plan.bytes)} of the arena` : ""],
+    [
+      plan.spaces.length > 1 ? "Live at the peaks" : "Live at the peak", size(plan.peak),
+      plan.bytes ? `${percent(plan.peak / plan.bytes)} of ${plan.spaces.length > 1 ? "all memories, each at its own peak" : "the arena"}` : "",
+    ],
     ["Buffers", count(plan.count), plan.labels.length > plan.count ? `hold ${count(plan.labels.length)} values` : "one value each"],
     ["Steps", count(plan.stepLabels.length), plan.unit === "level" ? `on ${count(plan.levels)} levels` : "one after the other"],
   ];
@@ -79,13 +82,13 @@ function certificate() {
   pairs("identity", [["graph", plan.graph], ["target", plan.target], ["digest", plan.digest], ["deterministic", plan.deterministic]]);
 }
 
-function bars(id, rows, total, colour, choose) {
+function bars(id, rows, total, colour, { choose = null, shown = String } = {}) {
   byId(id).replaceChildren(
     ...rows.map(([name, bytes, note, target]) => {
       const bar = element("i", { "aria-hidden": "true" });
       bar.style.setProperty("--share", `${(100 * bytes) / total}%`);
       bar.style.setProperty("--fill", colour(name, target));
-      const text = [element("span", { title: name }, words(name)), element("b", {}, `${size(bytes)} · ${percent(bytes / total)}`), bar];
+      const text = [element("span", { title: name }, shown(name)), element("b", {}, `${size(bytes)} · ${percent(bytes / total)}`), bar];
       return choose ? element("button", { type: "button", title: note, click: () => choose(target) }, ...text) : element("div", { title: note }, ...text);
     }),
   );
@@ -118,16 +121,16 @@ function peak() {
       "Most is live at ", element("b", {}, `${plan.unit} ${count(one.peak)}`), `, ${plan.levelName(one.peak)}: `,
       element("b", {}, size(one.load)), ` in ${count(live.length)} buffers. `,
       idle === 0
-        ? "That is the whole arena, so no placing of these buffers can be smaller: to go lower, this step needs less. "
+        ? `That is the whole arena, so no layout of these buffers can be smaller: to make it smaller, this ${plan.unit} must need less. `
         : `The arena is ${size(idle)} larger, which no buffer fills at that moment. `,
       `Most of it is ${words(kinds[0][0])} (${percent(kinds[0][1] / total)}); the largest ${live.length > 2 ? "three buffers" : "buffers"} are ${percent(spread / total)} of it.`,
     );
   }
   bars("peak-kinds", kinds.map(([name, bytes, n]) => [name, bytes, `${count(n)} buffers`]), total,
-    (name) => css(colourOf(name, plan.words.kinds.indexOf(name), "kind", dark)));
+    (name) => css(colourOf(name, plan.words.kinds.indexOf(name), "kind", dark)), { shown: words });
   bars("peak-layers", shortened(layersOf).map(([name, bytes, n]) => [name, bytes, `${count(n)} buffers`]), total, () => "var(--quiet)");
   bars("peak-buffers", large.slice(0, MOST_BARS).map((b) => [plan.label(b), plan.buffers.size[b], plan.kind(b), b]), total,
-    (_, b) => css(colourOf(plan.kind(b), plan.buffers.kind[b], "kind", dark)), (b) => choose(b));
+    (_, b) => css(colourOf(plan.kind(b), plan.buffers.kind[b], "kind", dark)), { choose });
 }
 
 // --------------------------------------------------------------------------------------------- one step

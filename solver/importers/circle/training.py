@@ -125,7 +125,7 @@ def dump_training(training: CircleTraining) -> bytes:
     if training.optimizer.type not in _OPTIMIZERS:
         raise OptionsError(
             f"CIRCLE_TRAINING has no optimizer {training.optimizer.type!r}.",
-            remedy=f"Choose one of {list(_OPTIMIZERS)}.",
+            remedy=f"Choose one of {', '.join(_OPTIMIZERS)}.",
             path=("optimizer",),
         )
     builder = flatbuffers.Builder(256)

@@ -1,4 +1,4 @@
-"""What an allocator keeps of freed arrays is in memory, and the next ones may come on top of it."""
+"""Memory of freed arrays, which the allocator keeps: the next arrays may take more on top of it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ one section see the same conflicts, so a section stands for the set of all buffe
 
 Two buffers conflict over steps exactly when they conflict over sections, and the load of a section
 is the largest load of its steps. Proof: inside a section no birth follows a death, so between its last
-birth and its first death all that touch it live at once; and buffers that share a step share its section.
+birth and its first death all that touch it are live; and buffers that share a step share its section.
 Dead time, in which no buffer lives, belongs to no section. Inverse: none is needed, offsets stay what they
 are. There are at most as many sections as buffers.
 """

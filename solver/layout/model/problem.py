@@ -85,6 +85,11 @@ class Layout:
 
 
 class Status(Enum):
+    """Of a problem there is a smallest layout; a layout; a proof that none fits the capacity; or nothing yet.
+
+    `Outcome` says what comes with each.
+    """
+
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"

@@ -3,7 +3,7 @@
 | module | structure | what is promised |
 |---|---|---|
 | `colouring` | all buffers take the same bytes | the bound: colouring of an interval graph |
-| `chains` | at most two live at once | the bound: one on the floor, the other under the ceiling |
+| `chains` | at most two are live at a time | the bound: one on the floor, the other under the ceiling |
 | `laminar` | any two lifespans are nested or apart | the bound: a stack |
 | `classes` | any problem without pins | a layout in a few sorts, to have something |
 | `recognise` | | which of them a problem has |

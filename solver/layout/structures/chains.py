@@ -1,4 +1,4 @@
-"""At most two at once: one stands on the floor, the other hangs above it.
+"""At most two buffers are live at a time: one stands on the floor, the other hangs above it.
 
 ::
 
@@ -25,7 +25,7 @@ __all__ = ["chain"]
 
 
 def chain(instance: Instance) -> Integers | None:
-    """Offsets where at most two live at once, without pins; None for any other problem.
+    """Offsets where at most two are live at a time, without pins; None for any other problem.
 
     Meets the bound where sizes keep alignment; elsewhere padding comes on top. O(n log n).
     """

@@ -1,4 +1,6 @@
-"""Equal sizes: as many places as live at once, handed on from who ends first to who starts next.
+"""Equal sizes: as many places as buffers are ever live at the same time.
+
+A place is handed on from the buffer that ends first to the one that starts next.
 
 Placing intervals of one size is colouring an interval graph, which needs as many colours as intervals meet in
 one point (Gilmore & Hoffman, 1964, by way of Dilworth's theorem)::
@@ -21,7 +23,7 @@ __all__ = ["coloured", "depth", "uniform"]
 
 
 def depth(instance: Instance) -> int:
-    """The most buffers that live at once: the clique number of the interval graph. O(n + sections)."""
+    """The most buffers that are live at a time: the clique number of the interval graph. O(n + sections)."""
     born = np.bincount(instance.start, minlength=instance.sections + 1)
     died = np.bincount(instance.end, minlength=instance.sections + 1)
     return int((born - died).cumsum().max(initial=0))

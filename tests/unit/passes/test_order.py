@@ -89,4 +89,4 @@ def test_an_unknown_mode_is_an_option_error() -> None:
     with pytest.raises(OptionsError, match="update mode 'later'") as caught:
         Order("later")
     assert caught.value.path == ("update",)
-    assert caught.value.remedy == f"Choose one of {list(UPDATE_MODES)}."
+    assert caught.value.remedy == f"Choose one of {', '.join(UPDATE_MODES)}."

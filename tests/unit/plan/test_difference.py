@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from solver import pipeline
 from solver.plan import Change, PlanOptions, PlanView, difference, layers
+from solver.program import COPY, Tier
 from tests.support.graphs import chain, convolutional
 from tests.unit.plan.test_report import SMALL, A, D, W, arena, buffer, plan
 
@@ -110,3 +111,16 @@ def test_layers(trained: PlanView) -> None:
     first = found["w1"]
     assert {found[name] for name in values if name.startswith("w1")} == {first}
     assert first in {step.id.partition(":")[0] for step in trained.steps}
+
+
+def test_copies_belong_to_the_layer_of_what_they_copy() -> None:
+    tiers = (Tier("sram", 20_000), Tier("flash", 2**20, 10**6, 10**6))
+    made = pipeline.plan(chain((16,) * 7, 64, optimizer="Adam"), PlanOptions(tiers=tiers))
+    found = layers(made.tables)
+    steps = {step.id.partition(":")[0] for step in made.tables.steps if step.kernel != COPY}
+    copied = [(step.uses[0], step.defs[0]) for step in made.tables.steps if step.kernel == COPY]
+    assert copied
+    for source, target in copied:
+        assert found[source] == found[target]
+        assert found[source] in steps
+        assert "@" not in found[source]

@@ -64,3 +64,22 @@ def test_a_record_with_other_facts_has_zeros(made: Plan) -> None:
     assert bare is not None
     assert (bare.extra, bare.floor) == (0, 0)
     assert bare.repetitions
+
+
+@pytest.mark.parametrize(
+    ("bound", "checked", "said"),
+    [
+        (30, 30, "proved to be the least for this order, which can be checked without a solver"),
+        (
+            30,
+            25,
+            "proved to be the least for this order, of which 2.50 % can be checked without a solver",
+        ),
+        (20, 0, "2.00 % at least are proved for this order"),
+        (0, 0, "no bound is proved"),
+    ],
+)
+def test_what_is_proved_of_the_cost_is_said(bound: int, checked: int, said: str, made: Plan) -> None:
+    found = recomputation(made)
+    assert found is not None
+    assert replace(found, step=1000, extra=30, bound=bound, checked=checked).proof == said

@@ -84,7 +84,8 @@ def test_what_waits_in_16_bits() -> None:
     cost = dict(zip(made.program.step_labels, roofline(made.program), strict=True))
     spent = sum(ns for label, ns in cost.items() if label.endswith((".store", ".restore")))
     assert facts == {"conversions": 4, "nanoseconds": spent, "step_nanoseconds": sum(cost.values())}
-    assert f"4 conversions add {spent / (sum(cost.values()) - spent):.2%} to the modelled time" in note
+    share = 100 * spent / (sum(cost.values()) - spent)
+    assert f"4 conversions add {share:.2f} % to the modelled time" in note
 
 
 def test_what_another_order_takes_and_what_is_left() -> None:
@@ -101,12 +102,12 @@ def test_what_another_order_takes_and_what_is_left() -> None:
     note = order_note(replace(made, records=(Record("search_order", facts),)))
     assert note == (
         "Order: another one takes 1,200 live bytes down to 1,000. Where each step runs once, no order takes"
-        " less than 900, so 10.00% are left at most."
+        " less than 900, so 10.00 % are left at most."
     )
     facts |= {"every_order_nanoseconds": 69_999, "step_nanoseconds": 1_000_000}
     note = order_note(replace(made, records=(Record("search_order", facts),)))
     assert note is not None
-    assert note.endswith("What runs again to keep the capacity adds 6.999% of time at least in every order.")
+    assert note.endswith("What runs again to keep the capacity adds 6.999 % of time at least in every order.")
 
 
 def test_empty_arena() -> None:

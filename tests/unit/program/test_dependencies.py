@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.program import dependencies
+from solver.program import dependencies, followers
 
 Touches = list[tuple[str, str]]
 
@@ -37,3 +37,9 @@ def test_a_read_follows_the_last_write_alone() -> None:
 
 def test_no_step_follows_itself() -> None:
     assert direct([("a a", "a a")]) == [set()]
+
+
+def test_followers_are_the_other_way_round() -> None:
+    before = dependencies([((), "a"), ("a", "b"), ("a", "c"), ("bc", "d")])
+    assert followers(before) == [[1, 2], [3], [3], []]
+    assert followers(()) == []

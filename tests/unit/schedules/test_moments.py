@@ -30,8 +30,8 @@ def test_a_chain_is_solved_by_one_moment() -> None:
     assert not relaxed.infeasible
     assert not relaxed.cut
     simulator = Simulator(found)
-    genes = model.genes(relaxed, simulator.start())
-    assert simulator.sequence(genes) == (0, 1, 2, 3, 0, 4)
+    numbers = model.numbers(relaxed, simulator.start())
+    assert simulator.sequence(numbers) == (0, 1, 2, 3, 0, 4)
     assert relaxed.repeated == ((0, 2),)
     assert model.sequence(relaxed) == (0, 1, 2, 3, 0, 4)
 

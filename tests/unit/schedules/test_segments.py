@@ -17,8 +17,8 @@ CHAIN = problem(
 
 def sequence(parts: int) -> tuple[int, ...]:
     simulator = Simulator(CHAIN)
-    (genes,) = in_segments(CHAIN, simulator.start(), (parts,))
-    return simulator.sequence(genes)
+    (numbers,) = in_segments(CHAIN, simulator.start(), (parts,))
+    return simulator.sequence(numbers)
 
 
 def test_a_single_segment_is_made_again_as_a_whole() -> None:

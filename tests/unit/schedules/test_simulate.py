@@ -53,11 +53,11 @@ def test_a_value_that_waits_is_held_or_made_again(
     number: int, sequence: tuple[int, ...], peak: int, extra: int
 ) -> None:
     simulator = Simulator(WAITS)
-    genes = numbers(simulator, g1=number)
-    found = simulator.run(genes)
+    chosen = numbers(simulator, g1=number)
+    found = simulator.run(chosen)
     assert (found.peak, found.extra, found.events) == (peak, extra, len(sequence))
-    assert simulator.sequence(genes) == sequence
-    assert simulator.loads(genes) == replay(WAITS, sequence)
+    assert simulator.sequence(chosen) == sequence
+    assert simulator.loads(chosen) == replay(WAITS, sequence)
 
 
 def test_again_stays_for_the_next_reader_and_brief_does_not() -> None:
@@ -69,22 +69,22 @@ def test_again_stays_for_the_next_reader_and_brief_does_not() -> None:
     )
     simulator = Simulator(found)
     start = [sum(map(len, found.touches[:v])) for v in range(7)]
-    genes = simulator.start()
-    genes[start[2]] = genes[start[3]] = AGAIN  # v2 before s4, v3 before s5
-    genes[start[0] + 1] = AGAIN
+    chosen = simulator.start()
+    chosen[start[2]] = chosen[start[3]] = AGAIN  # v2 before s4, v3 before s5
+    chosen[start[0] + 1] = AGAIN
     for number, extra in ((AGAIN, 1 + 10 + 100 + 1000), (BRIEF, 1 + 3 * 10 + 100 + 1000)):
-        genes[start[1] + 2] = number  # v1 behind s3, until s6
-        assert simulator.run(genes).extra == extra
-    assert simulator.sequence(genes) == (0, 1, 2, 3, 0, 1, 2, 4, 1, 3, 5, 1, 6)
+        chosen[start[1] + 2] = number  # v1 behind s3, until s6
+        assert simulator.run(chosen).extra == extra
+    assert simulator.sequence(chosen) == (0, 1, 2, 3, 0, 1, 2, 4, 1, 3, 5, 1, 6)
 
 
 def test_numbers_that_ask_for_a_weight_that_has_changed_have_no_sequence() -> None:
     late = problem([[], [0], [1], [0, 2]], size=[1] * 4, cost=[1] * 4)
     late = type(late)(**{name: getattr(late, name) for name in late.__slots__} | {"until": (2, 4, 4, 4)})
     simulator = Simulator(late)
-    genes = simulator.start()
-    genes[GAP] = AGAIN
-    assert simulator.run(genes).peak == -1
+    chosen = simulator.start()
+    chosen[GAP] = AGAIN
+    assert simulator.run(chosen).peak == -1
 
 
 GRAPHS = [residual(), convolutional(), batch_normalised(), attention(), elementwise(), classifier()]
@@ -97,16 +97,16 @@ def test_any_numbers_give_the_loads_of_the_program_that_they_make(graph: Trainab
     simulator, rng = Simulator(found), random.Random(1)
     legal = 0
     for _ in range(40):
-        genes = simulator.start()
-        for place in range(len(genes)):
+        chosen = simulator.start()
+        for place in range(len(chosen)):
             if rng.random() < 0.2:
-                genes[place] = rng.choice((HOLD, AGAIN, BRIEF))
-        run = simulator.run(genes)
+                chosen[place] = rng.choice((HOLD, AGAIN, BRIEF))
+        run = simulator.run(chosen)
         if run.peak < 0:
             continue
         legal += 1
-        sequence = simulator.sequence(genes)
-        assert simulator.loads(genes) == replay(found, sequence) == loads(rerun(program, sequence))[0]
+        sequence = simulator.sequence(chosen)
+        assert simulator.loads(chosen) == replay(found, sequence) == loads(rerun(program, sequence))[0]
         assert run.extra == sum(found.cost[t] for t in sequence) - sum(found.cost)
     assert legal >= 10
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from service.http.web.pages import problems_page
 from service.problems import CATALOGUE, Problem, problem_from
 from solver import errors
 from solver.errors import ArenaplanError, CapacityError, OptionsError, ShapeMismatchError
@@ -127,3 +128,9 @@ def test_capacity() -> None:
         "proved": False,
         "live_at_peak": [{"operand": "w", "bytes": 8}, {"operand": "x", "bytes": 4}],
     }
+
+
+def test_pages_show_code_as_code() -> None:
+    page = problems_page("")
+    assert "<code>live_at_peak</code> lists" in page
+    assert "`" not in page

@@ -54,6 +54,18 @@ def test_the_tables_are_the_plans(options: PlanOptions) -> None:
     ]
 
 
+def test_notes_say_what_lifespans_count_and_what_is_proved_of_repetitions() -> None:
+    beside = pipeline.plan(convolutional(1), PlanOptions(parallelism=2)).tables
+    (found,) = data_of(dump_report(beside))["plans"]
+    assert found["spaces"][0]["note"].startswith("The lower bound is what is live at level ")
+    graph = chain((16,) * 7, batch=64)
+    least = pipeline.plan(graph).arena_bytes - 2048
+    again = pipeline.plan(graph, PlanOptions(capacity=least, recompute=True)).tables
+    (found,) = data_of(dump_report(again))["plans"]
+    assert found["spaces"][0]["note"].startswith("The lower bound is what is live at step ")
+    assert any("again, for" in note and "proved" in note for note in found["notes"])
+
+
 def test_columns_are_as_narrow_as_they_may_be() -> None:
     wide = plan(
         2, arena(1 << 40, buffer("small", A, 0, 200, 0, 1), buffer("large", A, 1 << 33, 1 << 34, 0, 2))

@@ -47,3 +47,13 @@ def test_the_help_of_the_program_has_examples() -> None:
 def test_examples_and_exit_codes_are_apart() -> None:
     text = CliRunner().invoke(app, ["solve", "--help"]).stdout
     assert re.search(r"out\.json\n\n  Exit codes: 0 ", text.replace("layout.json", "out.json"))
+
+
+@pytest.mark.parametrize(
+    "name", ["", *sorted(name for name, one in COMMANDS.items() if hasattr(one, "commands"))]
+)
+def test_lists_of_commands_say_whole_sentences(name: str) -> None:
+    shown = CliRunner().invoke(app, [*([name] if name else []), "--help"], terminal_width=80).stdout
+    listed = shown.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert listed
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []

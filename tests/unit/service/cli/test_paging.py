@@ -67,8 +67,10 @@ def test_show_lists_the_transfers(capsys: pytest.CaptureFixture[str]) -> None:
     assert found is not None
     render(made, 120)
     printed = capsys.readouterr().out
-    assert f"Paged, {found.peak_before:,} bytes live at once" in " ".join(printed.split())
+    assert f"Paged: without it {found.peak_before:,} bytes are live at once" in " ".join(printed.split())
     assert "page_out(" in printed
+    moved = {(copy.from_tier, copy.to_tier) for copy in found.copies}
+    assert moved == {("sram", "flash"), ("flash", "sram")}
     assert facts(made)["paging"]["moved_in"] == found.moved_in
     assert len(facts(made)["paging"]["copies"]) == len(found.copies)
     assert facts(plan(chain()))["paging"] is None

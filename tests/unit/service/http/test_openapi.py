@@ -72,6 +72,18 @@ def test_what_may_be_missing_says_so(document: dict[str, Any], path: str) -> Non
     assert "404" in document["paths"][path]["get"]["responses"]
 
 
+def test_every_parameter_stands_once_and_is_described(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            parameters = operation.get("parameters", [])
+            names = [(parameter["in"], parameter["name"]) for parameter in parameters]
+            assert len(names) == len(set(names)), path
+            assert all(parameter.get("description") for parameter in parameters), path
+            for status, response in operation["responses"].items():
+                problems = re.findall(r"`[a-z-]+`", response["description"]) if int(status) >= 400 else []
+                assert len(problems) == len(set(problems)), (path, status)
+
+
 def test_options_are_as_narrow_as_the_service_takes_them(document: dict[str, Any]) -> None:
     """What the document allows is not refused for a name or a range."""
     schemas = document["components"]["schemas"]
