@@ -35,6 +35,10 @@ __all__ = [
 ]
 
 
+#: Letters of the longest solver that has room beside the other columns.
+_LONG_SOLVER = 18
+
+
 def run(
     model: Path,
     given: Mapping[str, Any],
@@ -238,15 +242,22 @@ def _seconds(nanoseconds: int) -> str:
 
 
 def certificate_table(plan: PlanView) -> Table:
-    """One line an arena: size, bound, and why nothing smaller exists."""
+    """One line an arena: size, bound, and why nothing smaller exists. It fits the usual 80 columns."""
     from rich.table import Table
 
     table = Table(title=f"{plan.graph}: {plan.arena_bytes:,} bytes", title_justify="left")
-    for heading in ("arena", "bytes", "lower bound", "gap", "status", "proof", "solver"):
+    several = len(plan.arenas) > 1  # a single one needs no name
+    if several:
+        table.add_column("arena")
+    for heading in ("bytes", "lower bound", "gap", "status", "proof", "solver"):
         table.add_column(heading, justify="right" if heading in ("bytes", "lower bound", "gap") else "left")
     table.columns[-1].overflow = "fold"
     for arena in plan.arenas:
         facts = _arena(arena)
         figures = (f"{arena.size:,}", f"{facts['lower_bound']:,}", f"{arena.gap:.2%}")
-        table.add_row(arena.name, *figures, facts["status"], facts["proof"] or "-", facts["solver"])
+        solver = facts["solver"]
+        if several or len(solver) > _LONG_SOLVER:
+            solver = solver.replace("/", "/\n")  # the stage on a line of its own
+        names = [arena.name] if several else []
+        table.add_row(*names, *figures, facts["status"], facts["proof"] or "-", solver)
     return table

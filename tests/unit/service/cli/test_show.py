@@ -14,7 +14,7 @@ from solver import pipeline
 from solver.graph import TrainingRules
 from solver.plan import PlanOptions
 from solver.plan.report import MemoryMap, memory_map
-from solver.program import Kind, Replacement
+from solver.program import Kind, Replacement, Tier
 from tests.support.graphs import chain, convolutional
 from tests.support.programs import program
 from tests.unit.plan.test_report import SMALL, A, W, arena, buffer, plan
@@ -70,6 +70,27 @@ def test_everything_fits(capsys: pytest.CaptureFixture[str], width: int) -> None
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line) for line in lines) <= width
     assert any(set(line) == {"+", "-"} and len(line) == width for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "stage"),
+    [
+        (PlanOptions(), "greedy"),
+        (PlanOptions(), "capacity-search"),
+        (PlanOptions(tiers=(Tier("sram", 2**20), Tier("flash", 2**20, 10**6, 10**6))), "greedy"),
+    ],
+)
+def test_no_word_of_the_certificates_is_broken_in_80_columns(
+    capsys: pytest.CaptureFixture[str], options: PlanOptions, stage: str
+) -> None:
+    made = pipeline.plan(convolutional(1), options).tables
+    arenas = tuple(
+        replace(arena, certificate=replace(arena.certificate, solver=f"portfolio/{stage}"))
+        for arena in made.arenas
+    )
+    render(replace(made, arenas=arenas), 80)
+    head = capsys.readouterr().out.partition("By kind")[0]
+    assert head.count("portfolio/") == head.count(stage) == len(arenas)
 
 
 def test_few_steps_fill_the_width() -> None:
