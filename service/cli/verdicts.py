@@ -276,7 +276,7 @@ def _command(remedy: Remedy, model: Path, given: Mapping[str, Any], choices: Map
     """The command that makes the plan of a remedy, and what the document must say besides."""
     words = ["arenaplan", "plan", shlex.quote(str(model))]
     usual = PlanOptions()
-    asked = {**given, **remedy.options}
+    asked = {**given, **remedy.options, **{name: given[name] for name in ("costs",) if name in given}}
     for name, value in {**{n: v for n, v in asked.items() if v != getattr(usual, n)}, **choices}.items():
         option = _OPTIONS.get(name, f"--{name.removesuffix('_seconds').replace('_', '-')}")
         if value is True:

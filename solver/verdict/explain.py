@@ -20,7 +20,7 @@ from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
 from solver.schedules import ScheduleProblem, step_costs
-from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting
+from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
 from solver.verdict.subject import Subject
 
 __all__ = ["Brief", "brief", "explain"]
@@ -77,7 +77,9 @@ def explain(
     subject = Subject(graph, options, deadline)
     iterations = graph.training.accumulate
     trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe)
-    asked = Request(graph, replace(options, recompute=False), batches)
+    plain = replace(options, recompute=False)
+    taken_back = {"recompute": False} if options.recompute else {}
+    asked = Request(graph, plain, batches, {**fields_of(plain), **taken_back})
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
     fits_as_it_is = planned is not None and not planned.extra
@@ -159,7 +161,7 @@ class _Trial:
         extra = time + (again.extra * iterations if again else 0)
         if moved is not None:
             extra += (moved.time - moved.compute) * iterations
-        facts = (request.changed, request.graph_fields, request.note)
+        facts = (request.fields, request.graph_fields, request.note)
         return Remedy(names, changes, made.sizes[0] if moved else made.arena_bytes, extra, bound, *facts)
 
     def saves(self, request: Request, usual: Request) -> bool:

@@ -50,7 +50,8 @@ def test_the_clients_of_the_project(server: Server, mnist: Graph) -> None:
         found = client.explain(mnist, "16.6MB")
         assert (found.status, found.extra) == ("impossible", None)
         assert found.remedies[0].measures == ("rewrite", "1 MiB of scratch")
-        best = client.plan(mnist, found.remedies[0].options, capacity="16.6MB")
+        assert found.remedies[0].options["capacity"] == 16_600_000
+        best = client.plan(mnist, found.remedies[0].options)
         assert best.arena_bytes == found.remedies[0].arena_bytes
 
 

@@ -447,7 +447,7 @@ export interface RemedyOfVerdict {
   arena_bytes: number;
   extra: number;
   bound?: number | null;
-  options: Record<string, boolean | number | string | Array<string> | null>;
+  options: Record<string, boolean | number | string | Array<string> | CostsFields | null>;
   graph_fields: Record<string, unknown>;
   note?: string;
 }
