@@ -192,7 +192,8 @@ def _with_verdict(
         yield
     except CapacityError as error:
         problem = _problem(error, *path)
-        if pipeline.TARGETS[options.target].capabilities.recompute and not options.rewrite:
+        able = pipeline.TARGETS[options.target].capabilities.recompute
+        if able and not options.rewrite and not options.tiers:
             found = verdict.brief(graph, options)
             known = found.peak if error.proved else min(found.peak, error.required)
             problem.extensions["verdict"] = {

@@ -41,8 +41,9 @@ def tradeoff(
     As many searches as `points`, and one more where the memory ends; only schedules are kept that no other
     one beats in both respects, so there may be fewer points. `options.capacity` is left aside; `observe` is
     told what each search found. `options.deadline_seconds` cuts in, with the points so far. Without it the
-    same arguments give the same curve. Raises OptionsError for a number of points out of range, an option out
-    of range, and a target that does not recompute. Cost: a second for some hundred steps, more near floors.
+    same arguments give the same curve. Raises OptionsError for a number of points out of range, for options
+    that no plan takes, for tiers, and for a target that does not recompute. Cost: a second for some hundred
+    steps, more near floors.
     """
     options = options or PlanOptions()
     if not 2 <= points <= MOST_POINTS:

@@ -21,7 +21,7 @@ from solver.layout import Deadline
 from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
 from solver.schedules import ScheduleProblem, step_costs
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
-from solver.verdict.subject import Subject
+from solver.verdict.subject import Subject, check_subject
 
 __all__ = ["Brief", "brief", "explain"]
 
@@ -66,9 +66,11 @@ def explain(
     Measures that change what is learned are tried where `training` asks for them; micro-batches need
     `batches` (see `batches_of`). `observe` is told which measures are tried. Without
     `options.deadline_seconds` the same arguments give the same verdict; the deadline cuts in, with what is
-    known by then. Raises OptionsError without a capacity, for an option out of range, and for a target that
-    does not recompute. Cost: some tens of plans; near floors some seconds for each hundred steps.
+    known by then. Raises OptionsError without a capacity, for options that no plan takes, for tiers, and for
+    a target that does not recompute. Cost: some tens of plans; near floors some seconds for each hundred
+    steps.
     """
+    check_subject(options)
     if options.capacity is None:
         raise OptionsError(
             "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
