@@ -27,6 +27,7 @@ __all__ = [
     "fail_with_bug",
     "print_json",
     "print_line",
+    "progress_text",
     "read_document",
     "reporting",
     "write_document",
@@ -83,6 +84,28 @@ def print_line(line: str, *, to_errors: bool = False) -> None:
     stream = sys.stderr if to_errors else sys.stdout
     stream.write(f"{line}\n")
     stream.flush()
+
+
+def progress_text(stage: str, found: Mapping[str, Any]) -> str:
+    """``layout, 21,613,184 bytes, at least 21,613,184``: figures of a search, by the names that jobs have."""
+
+    def share(name: str) -> str | None:
+        part, step = found.get(name), found.get("step_nanoseconds")
+        return None if part is None or not step else f"{100 * part / step:.2f} %"
+
+    peak, bound, moved = (found.get(name) for name in ("peak_bytes", "bound_bytes", "moved_bytes"))
+    parts = [stage]
+    if peak is not None:
+        parts.append(f"{peak:,} bytes")
+    if bound is not None:
+        parts.append(f"at least {bound:,}")
+    if extra := share("extra_nanoseconds"):
+        parts.append(f"+{extra} of time")
+    if least := share("bound_nanoseconds"):
+        parts.append(f"at least {least}")
+    if moved is not None:
+        parts.append(f"{moved:,} bytes moved")
+    return ", ".join(parts)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

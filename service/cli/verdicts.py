@@ -16,11 +16,14 @@ from rich.table import Table
 from service.cli.console import read_document, write_document
 from service.cli.costs import chosen
 from service.cli.models import is_document, read_model, read_model_for
+from service.cli.planning import told
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
+from solver.layout import Progress
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Changes, PlanOptions, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
+from solver.plan import Changes, PlanOptions, Remedy, TradeOff, Verdict, VerdictStatus
+from solver.schedules import SearchProgress
 
 __all__ = ["explain", "tradeoff"]
 
@@ -68,10 +71,10 @@ def tradeoff(
         graph = _graph(read_model(document, model, options.batch, choices))
         with _progress(f"looking for schedules of {graph.name}") as show:
 
-            def observe(point: TradeOffPoint) -> None:
-                show(f"{point.peak:,} bytes")
+            def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+                show(told(stage, found))
 
-            made = verdict.tradeoff(graph, options, points=points, observe=observe)
+            made = verdict.tradeoff(graph, options, points=points, follow=follow)
     if output is not None:
         write_document(output, _written(made, output.suffix.lower()))
     if as_json:
@@ -103,11 +106,18 @@ def explain(
         graph = _graph(read_model(document, model, options.batch, choices))
         batches = None if text is None else verdict.batches_of(text, options)
         with _progress(f"looking for what makes {graph.name} fit") as show:
+            tried = ["the network as it is"]
 
             def observe(names: tuple[str, ...]) -> None:
-                show(" and ".join(names))
+                tried.append(" and ".join(names) or "the smallest capacity")
+                show(tried[-1])
 
-            made = verdict.explain(graph, options, training=training, batches=batches, observe=observe)
+            def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+                show(f"{tried[-1]} ({told(stage, found)})")
+
+            made = verdict.explain(
+                graph, options, training=training, batches=batches, observe=observe, follow=follow
+            )
     if as_json:
         write_document(Path("-"), documents.dump_verdict(made, indent=2) + b"\n")
     else:

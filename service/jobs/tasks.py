@@ -28,6 +28,7 @@ from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
+from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]
 
@@ -116,14 +117,17 @@ def _compiled() -> bool:
     return load_compiled()
 
 
-def _follower(channel: Channel) -> Callable[[str, Progress | None], None]:
-    """Passes on how far a plan, or a layout, is."""
+def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | None], None]:
+    """Passes on how far a plan, a schedule or a layout is."""
 
-    def follow(stage: str, found: Progress | None) -> None:
+    def follow(stage: str, found: Progress | SearchProgress | None) -> None:
         if found is None:
             channel.progress(stage)
-        else:
+        elif isinstance(found, Progress):
             channel.progress(stage, peak_bytes=found.incumbent, bound_bytes=found.bound)
+        else:
+            known = {name: figure for name, figure in dataclasses.asdict(found).items() if figure is not None}
+            channel.progress(stage, **known)
 
     return follow
 
@@ -214,7 +218,7 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
-        made = verdict.tradeoff(graph, options, points=points)
+        made = verdict.tradeoff(graph, options, points=points, follow=_follower(channel))
     facts = {"points": len(made.points), "complete": made.complete}
     channel.send("result", facts, documents.dump_tradeoff(made))
 
@@ -236,7 +240,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
-        made = verdict.explain(graph, options, training=training, batches=batches)
+        made = verdict.explain(graph, options, training=training, batches=batches, follow=_follower(channel))
     facts = {"verdict": made.status.value, "complete": made.complete}
     channel.send("result", facts, documents.dump_verdict(made))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 from solver import pipeline
 from solver.collector import collector_paused
@@ -12,6 +12,7 @@ from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Recompute
 from solver.pipeline.options import checked
+from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
 from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, schedule_problem, step_costs
@@ -70,8 +71,14 @@ class Subject:
     """Peaks are the bytes live at once behind all passes of the options; every arena takes them at least."""
 
     @collector_paused()
-    def __init__(self, graph: TrainableGraph, options: PlanOptions, deadline: Deadline) -> None:
-        """Raises OptionsError as `check_subject` does."""
+    def __init__(
+        self,
+        graph: TrainableGraph,
+        options: PlanOptions,
+        deadline: Deadline,
+        follow: Follower | None = None,
+    ) -> None:
+        """`follow` hears how far each search is. Raises OptionsError as `check_subject` does."""
         check_subject(options)
         options = replace(options, recompute=False, capacity=None)
         start = pipeline.start_of(graph, options, deadline)
@@ -80,6 +87,7 @@ class Subject:
         self._after = passes[at + 1 :]
         self.complete = start.prepared.complete
         self.deadline = deadline
+        self._tell = None if follow is None else partial(follow, Recompute.name)
         self.in_place = options.in_place
         self.program: Program = reduce(
             lambda made, each: each.run(made), passes[:at], start.reference.program
@@ -117,7 +125,7 @@ class Subject:
         """
         from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
 
-        schedule = cheapest(self.problem, budget, self.deadline, before=before, share=share)
+        schedule = cheapest(self.problem, budget, self.deadline, before=before, share=share, tell=self._tell)
         self.complete &= schedule.complete
         if schedule.impossible and not self.in_place:
             self.impossible = max(self.impossible, budget)

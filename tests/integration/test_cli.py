@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -45,6 +46,42 @@ def run(tmp_path: Path) -> Run:
         )
 
     return start
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("plan", "--capacity", "17.14MB", "--recompute"),
+            "mnist .*: recompute, [0-9,]+ bytes, .*of time",
+        ),
+        (("plan", "--tier", "a=14MB", "--tier", "b=1GB,bandwidth=1MB/s"), "paging, [0-9,]+ bytes moved"),
+        (("explain", "--capacity", "17.1MB"), "as it is \\(recompute, [0-9,]+ bytes, .* at least [1-9]"),
+        (("tradeoff", "--points", "4"), "looking for schedules of mnist: recompute, [0-9,]+ bytes, "),
+    ],
+)
+def test_a_terminal_sees_what_is_searched_for(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """Which of the figures depends on how often the terminal is written to."""
+    command, *options = words
+    output = ("-o", str(tmp_path / "out.json")) if command == "plan" else ()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", command, ROOT / "examples/mnist.json", *options, *output],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            seen += part
+    except OSError:  # Linux says so at the end
+        pass
+    os.close(ours)
+    assert process.wait(PATIENCE) == 0
+    assert re.search(said, seen.decode())
 
 
 @pytest.fixture

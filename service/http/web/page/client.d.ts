@@ -435,6 +435,10 @@ export interface Progress {
   done?: number | null;
   peak_bytes?: number | null;
   bound_bytes?: number | null;
+  extra_nanoseconds?: number | null;
+  bound_nanoseconds?: number | null;
+  step_nanoseconds?: number | null;
+  moved_bytes?: number | null;
   seconds: number;
 }
 
