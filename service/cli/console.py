@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,8 +24,12 @@ from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsE
 __all__ = [
     "Exit",
     "degrade_output",
+    "end_for",
+    "ended_by",
     "fail",
     "fail_with_bug",
+    "heed",
+    "note_end",
     "print_json",
     "print_line",
     "progress_text",
@@ -39,7 +44,7 @@ MOST_NAMED: Final = 3
 
 
 class Exit(IntEnum):
-    """What the exit code of every command means."""
+    """What the exit code of every command means. Other signals than Ctrl-C's have codes of their own."""
 
     OK = 0
     WRONG = 1
@@ -47,6 +52,32 @@ class Exit(IntEnum):
     TOO_LARGE = 3
     BUG = 4
     INTERRUPTED = 130
+
+
+#: The signal that is to end this command, or 0.
+_ending: Final = [0]
+
+
+def end_for(number: int, _frame: object = None) -> NoReturn:
+    """A handler of signals: the command puts away what it has begun, as for Ctrl-C, and ends."""
+    note_end(number)
+    raise KeyboardInterrupt
+
+
+def note_end(number: int) -> None:
+    """The command is going to end because of this signal."""
+    _ending[0] = number
+
+
+def heed() -> None:
+    """Raise KeyboardInterrupt once more: modules in C may swallow that of a handler while they are loaded."""
+    if _ending[0]:
+        raise KeyboardInterrupt
+
+
+def ended_by() -> int:
+    """The exit code of a command that was interrupted: 128 and the number of the signal."""
+    return 128 + (_ending[0] or signal.SIGINT)
 
 
 #: One ASCII character for each of those that tables and maps are made of, so that columns stay straight.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from typing import NoReturn
 
-from service.cli.console import Exit, degrade_output, fail_with_bug
+from service.cli.console import Exit, degrade_output, end_for, ended_by, fail_with_bug
 from service.cli.fast_path import read_fast
 
 __all__ = ["main"]
@@ -17,6 +18,9 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit; a traceback for bugs alone."""
     degrade_output()
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) == usual:
+            signal.signal(number, end_for)
     try:
         _run()
     except KeyboardInterrupt:  # while modules are loaded
@@ -37,7 +41,7 @@ def _end_interrupted() -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(int(Exit.INTERRUPTED))
+    os._exit(ended_by())
 
 
 def _run() -> None:

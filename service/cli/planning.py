@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import print_json, progress_text, read_document, write_document
+from service.cli.console import heed, print_json, progress_text, read_document, write_document
 from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, pipeline
 from solver.layout import Progress
@@ -79,13 +79,13 @@ def make_plan(
 ) -> Plan:
     """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
     if not _errors_may_be_seen():
-        return _planner(document, options, path, choices)[1]()
+        return _planner(document, options, path, choices)[1](follow=_heeding)
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        return _planner(document, options, path, choices)[1]()
+        return _planner(document, options, path, choices)[1](follow=_heeding)
     with console.status("reading the document") as status:
         name, planner = _planner(document, options, path, choices)
         done = ["read"]
@@ -98,10 +98,15 @@ def make_plan(
             show()
 
         def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+            heed()
             show(f": {told(stage, found)}")
 
         status.update(escape(f"planning {name}"))
         return planner(observe=observe, follow=follow)
+
+
+def _heeding(_stage: str, _found: Progress | SearchProgress | None) -> None:
+    heed()
 
 
 def told(stage: str, found: Progress | SearchProgress | None) -> str:

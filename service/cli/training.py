@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from service.cli import models
-from service.cli.console import read_document, write_document
+from service.cli.console import heed, read_document, write_document
 from solver import documents, executor
 from solver.errors import OptionsError
 from solver.executor import StepReport, ValidationReport
@@ -95,7 +95,12 @@ def _progress(steps: int) -> Iterator[Callable[[StepReport], None]]:
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=steps)
-        yield lambda _step: bar.advance(task)
+
+        def show(_step: StepReport) -> None:
+            heed()
+            bar.advance(task)
+
+        yield show
 
 
 def _print(report: ValidationReport) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.cli.console import read_document, write_document
+from service.cli.console import heed, read_document, write_document
 from service.cli.costs import chosen
 from service.cli.models import is_document, read_model, read_model_for
 from service.cli.planning import told
@@ -72,6 +72,7 @@ def tradeoff(
         with _progress(f"looking for schedules of {graph.name}") as show:
 
             def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+                heed()
                 show(told(stage, found))
 
             made = verdict.tradeoff(graph, options, points=points, follow=follow)
@@ -113,6 +114,7 @@ def explain(
                 show(tried[-1])
 
             def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+                heed()
                 show(f"{tried[-1]} ({told(stage, found)})")
 
             made = verdict.explain(

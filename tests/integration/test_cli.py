@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -529,6 +531,60 @@ def read_terminal(terminal: int) -> bytes:
         except OSError:  # how Linux says that the other side has closed
             break
     return seen
+
+
+def open_files(process: int) -> list[str]:
+    found = []
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.append(str(file.readlink()))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files of a process are looked at")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_no_paging_file_is_left_behind(
+    run: Run, graph: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    tiers = ("--tier", "fast=12kB", "--tier", "slow=1MB,bandwidth=1MB/s")
+    assert run("plan", graph, *tiers, "-o", tmp_path / "paged.json").returncode == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "validate", "graph.json", "paged.json", "--steps", "1000000",
+         "--paging-file", "slow.bin"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    late = time.monotonic() + PATIENCE
+    while not any(name.startswith(f"{tmp_path}/") for name in open_files(process.pid)):
+        assert process.poll() is None
+        assert time.monotonic() < late
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == code
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_plans_is_ended_at_once(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """While steps are looked for that run again, in compiled code for the most part."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "plan", ROOT / "examples/mobilenet_v2.json", "--recompute",
+         "--capacity", "171MB", "-o", "plan.json"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    time.sleep(3.0)
+    assert process.poll() is None
+    process.send_signal(number)
+    began = time.monotonic()
+    assert process.wait(PATIENCE) == code
+    assert time.monotonic() - began < 2.0
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])

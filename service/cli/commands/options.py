@@ -35,7 +35,8 @@ __all__ = [
 
 _EXIT_CODES: Final = """
 Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 bad usage or input;
-3 the arena does not fit the capacity or its budget; 4 a bug of ours; 130 interrupted.
+3 the arena does not fit the capacity or its budget; 4 a bug of ours; 130 interrupted;
+143 ended by SIGTERM.
 """
 
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
-from service.cli.console import Exit, fail, progress_text, read_document, reporting, write_document
+from service.cli.console import (
+    Exit,
+    end_for,
+    ended_by,
+    fail,
+    heed,
+    note_end,
+    progress_text,
+    read_document,
+    reporting,
+    write_document,
+)
 from solver.errors import ArenaplanError, CapacityError, InternalError, LossError, OptionsError
 
 
@@ -24,6 +37,20 @@ def test_figures_of_a_search_in_words() -> None:
     assert progress_text("recompute", {"peak_bytes": 7, **times}) == said
     assert progress_text("recompute", {"extra_nanoseconds": 0, "step_nanoseconds": 0}) == "recompute"
     assert progress_text("paging", {"moved_bytes": 1_000}) == "paging, 1,000 bytes moved"
+
+
+def test_an_interruption_that_was_swallowed_is_heeded_later() -> None:
+    heed()
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            end_for(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            heed()
+        assert ended_by() == 143
+    finally:
+        note_end(0)
+    heed()
+    assert ended_by() == 130
 
 
 def test_write_and_read(tmp_path: Path) -> None:
