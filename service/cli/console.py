@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import io
 import json
 import os
@@ -16,25 +17,32 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from service.problems import problem_from
-from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
+from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
+
+if TYPE_CHECKING:
+    from solver.plan import PlanOptions
 
 __all__ = [
     "Exit",
     "degrade_output",
+    "drop_output",
     "end_for",
     "ended_by",
     "fail",
     "fail_with_bug",
     "heed",
+    "is_closed_pipe",
     "note_end",
     "print_json",
     "print_line",
     "progress_text",
     "read_document",
+    "read_options",
     "reporting",
+    "showing",
     "write_document",
 ]
 
@@ -89,10 +97,23 @@ def degrade_output() -> None:
 
     An error handler that the user has chosen (``PYTHONIOENCODING=latin-1:replace``) stays.
     """
+    _replace_closed()
     codecs.register_error("arenaplan", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="arenaplan")
+
+
+#: Whether this process was started without a standard output.
+_no_output: Final = [False]
+
+
+def _replace_closed() -> None:
+    """A stream that was closed before the start would be None, and the next file to be opened would be it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+            _no_output[0] |= name == "stdout"
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
@@ -113,8 +134,10 @@ def _json_text(value: Mapping[str, Any], stream: TextIO, indent: int | None = No
 def print_line(line: str, *, to_errors: bool = False) -> None:
     """On standard output, or standard error; seen at once."""
     stream = sys.stderr if to_errors else sys.stdout
-    stream.write(f"{line}\n")
-    stream.flush()
+    # Where errors cannot be said, the exit code still does.
+    with contextlib.suppress(OSError) if to_errors else contextlib.nullcontext():
+        stream.write(f"{line}\n")
+        stream.flush()
 
 
 def progress_text(stage: str, found: Mapping[str, Any]) -> str:
@@ -173,14 +196,43 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         raise SystemExit(int(Exit.INTERRUPTED)) from None
     except BrokenPipeError:
-        # The reader has seen enough. What is still buffered must not fail at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
+        raise SystemExit(int(Exit.OK)) from None
+    except SystemExit as end:
+        if not is_closed_pipe(end):
+            raise
+        drop_output()
         raise SystemExit(int(Exit.OK)) from None
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - what is not foreseen is a bug, and must not look like a verdict
         fail_with_bug(error, as_json=as_json)
+
+
+def is_closed_pipe(end: BaseException) -> bool:
+    """Whether this is because the reader of standard output has seen enough; libraries make exits of that."""
+    return isinstance(end, BrokenPipeError) or (
+        isinstance(end, SystemExit) and end.code == 1 and isinstance(end.__context__, BrokenPipeError)
+    )
+
+
+def drop_output() -> None:
+    """What is still buffered must not fail at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def showing() -> Iterator[None]:
+    """What is shown here may find its reader gone. That changes no verdict, so the command goes on."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as end:
+        if not is_closed_pipe(end):
+            raise
+        drop_output()
 
 
 def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
@@ -222,6 +274,16 @@ def _place(error: ArenaplanError, document: str) -> str:
     return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "
 
 
+def read_options(given: Mapping[str, Any]) -> PlanOptions:
+    """The options of a plan, by fields of their document. Raises OptionsError, whose path is an option."""
+    from solver import documents
+
+    try:
+        return documents.load_options(given)
+    except DocumentError as error:
+        raise OptionsError(error.message, remedy=error.remedy, path=error.path) from error
+
+
 def read_document(path: Path) -> bytes:
     """The bytes of a file, of standard input for ``-``."""
     return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
@@ -230,6 +292,8 @@ def read_document(path: Path) -> bytes:
 def write_document(path: Path, data: bytes) -> None:
     """Write all or nothing: a failure leaves a file that was there as it was. ``-``: standard output."""
     if str(path) == "-":
+        if _no_output[0]:
+            raise OSError(errno.EBADF, "it is closed", "standard output")
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from service.cli.console import print_json, print_line, read_document, reporting, write_document
+from service.cli.console import (
+    print_json,
+    print_line,
+    read_document,
+    read_options,
+    reporting,
+    write_document,
+)
 from service.cli.models import read_model
 from solver import documents, pipeline
 from solver.errors import OptionsError
@@ -32,7 +39,7 @@ def chosen(
     found = dict(given)
     text = found.pop("costs", _ROOFLINE)
     if text == _MEASURED:
-        graph, options = _graph(document, model, found, choices), documents.load_options(found)
+        graph, options = _graph(document, model, found, choices), read_options(found)
         found["costs"] = _fields(_measured(graph, options, 5))
     elif text != _ROOFLINE:
         with reporting(as_json=False, document=text):
@@ -54,7 +61,13 @@ def write(
 
     `given` are fields of an options document, `choices` those for models of other tools.
     """
-    options = documents.load_options(given)
+    options = read_options(given)
+    if not pipeline.checked(options).capabilities.recompute:
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once, whatever it takes.",
+            remedy="Leave it out: costs are for plans that decide by them.",
+            path=("target",),
+        )
     graph = _graph(read_document(model), model, given, choices)
     costs = pipeline.modelled_costs(graph, options) if modelled else _measured(graph, options, repeats)
     write_document(output, documents.dump_costs(costs, indent=2) + b"\n")

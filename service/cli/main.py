@@ -9,7 +9,16 @@ import signal
 import sys
 from typing import NoReturn
 
-from service.cli.console import Exit, degrade_output, end_for, ended_by, fail_with_bug
+from service.cli.console import (
+    Exit,
+    degrade_output,
+    drop_output,
+    end_for,
+    ended_by,
+    fail,
+    fail_with_bug,
+    is_closed_pipe,
+)
 from service.cli.fast_path import read_fast
 
 __all__ = ["main"]
@@ -28,7 +37,12 @@ def main() -> None:
     except SystemExit as end:
         if end.code == Exit.INTERRUPTED:
             _end_interrupted()
+        if is_closed_pipe(end):  # of a help text, say
+            drop_output()
+            raise SystemExit(int(Exit.OK)) from None
         raise
+    except OSError as error:
+        fail(f"{error.filename or 'standard output'}: {error.strerror or error}.", Exit.USAGE)
     except Exception as error:  # noqa: BLE001 - Python's own exit code for it, 1, means that a plan is wrong
         fail_with_bug(error)
 

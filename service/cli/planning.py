@@ -11,7 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import heed, print_json, progress_text, read_document, write_document
+from service.cli.console import (
+    heed,
+    print_json,
+    progress_text,
+    read_document,
+    read_options,
+    write_document,
+)
 from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, pipeline
 from solver.layout import Progress
@@ -57,7 +64,7 @@ def run(
         from service.cli import costs  # the executor, which most plans do without
 
         given = costs.chosen(given, document, model, choices)
-    options = documents.load_options(given) if given else PlanOptions()
+    options = read_options(given) if given else PlanOptions()
     if server is None:
         made = make_plan(document, options, model, choices)
     else:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.cli.console import heed, read_document, write_document
+from service.cli.console import heed, read_document, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import is_document, read_model, read_model_for
 from service.cli.planning import told
@@ -59,7 +59,7 @@ def tradeoff(
             path=("output",),
         )
     document = read_document(model)
-    options = documents.load_options(chosen(given, document, model, choices))
+    options = read_options(chosen(given, document, model, choices))
     if server is not None:
         from service.cli.remote import Service
 
@@ -95,7 +95,7 @@ def explain(
 ) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
     document = read_document(model)
-    options = documents.load_options(chosen(given, document, model, choices))
+    options = read_options(chosen(given, document, model, choices))
     text = document if is_document(document, model) else None
     if server is not None:
         from service.cli.remote import Service

@@ -231,7 +231,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
         if not isinstance(training, bool):
             raise Problem(
                 "invalid-request",
-                f'"training" is {training!r:.40}.',
+                f'"training" is {json.dumps(training):.40}.',
                 remedy="Give true or false.",
                 pointer=f"{asked.members_pointer}/training",
             )
@@ -380,7 +380,7 @@ def _whole_number(asked: Subject, name: str, default: int, least: int, most: int
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Problem(
             "invalid-request",
-            f'"{name}" is {value!r:.40}.',
+            f'"{name}" is {json.dumps(value):.40}.',
             remedy=f"Give a whole number from {least} to {most}.",
             pointer=f"{asked.members_pointer}/{name}",
         )

@@ -47,7 +47,7 @@ class PagingFile:
         except FileExistsError:
             raise PlanError(
                 f"The paging file {str(path)!r} exists.",
-                remedy="Name a file that does not exist: it is overwritten, and removed at the end.",
+                remedy="Name a file that does not exist.",
             ) from None
         except OSError as error:
             raise self._failed("made", error) from None
@@ -67,7 +67,7 @@ class PagingFile:
             self._take_name_back()
 
     def _unnamed(self) -> int:
-        """A file without a name, where the path is; -1 where the system has no such files, or none is made."""
+        """A file without a name, where the path is; -1 where there are no such files, or none can be made."""
         if not hasattr(os, "O_TMPFILE") or os.path.lexists(self.path):
             return -1
         try:
@@ -116,8 +116,11 @@ class PagingFile:
             left, position = left[done:], position + done
 
     def _failed(self, what: str, error: OSError) -> PlanError:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "Name a file on another disk."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            remedy = "Make room, or name a file on another disk."
+        elif what == "made":
+            remedy = "Name a file in a folder that exists and that you may write to."
         return PlanError(
-            f"The paging file {str(self.path)!r} cannot be {what}: {error.strerror or error}.",
-            remedy="Make room, or name a file on another disk." if full else "Name a file on another disk.",
+            f"The paging file {str(self.path)!r} cannot be {what}: {error.strerror or error}.", remedy=remedy
         )

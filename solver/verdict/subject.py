@@ -11,7 +11,7 @@ from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Recompute
-from solver.pipeline.options import checked
+from solver.pipeline import checked
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads

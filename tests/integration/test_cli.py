@@ -350,6 +350,61 @@ def test_validate_a_wrong_plan(run: Run, graph: Path, plan: Path) -> None:
     assert run("validate", graph, plan, "--json").returncode == 1
 
 
+def shell(folder: Path, line: str) -> tuple[int, str]:
+    """Exit code and standard error of `arenaplan`, as a shell runs the line."""
+    done = subprocess.run(
+        ["bash", "-c", f'a() {{ "{sys.executable}" -m service.cli "$@"; }}; {line}'],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan graph.json",
+        "explain graph.json --capacity 12kB",
+        "tradeoff graph.json --points 2",
+        "costs graph.json --roofline",
+        "validate graph.json plan.json --steps 1",
+        "validate graph.json plan.json --steps 1 --json",
+        "explain --help",
+    ],
+)
+def test_a_reader_that_has_seen_enough(plan: Path, words: str) -> None:
+    """`true` reads nothing, and is gone before anything is written."""
+    assert shell(plan.parent, f"a {words} | true; exit ${{PIPESTATUS[0]}}") == (0, "")
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_a_reader_that_has_seen_enough_of_a_wrong_plan(run: Run, graph: Path, plan: Path, more: str) -> None:
+    test_validate_a_wrong_plan(run, graph, plan)
+    line = f"a validate graph.json plan.json {more} | true; exit ${{PIPESTATUS[0]}}"
+    assert shell(plan.parent, line) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("a plan graph.json >&-", 2, "standard output: it is closed."),
+        ("a costs graph.json --roofline >&-", 2, "standard output: it is closed."),
+        ("a plan graph.json -o other.json >&-", 0, ""),
+        ("a validate graph.json plan.json --steps 1 >&-", 0, ""),
+        ("a plan - <&-", 2, "The document is empty"),
+        ("a costs nosuch.json 2>&-", 2, ""),
+        ("a costs nosuch.json 2>/dev/full", 2, ""),
+        ("a explain --help >/dev/full", 2, "No space left on device"),
+        ("a tradeoff graph.json --points 2 >/dev/full", 2, "No space left on device"),
+    ],
+)
+def test_streams_that_are_closed_or_full(plan: Path, line: str, code: int, said: str) -> None:
+    found = shell(plan.parent, line)
+    assert found[0] == code
+    assert said in found[1]
+    assert "bug" not in found[1]
+
+
 def test_validate_a_changed_plan(run: Run, graph: Path, plan: Path) -> None:
     changed = json.loads(plan.read_bytes())
     changed["values"][0][-1] += 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from service.cli.console import Exit
 from service.jobs.tasks import TASKS
 from service.problems import Problem
 from solver import documents, pipeline
-from solver.errors import ArenaplanError
+from solver.errors import ArenaplanError, PlanError
+from solver.executor import validate
 from solver.plan import PlanOptions
+from solver.program import Costs
 from solver.verdict import brief, explain, tradeoff
 from tests.support.graphs import chain
 from tests.support.refused_options import ANY_TARGET, REFUSED, Refused
@@ -81,6 +83,40 @@ def test_what_workers_do(refused: Refused) -> None:
     pointer, words = ask("plan")
     assert (pointer, refused.words in words) == (refused.pointer, True)
     assert ask("explain") == ask("tradeoff") == (pointer, words)
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "tradeoff"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e999"])
+def test_an_option_is_named_as_an_option(command: str, seconds: str, tmp_path: Path) -> None:
+    graph = tmp_path / "graph.json"
+    graph.write_bytes(documents.dump_graph(GRAPH))
+    more = ("--capacity", "1") if command == "explain" else ()
+    asked = CliRunner().invoke(app, [command, str(graph), "--deadline", seconds, *more])
+    assert asked.exit_code == Exit.USAGE
+    assert asked.stderr.startswith("arenaplan: --deadline: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"storage": "float8"}, "options/storage"),
+        ({"scratch_budget": 0}, "options/scratch_budget"),
+        ({"costs": Costs(())}, "options/costs/nanoseconds"),
+        ({"target": "abacus"}, ""),
+    ],
+)
+def test_options_of_a_plan_that_somebody_has_written(options: dict[str, Any], place: str) -> None:
+    made = pipeline.plan(GRAPH, PlanOptions(recompute=True, capacity=33_000))
+    forged = documents.with_digest(replace(made, options=replace(made.options, **options)))
+    with pytest.raises(PlanError) as caught:
+        validate(GRAPH, forged, steps=1)
+    assert caught.value.pointer == f"/{place}".rstrip("/")
+    request = {
+        "graph": json.loads(documents.dump_graph(GRAPH)), "plan": json.loads(documents.dump_plan(forged))
+    }  # fmt: skip
+    with pytest.raises(Problem) as refused:
+        TASKS["validate"](limits(), json.dumps(request).encode(), Recorder())  # type: ignore[arg-type]  # a Channel
+    assert refused.value.pointer == f"/plan/{place}".rstrip("/")
 
 
 #: How the command line says what an options document says, where it can.

@@ -170,5 +170,8 @@ def test_what_has_no_costs(graph: Path, tmp_path: Path) -> None:
     assert (code, "No such file" in printed) == (2, True)
     code, printed = run("plan", graph, "--target", "onert", "--costs", "measured", *out)
     assert (code, "another runtime" in printed) == (2, True)
+    for more in ((), ("--roofline",)):
+        code, printed = run("costs", graph, "--target", "onert", *more)
+        assert (code, "--target: Target 'onert' runs each step once" in printed) == (2, True)
     code, printed = run("costs", "examples/programs/momentum.json", *out)
     assert (code, "a program of explicit operations" in printed) == (2, True)
