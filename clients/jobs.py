@@ -8,7 +8,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -63,18 +63,27 @@ _ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is, as far as the service can tell: bytes, and seconds since its work began."""
+    """How far a job is, as far as the service can tell: bytes, and seconds since its work began.
+
+    While steps are looked for that run again, `extra_nanoseconds` is what they cost so far,
+    `bound_nanoseconds` what they cost at least, of an iteration of `step_nanoseconds`; paging moves
+    `moved_bytes`.
+    """
 
     stage: str
     seconds: float
     done: float | None = None
     peak_bytes: int | None = None
     bound_bytes: int | None = None
+    extra_nanoseconds: int | None = None
+    bound_nanoseconds: int | None = None
+    step_nanoseconds: int | None = None
+    moved_bytes: int | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JobProgress:
-        known = ("done", "peak_bytes", "bound_bytes")
-        return cls(document["stage"], document["seconds"], *(document.get(name) for name in known))
+        known: dict[str, Any] = {each.name: document.get(each.name) for each in fields(cls)}
+        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,8 @@ class TradeOffResult:
 class RemedyResult:
     """Measures with which an arena of `arena_bytes` was planned, for `extra` of an update's time (0.05: 5 %).
 
-    `changes` is ``nothing``, ``rounding`` or ``training``; `options` and `graph_fields` repeat the plan.
+    `changes` is ``nothing``, ``rounding`` or ``training``; `options` is the whole options
+    document to plan it with, and `graph_fields` are those of the graph document that change.
     """
 
     measures: tuple[str, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from service.cli import training
@@ -45,8 +46,16 @@ def _facts(fault: AccessFault) -> dict[str, Any]:
     return asdict(fault) | {"rule": fault.rule.value}
 
 
-def record(graph: Path, plan: Plan, output: Path, *, steps: int, seed: int) -> None:
-    """Train in the plan's arena, and write what the steps touch."""
-    network = training.read_graph(graph, plan)
+def record(
+    graph: Path,
+    plan: Plan,
+    output: Path,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    steps: int,
+    seed: int,
+) -> None:
+    """Train in the plan's arena, and write what the steps touch. `choices` are those for models."""
+    network = training.read_graph(graph, plan, choices)
     accesses = executor.logged_accesses(network, plan, steps=steps, seed=seed)
     write_document(output, b"".join(documents.dump_accesses(accesses, plan)))

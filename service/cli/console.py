@@ -7,28 +7,42 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import io
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from service.problems import problem_from
-from solver.errors import ArenaplanError, CapacityError, InternalError, OptionsError
+from solver.errors import ArenaplanError, CapacityError, DocumentError, InternalError, OptionsError
+
+if TYPE_CHECKING:
+    from solver.plan import PlanOptions
 
 __all__ = [
     "Exit",
     "degrade_output",
+    "drop_output",
+    "end_for",
+    "ended_by",
     "fail",
     "fail_with_bug",
+    "heed",
+    "is_closed_pipe",
+    "note_end",
     "print_json",
     "print_line",
+    "progress_text",
     "read_document",
+    "read_options",
     "reporting",
+    "showing",
     "write_document",
 ]
 
@@ -38,7 +52,7 @@ MOST_NAMED: Final = 3
 
 
 class Exit(IntEnum):
-    """What the exit code of every command means."""
+    """What the exit code of every command means. Other signals than Ctrl-C's have codes of their own."""
 
     OK = 0
     WRONG = 1
@@ -46,6 +60,32 @@ class Exit(IntEnum):
     TOO_LARGE = 3
     BUG = 4
     INTERRUPTED = 130
+
+
+#: The signal that is to end this command, or 0.
+_ending: Final = [0]
+
+
+def end_for(number: int, _frame: object = None) -> NoReturn:
+    """A handler of signals: the command puts away what it has begun, as for Ctrl-C, and ends."""
+    note_end(number)
+    raise KeyboardInterrupt
+
+
+def note_end(number: int) -> None:
+    """The command is going to end because of this signal."""
+    _ending[0] = number
+
+
+def heed() -> None:
+    """Raise KeyboardInterrupt once more: modules in C may swallow that of a handler while they are loaded."""
+    if _ending[0]:
+        raise KeyboardInterrupt
+
+
+def ended_by() -> int:
+    """The exit code of a command that was interrupted: 128 and the number of the signal."""
+    return 128 + (_ending[0] or signal.SIGINT)
 
 
 #: One ASCII character for each of those that tables and maps are made of, so that columns stay straight.
@@ -57,10 +97,23 @@ def degrade_output() -> None:
 
     An error handler that the user has chosen (``PYTHONIOENCODING=latin-1:replace``) stays.
     """
+    _replace_closed()
     codecs.register_error("arenaplan", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="arenaplan")
+
+
+#: Whether this process was started without a standard output.
+_no_output: Final = [False]
+
+
+def _replace_closed() -> None:
+    """A stream that was closed before the start would be None, and the next file to be opened would be it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+            _no_output[0] |= name == "stdout"
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
@@ -81,8 +134,32 @@ def _json_text(value: Mapping[str, Any], stream: TextIO, indent: int | None = No
 def print_line(line: str, *, to_errors: bool = False) -> None:
     """On standard output, or standard error; seen at once."""
     stream = sys.stderr if to_errors else sys.stdout
-    stream.write(f"{line}\n")
-    stream.flush()
+    # Where errors cannot be said, the exit code still does.
+    with contextlib.suppress(OSError) if to_errors else contextlib.nullcontext():
+        stream.write(f"{line}\n")
+        stream.flush()
+
+
+def progress_text(stage: str, found: Mapping[str, Any]) -> str:
+    """``layout, 21,613,184 bytes, at least 21,613,184``: figures of a search, by the names that jobs have."""
+
+    def share(name: str) -> str | None:
+        part, step = found.get(name), found.get("step_nanoseconds")
+        return None if part is None or not step else f"{100 * part / step:.2f} %"
+
+    peak, bound, moved = (found.get(name) for name in ("peak_bytes", "bound_bytes", "moved_bytes"))
+    parts = [stage]
+    if peak is not None:
+        parts.append(f"{peak:,} bytes")
+    if bound is not None:
+        parts.append(f"at least {bound:,}")
+    if extra := share("extra_nanoseconds"):
+        parts.append(f"+{extra} of time")
+    if least := share("bound_nanoseconds"):
+        parts.append(f"at least {least}")
+    if moved is not None:
+        parts.append(f"{moved:,} bytes moved")
+    return ", ".join(parts)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -119,14 +196,43 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         raise SystemExit(int(Exit.INTERRUPTED)) from None
     except BrokenPipeError:
-        # The reader has seen enough. What is still buffered must not fail at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
+        raise SystemExit(int(Exit.OK)) from None
+    except SystemExit as end:
+        if not is_closed_pipe(end):
+            raise
+        drop_output()
         raise SystemExit(int(Exit.OK)) from None
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - what is not foreseen is a bug, and must not look like a verdict
         fail_with_bug(error, as_json=as_json)
+
+
+def is_closed_pipe(end: BaseException) -> bool:
+    """Whether this is because the reader of standard output has seen enough; libraries make exits of that."""
+    return isinstance(end, BrokenPipeError) or (
+        isinstance(end, SystemExit) and end.code == 1 and isinstance(end.__context__, BrokenPipeError)
+    )
+
+
+def drop_output() -> None:
+    """What is still buffered must not fail at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def showing() -> Iterator[None]:
+    """What is shown here may find its reader gone. That changes no verdict, so the command goes on."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as end:
+        if not is_closed_pipe(end):
+            raise
+        drop_output()
 
 
 def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
@@ -168,6 +274,16 @@ def _place(error: ArenaplanError, document: str) -> str:
     return f"{document}#{error.pointer}: " if error.pointer else f"{document}: "
 
 
+def read_options(given: Mapping[str, Any]) -> PlanOptions:
+    """The options of a plan, by fields of their document. Raises OptionsError, whose path is an option."""
+    from solver import documents
+
+    try:
+        return documents.load_options(given)
+    except DocumentError as error:
+        raise OptionsError(error.message, remedy=error.remedy, path=error.path) from error
+
+
 def read_document(path: Path) -> bytes:
     """The bytes of a file, of standard input for ``-``."""
     return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
@@ -176,6 +292,8 @@ def read_document(path: Path) -> bytes:
 def write_document(path: Path, data: bytes) -> None:
     """Write all or nothing: a failure leaves a file that was there as it was. ``-``: standard output."""
     if str(path) == "-":
+        if _no_output[0]:
+            raise OSError(errno.EBADF, "it is closed", "standard output")
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from service.cli.console import print_json, print_line, read_document, reporting, write_document
+from service.cli.console import (
+    print_json,
+    print_line,
+    read_document,
+    read_options,
+    reporting,
+    write_document,
+)
 from service.cli.models import read_model
 from solver import documents, pipeline
 from solver.errors import OptionsError
 from solver.executor import measured_costs
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Costs
+from solver.plan import Costs, PlanOptions
 
 __all__ = ["chosen", "write"]
 
 #: What `--costs` takes beside a file.
 _MEASURED, _ROOFLINE = "measured", "roofline"
 
-#: Options that schedule, which have no say in what a step takes.
-_SCHEDULING = frozenset({"capacity", "recompute", "order", "tiers", "parallelism", "workers", "costs"})
+_NO_CHOICES: Final[Mapping[str, Any]] = {}
 
 
 def chosen(
-    given: Mapping[str, Any],
-    document: bytes,
-    model: Path,
-    choices: Mapping[str, Any] = MappingProxyType({}),
+    given: Mapping[str, Any], document: bytes, model: Path, choices: Mapping[str, Any] = _NO_CHOICES
 ) -> dict[str, Any]:
     """The fields of an options document, with the costs that its text `costs` stands for in its place.
 
@@ -37,7 +39,8 @@ def chosen(
     found = dict(given)
     text = found.pop("costs", _ROOFLINE)
     if text == _MEASURED:
-        found["costs"] = _fields(_measured(found, document, model, 5, choices))
+        graph, options = _graph(document, model, found, choices), read_options(found)
+        found["costs"] = _fields(_measured(graph, options, 5))
     elif text != _ROOFLINE:
         with reporting(as_json=False, document=text):
             found["costs"] = _fields(documents.load_costs(read_document(Path(text))))
@@ -45,15 +48,28 @@ def chosen(
 
 
 def write(
-    model: Path, given: Mapping[str, Any], output: Path, repeats: int, *, modelled: bool, as_json: bool
+    model: Path,
+    given: Mapping[str, Any],
+    output: Path,
+    repeats: int,
+    choices: Mapping[str, Any] = _NO_CHOICES,
+    *,
+    modelled: bool,
+    as_json: bool,
 ) -> None:
-    """Write what each step of `model` takes: measured here `repeats` times, or by the roofline."""
-    document = read_document(model)
-    costs = (
-        pipeline.modelled_costs(_graph(document, model, given), documents.load_options(given))
-        if modelled
-        else _measured(given, document, model, repeats)
-    )
+    """Write what each step of `model` takes: measured here `repeats` times, or by the roofline.
+
+    `given` are fields of an options document, `choices` those for models of other tools.
+    """
+    options = read_options(given)
+    if not pipeline.checked(options).capabilities.recompute:
+        raise OptionsError(
+            f"Target {options.target!r} runs each step once, whatever it takes.",
+            remedy="Leave it out: costs are for plans that decide by them.",
+            path=("target",),
+        )
+    graph = _graph(read_document(model), model, given, choices)
+    costs = pipeline.modelled_costs(graph, options) if modelled else _measured(graph, options, repeats)
     write_document(output, documents.dump_costs(costs, indent=2) + b"\n")
     if str(output) != "-":
         total = sum(cost for _, cost in costs.nanoseconds)
@@ -69,10 +85,7 @@ def _fields(costs: Costs) -> dict[str, Any]:
 
 
 def _graph(
-    document: bytes,
-    model: Path,
-    given: Mapping[str, Any],
-    choices: Mapping[str, Any] = MappingProxyType({}),
+    document: bytes, model: Path, given: Mapping[str, Any], choices: Mapping[str, Any]
 ) -> TrainableGraph:
     found = read_model(document, model, given.get("batch"), choices)
     if isinstance(found, BlockProgram):
@@ -84,14 +97,19 @@ def _graph(
     return found
 
 
-def _measured(
-    given: Mapping[str, Any],
-    document: bytes,
-    model: Path,
-    repeats: int,
-    choices: Mapping[str, Any] = MappingProxyType({}),
-) -> Costs:
-    """Plan without a schedule, and time the steps of that plan."""
-    plain = {name: value for name, value in given.items() if name not in _SCHEDULING}
-    graph = _graph(document, model, given, choices)
-    return measured_costs(graph, pipeline.plan(graph, documents.load_options(plain)), repeats=repeats)
+def _measured(graph: TrainableGraph, options: PlanOptions, repeats: int) -> Costs:
+    """Time the steps that a plan under these options has, in a plan without a schedule.
+
+    What is rewritten depends on options that schedule as well, so it is decided with all of them first.
+    """
+    prepared = pipeline.start_of(graph, options).prepared
+    plain = PlanOptions(
+        target=options.target,
+        alignment=options.alignment,
+        scratch_budget=prepared.scratch_budget,
+        update=options.update,
+        in_place=options.in_place,
+        sub_ranges=options.sub_ranges,
+        storage=options.storage,
+    )
+    return measured_costs(prepared.graph, pipeline.plan(prepared.graph, plain), repeats=repeats)

@@ -208,9 +208,10 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
         if budget.model is None:
             plan = documents.load_plan_tables(data)
         elif server is None:
-            plan = make_plan(data, budget.options, folder / where).tables
+            plan = make_plan(data, budget.options, folder / where, budget.training).tables
         else:
-            plan = plan_at(server, data, budget.options, folder / where, as_json=False).tables
+            place = folder / where
+            plan = plan_at(server, data, budget.options, place, budget.training, as_json=False).tables
         old = None
         if budget.baseline is not None:
             old = documents.load_plan_tables((folder / budget.baseline).read_bytes())

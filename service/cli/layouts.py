@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from service.cli.console import print_json, print_line, read_document, write_document
+from service.cli.console import note_end, print_json, print_line, read_document, write_document
 from solver import exporters, importers
 from solver.errors import OptionsError
 from solver.layout import (
@@ -163,14 +163,22 @@ def rules_without(names: Sequence[str]) -> Rules:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Event]:
-    """An event that Ctrl-C sets: compiled code hears of nothing else. Ends in KeyboardInterrupt then."""
+    """An event that Ctrl-C and SIGTERM set: compiled code hears of nothing else. Ends in KeyboardInterrupt
+    then.
+    """
     cancel = Event()
-    # In a thread: the handler may interrupt this one while it holds the lock of the event.
-    before = signal.signal(signal.SIGINT, lambda *_: Thread(target=cancel.set).start())
+
+    def end(number: int, _frame: object) -> None:
+        note_end(number)
+        # In a thread: the handler may interrupt this one while it holds the lock of the event.
+        Thread(target=cancel.set).start()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield cancel
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if cancel.is_set():
             raise KeyboardInterrupt
 

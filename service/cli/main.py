@@ -5,10 +5,20 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from typing import NoReturn
 
-from service.cli.console import Exit, degrade_output, fail_with_bug
+from service.cli.console import (
+    Exit,
+    degrade_output,
+    drop_output,
+    end_for,
+    ended_by,
+    fail,
+    fail_with_bug,
+    is_closed_pipe,
+)
 from service.cli.fast_path import read_fast
 
 __all__ = ["main"]
@@ -17,6 +27,9 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit; a traceback for bugs alone."""
     degrade_output()
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) == usual:
+            signal.signal(number, end_for)
     try:
         _run()
     except KeyboardInterrupt:  # while modules are loaded
@@ -24,7 +37,12 @@ def main() -> None:
     except SystemExit as end:
         if end.code == Exit.INTERRUPTED:
             _end_interrupted()
+        if is_closed_pipe(end):  # of a help text, say
+            drop_output()
+            raise SystemExit(int(Exit.OK)) from None
         raise
+    except OSError as error:
+        fail(f"{error.filename or 'standard output'}: {error.strerror or error}.", Exit.USAGE)
     except Exception as error:  # noqa: BLE001 - Python's own exit code for it, 1, means that a plan is wrong
         fail_with_bug(error)
 
@@ -37,7 +55,7 @@ def _end_interrupted() -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(int(Exit.INTERRUPTED))
+    os._exit(ended_by())
 
 
 def _run() -> None:

@@ -11,11 +11,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import print_json, read_document, write_document
+from service.cli.console import (
+    heed,
+    print_json,
+    progress_text,
+    read_document,
+    read_options,
+    write_document,
+)
 from service.cli.models import is_document, read_model, read_model_for
 from solver import documents, pipeline
+from solver.layout import Progress
 from solver.pipeline import TrainableGraph
 from solver.plan import Plan, PlanOptions, PlanView, paging, recomputation
+from solver.schedules import SearchProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +41,7 @@ __all__ = [
     "print_summary",
     "run",
     "summary",
+    "told",
 ]
 
 
@@ -58,7 +68,7 @@ def run(
         from service.cli import costs  # the executor, which most plans do without
 
         given = costs.chosen(given, document, model, choices)
-    options = documents.load_options(given) if given else PlanOptions()
+    options = read_options(given) if given else PlanOptions()
     if server is None:
         made = make_plan(document, options, model, choices)
     else:
@@ -80,22 +90,41 @@ def make_plan(
 ) -> Plan:
     """Plan what `path` holds, with the stages shown on standard error if that is a terminal."""
     if not _errors_may_be_seen():
-        return _planner(document, options, path, choices)[1]()
+        return _planner(document, options, path, choices)[1](follow=_heeding)
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        return _planner(document, options, path, choices)[1]()
+        return _planner(document, options, path, choices)[1](follow=_heeding)
     with console.status("reading the document") as status:
         name, planner = _planner(document, options, path, choices)
         done = ["read"]
 
+        def show(now: str = "") -> None:
+            status.update(escape(f"planning {name} ({', '.join(done)}){now}"))
+
         def observe(stage: str, seconds: float) -> None:
             done.append(f"{stage} {seconds:.2f} s")
-            status.update(f"planning {name} ({', '.join(done)})")
+            show()
 
-        status.update(f"planning {name}")
-        return planner(observe=observe)
+        def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+            heed()
+            show(f": {told(stage, found)}")
+
+        status.update(escape(f"planning {name}"))
+        return planner(observe=observe, follow=follow)
+
+
+def _heeding(_stage: str, _found: Progress | SearchProgress | None) -> None:
+    heed()
+
+
+def told(stage: str, found: Progress | SearchProgress | None) -> str:
+    """How far a stage is, on one line."""
+    if isinstance(found, Progress):
+        return progress_text(stage, {"peak_bytes": found.incumbent, "bound_bytes": found.bound})
+    return progress_text(stage, {} if found is None else asdict(found))
 
 
 def plan_at(

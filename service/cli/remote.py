@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,7 +27,7 @@ from clients import (
     ProblemError,
     Retry,
 )
-from service.cli.console import Exit, fail, read_document
+from service.cli.console import Exit, fail, progress_text, read_document
 from service.jobs.query import in_flags
 from solver import documents, errors
 from solver.errors import ArenaplanError, CapacityError, InternalError, TooManyOperationsError
@@ -248,9 +248,7 @@ def _told(status: JobStatus) -> str:
     found = status.progress
     if found is None:
         return status.state
-    peak = [] if found.peak_bytes is None else [f"{found.peak_bytes:,} bytes"]
-    bound = [] if found.bound_bytes is None else [f"at least {found.bound_bytes:,}"]
-    return ", ".join([found.stage, *peak, *bound])
+    return progress_text(found.stage, asdict(found))
 
 
 def _error(problem: ProblemError) -> ArenaplanError | None:

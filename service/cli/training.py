@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from service.cli import models
-from service.cli.console import read_document, write_document
+from service.cli.console import heed, read_document, showing, write_document
 from solver import documents, executor
 from solver.errors import OptionsError
 from solver.executor import StepReport, ValidationReport
@@ -81,10 +81,11 @@ def run(
             report = executor.validate(
                 graph, plan, steps=steps, seed=seed, on_step=on_step, paging_file=paging_file
             )
-    if as_json:
-        write_document(Path("-"), documents.dump_report(report) + b"\n")
-    else:
-        _print(report)
+    with showing():
+        if as_json:
+            write_document(Path("-"), documents.dump_report(report) + b"\n")
+        else:
+            _print(report)
     return report.identical
 
 
@@ -95,7 +96,12 @@ def _progress(steps: int) -> Iterator[Callable[[StepReport], None]]:
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=steps)
-        yield lambda _step: bar.advance(task)
+
+        def show(_step: StepReport) -> None:
+            heed()
+            bar.advance(task)
+
+        yield show
 
 
 def _print(report: ValidationReport) -> None:

@@ -13,14 +13,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.cli.console import read_document, write_document
+from service.cli.console import heed, read_document, read_options, write_document
 from service.cli.costs import chosen
 from service.cli.models import is_document, read_model, read_model_for
+from service.cli.planning import told
 from solver import documents, verdict
 from solver.errors import OptionsError
 from solver.exporters.curve import dump_curve
+from solver.layout import Progress
 from solver.pipeline import BlockProgram, TrainableGraph
-from solver.plan import Changes, PlanOptions, Remedy, TradeOff, TradeOffPoint, Verdict, VerdictStatus
+from solver.plan import Changes, PlanOptions, Remedy, TradeOff, Verdict, VerdictStatus
+from solver.schedules import SearchProgress
 
 __all__ = ["explain", "tradeoff"]
 
@@ -56,7 +59,7 @@ def tradeoff(
             path=("output",),
         )
     document = read_document(model)
-    options = documents.load_options(chosen(given, document, model, choices))
+    options = read_options(chosen(given, document, model, choices))
     if server is not None:
         from service.cli.remote import Service
 
@@ -68,10 +71,11 @@ def tradeoff(
         graph = _graph(read_model(document, model, options.batch, choices))
         with _progress(f"looking for schedules of {graph.name}") as show:
 
-            def observe(point: TradeOffPoint) -> None:
-                show(f"{point.peak:,} bytes")
+            def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+                heed()
+                show(told(stage, found))
 
-            made = verdict.tradeoff(graph, options, points=points, observe=observe)
+            made = verdict.tradeoff(graph, options, points=points, follow=follow)
     if output is not None:
         write_document(output, _written(made, output.suffix.lower()))
     if as_json:
@@ -91,7 +95,7 @@ def explain(
 ) -> None:
     """Print the verdict on a capacity, which is among `given`, the fields of an options document."""
     document = read_document(model)
-    options = documents.load_options(chosen(given, document, model, choices))
+    options = read_options(chosen(given, document, model, choices))
     text = document if is_document(document, model) else None
     if server is not None:
         from service.cli.remote import Service
@@ -103,11 +107,19 @@ def explain(
         graph = _graph(read_model(document, model, options.batch, choices))
         batches = None if text is None else verdict.batches_of(text, options)
         with _progress(f"looking for what makes {graph.name} fit") as show:
+            tried = ["the network as it is"]
 
             def observe(names: tuple[str, ...]) -> None:
-                show(" and ".join(names))
+                tried.append(" and ".join(names) or "the smallest capacity")
+                show(tried[-1])
 
-            made = verdict.explain(graph, options, training=training, batches=batches, observe=observe)
+            def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+                heed()
+                show(f"{tried[-1]} ({told(stage, found)})")
+
+            made = verdict.explain(
+                graph, options, training=training, batches=batches, observe=observe, follow=follow
+            )
     if as_json:
         write_document(Path("-"), documents.dump_verdict(made, indent=2) + b"\n")
     else:
@@ -276,7 +288,7 @@ def _command(remedy: Remedy, model: Path, given: Mapping[str, Any], choices: Map
     """The command that makes the plan of a remedy, and what the document must say besides."""
     words = ["arenaplan", "plan", shlex.quote(str(model))]
     usual = PlanOptions()
-    asked = {**given, **remedy.options}
+    asked = {**given, **remedy.options, **{name: given[name] for name in ("costs",) if name in given}}
     for name, value in {**{n: v for n, v in asked.items() if v != getattr(usual, n)}, **choices}.items():
         option = _OPTIONS.get(name, f"--{name.removesuffix('_seconds').replace('_', '-')}")
         if value is True:

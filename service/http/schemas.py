@@ -148,6 +148,16 @@ class Progress(BaseModel):
     done: float | None = Field(default=None, description="The part of it that is done, where it is known.")
     peak_bytes: int | None = Field(default=None, description="The smallest peak so far.")
     bound_bytes: int | None = Field(default=None, description="No peak is smaller.")
+    extra_nanoseconds: int | None = Field(
+        default=None, description="Modelled time of what runs again in the best schedule so far."
+    )
+    bound_nanoseconds: int | None = Field(default=None, description="Proved: so many of them at least.")
+    step_nanoseconds: int | None = Field(
+        default=None, description="Modelled time of an iteration, nothing running again."
+    )
+    moved_bytes: int | None = Field(
+        default=None, description="What paging moves an iteration in the best schedule so far."
+    )
     seconds: float = Field(description="Since the worker has begun.")
 
 

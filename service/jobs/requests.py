@@ -130,7 +130,7 @@ def check_early(task: str, body: bytes, limits: Mapping[str, Any]) -> None:
     if task not in MEMBERS:
         return
     request = read_request(body, *MEMBERS[task])
-    if task in ("plan", "program", "layout"):
+    if "options" in MEMBERS[task][0] + MEMBERS[task][1]:
         given = request.get("options", {})
         try:
             if task == "layout":

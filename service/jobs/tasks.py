@@ -28,6 +28,7 @@ from solver.exporters.html import dump_report
 from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.plan import LayoutOptions, PlacedBuffers, Plan, PlanOptions, difference
+from solver.schedules import SearchProgress
 
 __all__ = ["TASKS", "warm"]
 
@@ -116,14 +117,17 @@ def _compiled() -> bool:
     return load_compiled()
 
 
-def _follower(channel: Channel) -> Callable[[str, Progress | None], None]:
-    """Passes on how far a plan, or a layout, is."""
+def _follower(channel: Channel) -> Callable[[str, Progress | SearchProgress | None], None]:
+    """Passes on how far a plan, a schedule or a layout is."""
 
-    def follow(stage: str, found: Progress | None) -> None:
+    def follow(stage: str, found: Progress | SearchProgress | None) -> None:
         if found is None:
             channel.progress(stage)
-        else:
+        elif isinstance(found, Progress):
             channel.progress(stage, peak_bytes=found.incumbent, bound_bytes=found.bound)
+        else:
+            known = {name: figure for name, figure in dataclasses.asdict(found).items() if figure is not None}
+            channel.progress(stage, **known)
 
     return follow
 
@@ -192,7 +196,8 @@ def _with_verdict(
         yield
     except CapacityError as error:
         problem = _problem(error, *path)
-        if pipeline.TARGETS[options.target].capabilities.recompute and not options.rewrite:
+        able = pipeline.TARGETS[options.target].capabilities.recompute
+        if able and not options.rewrite and not options.tiers:
             found = verdict.brief(graph, options)
             known = found.peak if error.proved else min(found.peak, error.required)
             problem.extensions["verdict"] = {
@@ -213,7 +218,7 @@ def _tradeoff(read: Read, limits: Mapping[str, Any], body: bytes, channel: Chann
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "tradeoff"):
         channel.progress("tradeoff")
-        made = verdict.tradeoff(graph, options, points=points)
+        made = verdict.tradeoff(graph, options, points=points, follow=_follower(channel))
     facts = {"points": len(made.points), "complete": made.complete}
     channel.send("result", facts, documents.dump_tradeoff(made))
 
@@ -226,7 +231,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
         if not isinstance(training, bool):
             raise Problem(
                 "invalid-request",
-                f'"training" is {training!r:.40}.',
+                f'"training" is {json.dumps(training):.40}.',
                 remedy="Give true or false.",
                 pointer=f"{asked.members_pointer}/training",
             )
@@ -235,7 +240,7 @@ def _explain(read: Read, limits: Mapping[str, Any], body: bytes, channel: Channe
     options = clock.shortened(options)
     with _inside(*asked.graph_path), _stage(channel, "explain"):
         channel.progress("explain")
-        made = verdict.explain(graph, options, training=training, batches=batches)
+        made = verdict.explain(graph, options, training=training, batches=batches, follow=_follower(channel))
     facts = {"verdict": made.status.value, "complete": made.complete}
     channel.send("result", facts, documents.dump_verdict(made))
 
@@ -375,7 +380,7 @@ def _whole_number(asked: Subject, name: str, default: int, least: int, most: int
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Problem(
             "invalid-request",
-            f'"{name}" is {value!r:.40}.',
+            f'"{name}" is {json.dumps(value):.40}.',
             remedy=f"Give a whole number from {least} to {most}.",
             pointer=f"{asked.members_pointer}/{name}",
         )

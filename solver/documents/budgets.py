@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from solver.documents.fields import FIXED_LIST, DocumentModel, Name
+from solver.documents.fields import FIXED_LIST, DocumentModel, Name, Text
 from solver.documents.options import load_options
 from solver.documents.read import read
 from solver.documents.sizes import Size, read_size
@@ -59,13 +59,20 @@ def _share(value: str) -> str:
 _Allowance = Annotated[str, BeforeValidator(_allowance)]
 
 
+# Failing fast is for lists alone.
+_Choice = Annotated[int | float | str | tuple[Text, ...], *FIXED_LIST[1:]]
+
+
 class BudgetOfFile(DocumentModel):
     """One network and its limits. Paths count from the directory of the file."""
 
     name: Name | None = Field(None, description="What reports call it; the name of the file if left out.")
-    model: Name | None = Field(None, description="Graph or program to plan.")
+    model: Name | None = Field(None, description="Graph, program, or model of another tool to plan.")
     plan: Name | None = Field(None, description="Plan to judge, instead of a model.")
     options: dict[str, Any] = Field({}, description="Options of planning, as in an options document.")
+    training: dict[Name, _Choice] = Field(
+        {}, description="How a model of another tool is trained: loss, optimizer, dim and others."
+    )
     max_arena: Size | None = Field(None, description="All memories together.")
     max_spaces: dict[Name, Size] = Field({}, description="Single memories, by name.")
     max_recompute: Annotated[_Allowance, AfterValidator(_share)] | None = Field(
@@ -113,6 +120,12 @@ def _budget(number: int, given: BudgetOfFile, shared: Mapping[str, Any]) -> Budg
             remedy="Leave them out, or give the model.",
             path=(*path, "options"),
         )
+    if given.plan is not None and given.training:
+        raise DocumentError(
+            f"budget[{number}] has training for a plan that is made already.",
+            remedy="Leave it out, or give the model.",
+            path=(*path, "training"),
+        )
     limits = (given.max_arena, given.max_recompute, given.max_growth)
     if not given.max_spaces and all(limit is None for limit in limits):
         raise DocumentError(
@@ -137,4 +150,5 @@ def _budget(number: int, given: BudgetOfFile, shared: Mapping[str, Any]) -> Budg
         None if given.max_recompute is None else read_allowance(given.max_recompute).share,
         given.baseline,
         None if given.max_growth is None else read_allowance(given.max_growth),
+        given.training,
     )

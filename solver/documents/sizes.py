@@ -31,8 +31,10 @@ def read_size(text: str) -> int:
     """The bytes that `text` means, whole ones, below 2**63. Raises ValueError, which says what to give."""
     found = re.match(_WRITTEN, text, re.ASCII)
     size = Fraction(found[1]) * int(_unit().validate_python(f"1{found[2]}")) if found else None
-    if size is None or size.denominator != 1 or size > MAX_INTEGER:
+    if size is None or size.denominator != 1:
         raise ValueError(f"give {_WORDS}")
+    if size > MAX_INTEGER:
+        raise ValueError(f"give at most {MAX_INTEGER:,} bytes")
     return int(size)
 
 
@@ -42,8 +44,8 @@ def _of_text(value: Any) -> Any:
         return value
     try:
         return read_size(value)
-    except ValueError:
-        raise PydanticCustomError("wanted", _WORDS) from None
+    except ValueError as error:
+        raise PydanticCustomError("wanted", "{words}", {"words": str(error).removeprefix("give ")}) from None
 
 
 #: Bytes, as a whole number or as text with a unit.

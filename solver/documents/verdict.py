@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from solver.documents.costs import CostsFields
 from solver.documents.fields import FIXED_LIST, DocumentModel, Int64, Name, Natural, Positive, Text
 from solver.documents.parse import to_bytes
 from solver.documents.read import read
@@ -28,7 +29,7 @@ _Live = Annotated[tuple[LiveValue, ...], *FIXED_LIST]
 
 
 # Failing fast is for lists alone.
-_OptionValue = Annotated[bool | int | str | tuple[Text, ...] | None, *FIXED_LIST[1:]]
+_OptionValue = Annotated[bool | int | str | tuple[Text, ...] | CostsFields | None, *FIXED_LIST[1:]]
 
 
 class RemedyOfVerdict(DocumentModel):
@@ -42,9 +43,9 @@ class RemedyOfVerdict(DocumentModel):
     extra: Int64 = Field(description="Nanoseconds of modelled time for an update, beyond the present ones.")
     bound: Int64 | None = Field(None, description="Proved: so many of them at least, with these measures.")
     options: dict[str, _OptionValue] = Field(
-        description="Fields of an options document that repeat it; null takes back what was asked for."
+        description="The options document to plan it with; null takes back what was asked for."
     )
-    graph_fields: dict[str, Any] = Field(description="Fields of the graph document that change.")
+    graph_fields: dict[str, Any] = Field(description="Fields of the graph document that change, whole.")
     note: Text = ""
 
 

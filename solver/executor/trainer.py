@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from solver.errors import PlanError
+from solver.errors import OptionsError, PlanError
 from solver.executor.initial import initial_value, stored_values
 from solver.executor.memory import POISON, in_spaces, slow_bytes
 from solver.executor.paging_file import PagingFile
@@ -17,7 +18,7 @@ from solver.executor.replayed import rewritten
 from solver.executor.run import Runner
 from solver.graph.types import Array, Role, TrainableGraph
 from solver.plan import Plan
-from solver.preparations import Prepared
+from solver.preparations import Prepared, chosen
 from solver.program import EntryKind, Program
 from solver.targets import TARGETS
 from solver.verify import Violation, prove
@@ -28,7 +29,7 @@ __all__ = ["Trainer", "check_plan", "feed", "inline_data", "open_paging_file", "
 def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
     """The program that `plan` must agree with; `graph` is rewritten as the plan says.
 
-    Raises PlanError for a plan of a target whose kernels are not here.
+    Raises PlanError for a plan of a target whose kernels are not here, and for options out of range.
     """
     target = TARGETS.get(plan.options.target)
     if target is None or not target.capabilities.trains:
@@ -36,8 +37,20 @@ def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
             f"A plan for target {plan.options.target!r} describes another runtime's memory.",
             remedy="Plan with target 'reference' to train here.",
         )
-    prepared = Prepared(graph, plan.options.scratch_budget, storage=plan.options.storage)
-    return target.reference(prepared, plan.options).program
+    with _options_of_plan():
+        chosen(plan.options)  # refuses values that no preparation takes
+        prepared = Prepared(graph, plan.options.scratch_budget, storage=plan.options.storage)
+        return target.reference(prepared, plan.options).program
+
+
+@contextlib.contextmanager
+def _options_of_plan() -> Iterator[None]:
+    """Options that are out of range are what is wrong with a plan here: nobody asked for them."""
+    try:
+        yield
+    except OptionsError as error:
+        path = ("options", *error.path)
+        raise PlanError(error.message, remedy="Plan the graph again.", path=path) from error
 
 
 #: Rules that a plan for another graph, batch or budget breaks.
@@ -49,7 +62,8 @@ def check_plan(reference: Program, plan: Plan) -> tuple[Violation, ...]:
 
     Raises PlanError when they do not: steps, or what holds values at the start and the end, differ.
     """
-    violations = prove(reference, plan, {})  # no target that trains holds anything longer
+    with _options_of_plan():
+        violations = prove(reference, plan, {})  # no target that trains holds anything longer
     foreign = next((violation.detail for violation in violations if violation.rule in _FOREIGN), None)
     if foreign is None and not violations:
         foreign = _misnamed(reference, plan.program)

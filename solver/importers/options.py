@@ -86,9 +86,9 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
     """Choices from what a command line or a query says; numbers may be text.
 
     `loss`, `output`, `class_axis`, `optimizer` (a name, or a name and numbers as ``sgd,momentum=0.9``),
-    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim` (a
-    list of ``name=size``), `batch_norm` (``train``, ``frozen``), `weights` (``reference``, ``none``). Raises
-    OptionsError with the option's name as path.
+    `learning_rate`, `trainable` (``all``, ``last:2``, or names and patterns, separated by commas), `dim`
+    (``name=size``, or a list of them), `batch_norm` (``train``, ``frozen``), `weights` (``reference``,
+    ``none``). Raises OptionsError with the option's name as path.
     """
     for name in given:
         if name not in IMPORT_OPTIONS:
@@ -97,7 +97,8 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
                 remedy=f"Options: {', '.join(IMPORT_OPTIONS)}.",
                 path=(str(name),),
             )
-    loss = given.get("loss")
+    loss, dims = given.get("loss"), given.get("dim", ())
+    dims = dims if isinstance(dims, list | tuple) else [dims]
     if loss is not None and loss not in LOSSES:
         raise _bad("loss", loss, f"one of {', '.join(LOSSES)}")
     return ImportOptions(
@@ -106,7 +107,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         class_axis=None if given.get("class_axis") is None else _whole("class_axis", given["class_axis"]),
         optimizer=_optimizer(given.get("optimizer", "sgd"), given.get("learning_rate")),
         trainable=_trainable(given.get("trainable", "all")),
-        dims=dict(_dim(text) for text in given.get("dim", ())),
+        dims=dict(_dim(text) for text in dims),
         batch=batch,
         batch_norm=_batch_norm(given.get("batch_norm")),
         weights=_weights(given.get("weights", "reference")),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from solver.passes.aliases import Aliases
-from solver.passes.base import Applied, Facts, Pass
+from solver.passes.base import Applied, Facts, Pass, Tell
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
@@ -30,6 +30,7 @@ __all__ = [
     "Pass",
     "Recompute",
     "SearchOrder",
+    "Tell",
     "chosen",
     "in_given_order",
 ]

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from solver.layout import Deadline
 from solver.program import CostBound, Program
+from solver.schedules import SearchProgress
 
-__all__ = ["Applied", "Facts", "Pass"]
+__all__ = ["Applied", "Facts", "Pass", "Tell", "silent"]
 
 Facts: TypeAlias = Mapping[str, int | str | bool]
+
+#: Hears of a search: None at its beginning.
+Tell: TypeAlias = Callable[[SearchProgress | None], None]
+
+
+def silent(_progress: SearchProgress | None) -> None:
+    """For those whom nobody listens to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,9 @@ class Pass(ABC):
         """What the pass did, for the plan's records."""
         return {}
 
-    def apply(self, program: Program, deadline: Deadline) -> Applied:
-        """Run, and say what changed. A pass that searches stops at the deadline with the best so far."""
+    def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
+        """Run, and say what changed. A pass that searches stops at the deadline with the best so far; it
+        tells None where its search begins, and then how far that is.
+        """
         changed = self.run(program)
         return Applied(changed, None if changed is program else self.facts(program, changed))

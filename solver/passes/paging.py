@@ -18,8 +18,9 @@ from typing import ClassVar
 from solver.errors import CapacityError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
-from solver.passes.base import Applied, Pass
+from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import Costs, Program, Tier, check_tiers, loads
+from solver.schedules import SearchProgress
 from solver.schedules.paging import (
     PagingProblem,
     elapsed,
@@ -68,7 +69,7 @@ class Paging(Pass):
     def run(self, program: Program) -> Program:
         return self.apply(program, Deadline()).program
 
-    def apply(self, program: Program, deadline: Deadline) -> Applied:
+    def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
         """Search until the deadline; the facts are bytes and nanoseconds of one iteration.
 
         Where values will be defined in place, so much more may be live in the first tier without that.
@@ -83,10 +84,11 @@ class Paging(Pass):
             nothing = _Paged(spread, 0, compute, 0, 0, complete=True)
             figures = {"peak_before": given, "peak_after": given, "compute_nanoseconds": compute}
             return Applied(spread, figures | nothing.facts(self.tiers))
+        tell(None)
         spread = spread.at_same_residues()
         budget = most + max(loads(spread)[0]) - self._peak(spread)
         while True:
-            found = self._best(spread, budget, deadline)
+            found = self._best(spread, budget, deadline, tell)
             if found is None:
                 raise self._does_not_fit(spread)
             reached = self._peak(found.program)
@@ -95,7 +97,7 @@ class Paging(Pass):
                 return Applied(found.program, figures | found.facts(self.tiers), found.complete)
             budget = max(most, min(budget - (reached - most), budget - budget // _STEP))
 
-    def _best(self, program: Program, budget: int, deadline: Deadline) -> _Paged | None:
+    def _best(self, program: Program, budget: int, deadline: Deadline, tell: Tell) -> _Paged | None:
         """The fastest of some lookaheads, the smallest of equals; None where none keeps the budget.
 
         Which one that is, greedy covers tell. Only that one is searched for a better cover.
@@ -111,6 +113,7 @@ class Paging(Pass):
             taken = greedy(problem, budget)
             took = self._elapsed(program, problem, taken)
             tried.append((took, ahead, problem, taken))
+            tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
             if took <= compute or deadline.expired:
                 break
         if not tried:
@@ -119,6 +122,7 @@ class Paging(Pass):
         cover = least_moved(problem, budget, deadline, work=WORK * _SHARE if self.recompute else WORK)
         if self._elapsed(program, problem, cover.taken) <= self._elapsed(program, problem, taken):
             taken = cover.taken
+        tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
         homes = self._homes(problem, taken)
         made = with_transfers(program, problem, taken, homes, self.tiers, self.costs)
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))

@@ -17,7 +17,7 @@ from typing import ClassVar
 from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
-from solver.passes.base import Applied, Pass
+from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import RESIDUE, CostBound, Costs, Program, Tier, loads
 from solver.schedules import (
     PeakBound,
@@ -72,7 +72,7 @@ class Recompute(Pass):
     def run(self, program: Program) -> Program:
         return self.apply(program, Deadline()).program
 
-    def apply(self, program: Program, deadline: Deadline) -> Applied:
+    def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
         """Search until the deadline; the facts are the schedule's figures, in bytes and nanoseconds.
 
         Where values will be defined in place, the peak is that with aliases, for several budgets in turn.
@@ -82,6 +82,7 @@ class Recompute(Pass):
         given = self._peak(program)
         if given <= self.capacity:
             return Applied(program)
+        tell(None)
         from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
 
         cost = step_costs(program, self.costs)
@@ -95,7 +96,7 @@ class Recompute(Pass):
         # What aliases save, recomputation need not: at first as much as they save in the program as it is.
         budget = self.capacity + max(loads(program)[0]) - self._peak(program)
         while True:
-            found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0)
+            found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
             changed = rerun(program, found.sequence)
             peak = self._peak(changed)
             if peak <= self.capacity:

@@ -19,9 +19,9 @@ from typing import ClassVar, TypeVar
 
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
-from solver.passes.base import Applied, Pass
+from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import UPDATE, Costs, Program, Tier, dependencies, loads
-from solver.schedules import ScheduleProblem, order_bound, schedule_problem, step_costs
+from solver.schedules import ScheduleProblem, SearchProgress, order_bound, schedule_problem, step_costs
 
 __all__ = ["SearchOrder", "in_given_order"]
 
@@ -60,7 +60,7 @@ class SearchOrder(Pass):
     def run(self, program: Program) -> Program:
         return self.apply(program, Deadline()).program
 
-    def apply(self, program: Program, deadline: Deadline) -> Applied:
+    def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
         """Search until the deadline. The facts are bytes: the bound for all orders, the peaks, what is left;
         and with `recompute` nanoseconds: what repetitions cost at least in every order.
 
@@ -70,15 +70,18 @@ class SearchOrder(Pass):
         """
         if not self.order:
             return Applied(program)
+        tell(None)
         problem, before = _problem(program, self.update, self.costs)
         facts = _given(program, problem, before, deadline)
         given, bound = facts["peak_before"], facts["order_bound"]
+        tell(SearchProgress(given, bound))
         order, peak, complete = tuple(range(len(program.steps))), given, True
         if given > bound:
             from solver.schedules.order import best_order  # numba, only where it is needed
 
             found = best_order(problem, before, deadline, bound=bound)
             order, peak, complete = found.order, found.peak, found.complete
+            tell(SearchProgress(peak, bound))
         repeats = self.recompute and self.capacity is not None and peak > self.capacity
         differ = given - peak > given // _DIFFER
         if not repeats or self.capacity is None:
@@ -153,7 +156,7 @@ class _KeptOrder(Pass):
     def run(self, program: Program) -> Program:
         return program
 
-    def apply(self, program: Program, deadline: Deadline) -> Applied:
+    def apply(self, program: Program, deadline: Deadline, tell: Tell = silent) -> Applied:
         problem, before = _problem(program, self.update)
         return Applied(program, _given(program, problem, before, deadline))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
-from solver.pipeline.options import PROGRAM
+from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import Start, modelled_costs, plan, plan_program, reference_of, start_of
 from solver.targets import TARGETS
 
@@ -28,6 +28,7 @@ __all__ = [
     "BlockProgram",
     "Start",
     "TrainableGraph",
+    "checked",
     "modelled_costs",
     "plan",
     "plan_program",

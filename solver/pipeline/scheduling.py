@@ -100,7 +100,7 @@ def _fitting(
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
-                applied = _scheduled(reference.program, passes, options, less, deadline)
+                applied = _scheduled(reference.program, passes, options, less, deadline, watch)
             except CapacityError as error:
                 raise refused or error from None
             inside = regions(applied.program, reference.holds)
@@ -121,6 +121,7 @@ def _scheduled(
     options: PlanOptions,
     less: int,
     deadline: Deadline,
+    watch: Stopwatch,
 ) -> Applied:
     """The program behind all passes, which have so many bytes less to keep than the options say.
 
@@ -129,12 +130,12 @@ def _scheduled(
     """
     if not options.tiers:
         capacity = None if options.capacity is None else max(0, options.capacity - less)
-        return _applied(program, passes(replace(options, capacity=capacity)), deadline)
+        return _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
     first, *others = options.tiers
     tiers = (replace(first, bytes=max(1, first.bytes - less)), *others)
     options = replace(options, tiers=tiers)
     if not options.recompute:
-        return _applied(program, passes(options), deadline)
+        return _applied(program, passes(options), deadline, watch)
     peak = max(loads(program)[0], default=0)
     found: dict[int, Applied] = {}
     without: dict[int, CapacityError] = {}
@@ -142,7 +143,7 @@ def _scheduled(
     def attempt(share: int) -> None:
         capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
         try:
-            found[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline)
+            found[share] = _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
         except CapacityError as error:
             without[share] = error
 
@@ -177,10 +178,10 @@ def _scheduled(
     return found[best].stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
 
 
-def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline) -> Applied:
+def _applied(program: Program, passes: Sequence[Pass], deadline: Deadline, watch: Stopwatch) -> Applied:
     records, complete, bound = [], True, None
     for each in passes:
-        made = each.apply(program, deadline)
+        made = each.apply(program, deadline, watch.searching(each.name))
         bound = bound or made.bound
         if made.facts is not None:
             records.append(Record(each.name, made.facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from solver.plan.options import PlanOptions
 from solver.plan.recomputation import recomputation
@@ -31,8 +32,9 @@ class Allowance:
 class Budget:
     """What one network may take. Sizes are bytes, shares are parts of one; None where nothing is asked.
 
-    `model` is planned with `options`; where there is a `plan` instead, that document is judged. `baseline`
-    is the plan document that `max_growth` counts from. Paths are as they were written.
+    `model` is planned with `options`, one of another tool trained as `training` says, in the words of
+    `solver.importers.options`; where there is a `plan` instead, that document is judged. `baseline` is the
+    plan document that `max_growth` counts from. Paths are as they were written.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Budget:
     max_recompute: float | None = None
     baseline: str | None = None
     max_growth: Allowance | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 __all__ = ["Changes", "OptionValue", "Remedy", "Verdict", "VerdictStatus"]
 
-#: A field of an options document that a remedy sets; null takes back what the request said.
-OptionValue = int | bool | str | tuple[str, ...] | None
+#: A field of an options document: a number, text, tiers as text, costs; null takes back what was asked for.
+OptionValue = int | bool | str | tuple[str, ...] | Mapping[str, Any] | None
 
 
 class VerdictStatus(Enum):
@@ -39,8 +39,9 @@ class Changes(Enum):
 class Remedy:
     """A combination of measures, and the plan that was made and proved with it.
 
-    `names` are the measures. `arena_bytes` are those where kernels run. `options` are fields of an options
-    document, `graph_fields` those of the graph document that change; together they repeat the plan. `extra`
+    `names` are the measures. `arena_bytes` are those where kernels run. `options` is an options document with
+    all that the plan was made with, the capacity and what was asked for included, but without a deadline;
+    `graph_fields` are those of the graph document that change, whole; together they repeat the plan. `extra`
     are nanoseconds of modelled time for one update beyond those of the program as it was asked for; negative
     where it saves time. `bound`: at least so many are proved to be necessary with these measures, None where
     nothing is proved.

@@ -27,13 +27,15 @@ from solver.schedules.bounds import PeakBound, floor, order_bound
 from solver.schedules.costs import flops_of, roofline, step_costs
 from solver.schedules.problem import ScheduleProblem, schedule_problem
 from solver.schedules.rerun import rerun
-from solver.schedules.schedule import Schedule, ScheduleProof
+from solver.schedules.schedule import Schedule, ScheduleProof, SearchProgress, Teller
 
 __all__ = [
     "PeakBound",
     "Schedule",
     "ScheduleProblem",
     "ScheduleProof",
+    "SearchProgress",
+    "Teller",
     "floor",
     "flops_of",
     "order_bound",

@@ -18,7 +18,7 @@ from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules.moments import Moments, Relaxed, tightest
 from solver.schedules.problem import ScheduleProblem
-from solver.schedules.schedule import Schedule, ScheduleProof
+from solver.schedules.schedule import Schedule, ScheduleProof, SearchProgress, Teller
 from solver.schedules.segments import in_segments
 from solver.schedules.sequences import Sequences
 from solver.schedules.simulate import Simulator
@@ -84,15 +84,16 @@ def cheapest(
     *,
     before: Schedule | None = None,
     share: float = 1.0,
+    tell: Teller | None = None,
 ) -> Schedule:
     """The cheapest schedule that was found to keep `budget` bytes, with a bound; else that of the least peak.
 
     `before` is a schedule of the same problem to start from, `share` the part of the usual budgets of work
-    that this search may use. The bound holds for all schedules that keep the order of first runs. Where even
-    the relaxation shows that none of them keeps the budget, `impossible` is set. Cost: some milliseconds for
-    a program that fits, seconds for some hundred steps.
+    that this search may use; `tell` hears how far it is. The bound holds for all schedules that keep the
+    order of first runs. Where even the relaxation shows that none of them keeps the budget, `impossible` is
+    set. Cost: some milliseconds for a program that fits, seconds for some hundred steps.
     """
-    return _Search(problem, budget, deadline or Deadline(), before, share).run()
+    return _Search(problem, budget, deadline or Deadline(), before, share, tell).run()
 
 
 class _Search:
@@ -105,7 +106,9 @@ class _Search:
         deadline: Deadline,
         before: Schedule | None = None,
         share: float = 1.0,
+        tell: Teller | None = None,
     ) -> None:
+        self.tell = tell
         self.problem, self.budget, self.deadline = problem, budget, deadline
         self.before = before
         self.small = len(problem.steps) in _SMALL
@@ -127,6 +130,13 @@ class _Search:
         #: The steps of the relaxation so far, and plans in segments once they have been looked for.
         self.moments: set[int] = set()
         self.segments: list[Integers] | None = None
+        self.told()
+
+    def told(self) -> None:
+        """The best and the bound as they are now."""
+        if self.tell is not None:
+            bound = min(self.bound, self.extra) if self.peak <= self.budget else self.bound
+            self.tell(SearchProgress(self.peak, None, self.extra, bound, self.total))
 
     def done(self) -> bool:
         """Whether nothing cheaper can be found."""
@@ -171,6 +181,7 @@ class _Search:
             self.bound = max(self.bound, relaxed.bound)
             self.impossible |= relaxed.infeasible
             self.cut |= relaxed.cut
+            self.told()
         if not self.close():
             self._walk()
 
@@ -205,11 +216,13 @@ class _Search:
         if self._better(found.peak, found.extra):
             self.best, self.sequence = numbers.copy(), None
             self.peak, self.extra = found.peak, found.extra
+            self.told()
 
     def _offer_sequence(self, sequence: tuple[int, ...]) -> None:
         peak, extra = self.sequences.measure(sequence)
         if self._better(peak, extra):
             self.sequence, self.peak, self.extra = sequence, peak, extra
+            self.told()
 
     def _repair(self, numbers: Integers, work: int) -> Integers:
         most = max(1, int(self.share * work) // max(1, len(self.problem.steps)))
@@ -238,6 +251,7 @@ class _Search:
             if not less:
                 self.impossible = relaxed.infeasible
                 self.bound = max(self.bound, relaxed.bound)
+                self.told()
             if relaxed.dropped is None:
                 if self.few and solved:
                     self.moments = solved  # a proof at those that CP-SAT did not master would fail as well

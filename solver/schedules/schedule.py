@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Schedule", "ScheduleProof"]
+__all__ = ["Schedule", "ScheduleProof", "SearchProgress", "Teller"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """How far a search for a schedule is; None is what it does not have.
+
+    The best so far has a peak of `peak_bytes`, of which `bound_bytes` are proved to be necessary; what runs
+    again costs `extra_nanoseconds`, of which `bound_nanoseconds` are proved; `step_nanoseconds` are those of
+    an iteration in which nothing does. It moves `moved_bytes`.
+    """
+
+    peak_bytes: int | None = None
+    bound_bytes: int | None = None
+    extra_nanoseconds: int | None = None
+    bound_nanoseconds: int | None = None
+    step_nanoseconds: int | None = None
+    moved_bytes: int | None = None
+
+
+#: Is told of each better schedule, and of each better bound.
+Teller = Callable[[SearchProgress], None]
 
 
 class ScheduleProof(Enum):

@@ -17,6 +17,7 @@ from itertools import pairwise
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
+from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOff, TradeOffPoint
 from solver.verdict.subject import Found, Subject
 
@@ -35,14 +36,16 @@ def tradeoff(
     *,
     points: int = 10,
     observe: Callable[[TradeOffPoint], None] | None = None,
+    follow: Follower | None = None,
 ) -> TradeOff:
     """What smaller peaks cost in modelled time, down to the smallest that was found.
 
     As many searches as `points`, and one more where the memory ends; only schedules are kept that no other
     one beats in both respects, so there may be fewer points. `options.capacity` is left aside; `observe` is
-    told what each search found. `options.deadline_seconds` cuts in, with the points so far. Without it the
-    same arguments give the same curve. Raises OptionsError for a number of points out of range, an option out
-    of range, and a target that does not recompute. Cost: a second for some hundred steps, more near floors.
+    told what each search found, `follow` how far it is. `options.deadline_seconds` cuts in, with the points
+    so far. Without it the same arguments give the same curve. Raises OptionsError for a number of points out
+    of range, for options that no plan takes, for tiers, and for a target that does not recompute. Cost: a
+    second for some hundred steps, more near floors.
     """
     options = options or PlanOptions()
     if not 2 <= points <= MOST_POINTS:
@@ -52,7 +55,7 @@ def tradeoff(
             path=("points",),
         )
     deadline = Deadline.after(options.deadline_seconds)
-    subject = Subject(graph, options, deadline)
+    subject = Subject(graph, options, deadline, follow)
     curve = _Curve(subject, observe)
     high, low = subject.peak, subject.floor.bytes
     budgets = (high - (high - low) * k // (points - 1) for k in range(1, points))

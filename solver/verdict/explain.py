@@ -18,10 +18,11 @@ from solver import pipeline
 from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
+from solver.pipeline.watch import Follower
 from solver.plan import Changes, Plan, PlanOptions, Remedy, Verdict, VerdictStatus, paging, recomputation
 from solver.schedules import ScheduleProblem, step_costs
-from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting
-from solver.verdict.subject import Subject
+from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
+from solver.verdict.subject import Subject, check_subject
 
 __all__ = ["Brief", "brief", "explain"]
 
@@ -60,24 +61,30 @@ def explain(
     batches: Batches | None = None,
     measures: Sequence[Measure] = MEASURES,
     observe: Callable[[tuple[str, ...]], None] | None = None,
+    follow: Follower | None = None,
 ) -> Verdict:
     """What is known of `options.capacity` for this graph, with recomputation and without.
 
     Measures that change what is learned are tried where `training` asks for them; micro-batches need
-    `batches` (see `batches_of`). `observe` is told which measures are tried. Without
+    `batches` (see `batches_of`). `observe` is told which measures are tried, and none where the smallest
+    capacity is looked for at last, `follow` how far each plan and each search is. Without
     `options.deadline_seconds` the same arguments give the same verdict; the deadline cuts in, with what is
-    known by then. Raises OptionsError without a capacity, for an option out of range, and for a target that
-    does not recompute. Cost: some tens of plans; near floors some seconds for each hundred steps.
+    known by then. Raises OptionsError without a capacity, for options that no plan takes, for tiers, and for
+    a target that does not recompute. Cost: some tens of plans; near floors some seconds for each hundred
+    steps.
     """
+    check_subject(options)
     if options.capacity is None:
         raise OptionsError(
             "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
         )
     deadline = Deadline.after(options.deadline_seconds)
-    subject = Subject(graph, options, deadline)
+    subject = Subject(graph, options, deadline, follow)
     iterations = graph.training.accumulate
-    trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe)
-    asked = Request(graph, replace(options, recompute=False), batches)
+    trial = _Trial(options.capacity, subject.update_nanoseconds(iterations), deadline, observe, follow)
+    plain = replace(options, recompute=False)
+    taken_back = {"recompute": False} if options.recompute else {}
+    asked = Request(graph, plain, batches, {**fields_of(plain), **taken_back})
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
     fits_as_it_is = planned is not None and not planned.extra
@@ -85,6 +92,8 @@ def explain(
         planned = trial.remedy(asked.choosing(recompute=True), (), Changes.NOTHING)
     remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
     # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
+    if observe:
+        observe(())
     best = subject.smallest() if subject.peak > lowest.bytes else subject.unscheduled()
     smallest = (best.peak, best.schedule.extra * iterations)
     if planned is not None:
@@ -139,8 +148,10 @@ class _Trial:
         usual: int,
         deadline: Deadline,
         observe: Callable[[tuple[str, ...]], None] | None,
+        follow: Follower | None,
     ) -> None:
-        self.capacity, self.usual, self.deadline, self.observe = capacity, usual, deadline, observe
+        self.capacity, self.usual, self.deadline = capacity, usual, deadline
+        self.observe, self.follow = observe, follow
         self.complete = True
         #: By graph and options; the graphs stay, so that no other one comes to have their identity.
         self._made: dict[tuple[int, PlanOptions], tuple[TrainableGraph, Plan | None]] = {}
@@ -159,7 +170,7 @@ class _Trial:
         extra = time + (again.extra * iterations if again else 0)
         if moved is not None:
             extra += (moved.time - moved.compute) * iterations
-        facts = (request.changed, request.graph_fields, request.note)
+        facts = (request.fields, request.graph_fields, request.note)
         return Remedy(names, changes, made.sizes[0] if moved else made.arena_bytes, extra, bound, *facts)
 
     def saves(self, request: Request, usual: Request) -> bool:
@@ -180,7 +191,7 @@ class _Trial:
             options = replace(request.options, capacity=capacity, deadline_seconds=left)
             made: Plan | None = None
             try:
-                made = pipeline.plan(request.graph, options)
+                made = pipeline.plan(request.graph, options, follow=self.follow)
                 self.complete &= made.deterministic
             except (CapacityError, GraphError, OptionsError):
                 self.complete &= not self.deadline.expired

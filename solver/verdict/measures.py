@@ -18,7 +18,7 @@ from solver.plan import Changes, OptionValue, PlanOptions
 from solver.program import Tier
 from solver.training.optimizers import optimizer_rules, state_names
 
-__all__ = ["MEASURES", "Batches", "Measure", "Request", "Setting", "batches_of"]
+__all__ = ["MEASURES", "Batches", "Measure", "Request", "Setting", "batches_of", "fields_of"]
 
 #: The smallest scratch budget that is tried, in bytes: below it kernels take one example at a time anyway.
 _LEAST_SCRATCH = 64 * 1024
@@ -51,9 +51,22 @@ def batches_of(document: bytes | Mapping[str, Any], options: PlanOptions) -> Bat
     return Batches(size, lambda batch: documents.load_graph(given, batch=batch)) if symbolic else None
 
 
+def fields_of(options: PlanOptions) -> dict[str, OptionValue]:
+    """What an options document has to say for these options, but for the deadline, which is no part of what
+    is planned.
+    """
+    usual, said = (documents.parse_json(documents.dump_options(each)) for each in (PlanOptions(), options))
+    return {
+        name: value
+        for name, value in said.items()
+        if name != "deadline_seconds" and (name not in usual or value != usual[name])
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A graph under options, and what was changed so far: fields of an options document, of the graph's own.
+    """A graph under options, and `fields`, the options document that asks for them; `graph_fields` are those
+    that have changed of the graph's own document.
 
     `batches` is None where the graph has one batch only. `note` is what a reader should know besides.
     """
@@ -61,7 +74,7 @@ class Request:
     graph: TrainableGraph
     options: PlanOptions
     batches: Batches | None = None
-    changed: Mapping[str, OptionValue] = field(default_factory=dict)
+    fields: Mapping[str, OptionValue] = field(default_factory=dict)
     graph_fields: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
@@ -70,12 +83,13 @@ class Request:
         return replace(
             self,
             options=replace(self.options, **options),  # type: ignore[arg-type]  # options by name
-            changed={**self.changed, **options},
+            fields={**self.fields, **options},
         )
 
-    def training(self, graph: TrainableGraph, note: str = "", **fields: Any) -> Request:
-        """With a graph that is trained otherwise; `fields` are those of its document."""
-        return replace(self, graph=graph, note=note, graph_fields={**self.graph_fields, **fields})
+    def training(self, graph: TrainableGraph, note: str, field: str) -> Request:
+        """With a graph that is trained otherwise, as this field of its document says."""
+        said = documents.parse_json(documents.dump_graph(graph)).get(field, {})
+        return replace(self, graph=graph, note=note, graph_fields={**self.graph_fields, field: said})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +162,9 @@ def _paging(request: Request) -> tuple[Setting, ...]:
     note = f"paging is modelled with a second memory at {_SLOW_RATE // 10**6} MB/s; --tier says what yours is"
 
     def apply(r: Request) -> Request:
-        changed = {**r.changed, "capacity": None, "tiers": texts}
+        fields = {**r.fields, "capacity": None, "tiers": texts}
         options = replace(r.options, capacity=None, tiers=tiers)
-        return replace(r, options=options, changed=changed, note=note)
+        return replace(r, options=options, fields=fields, note=note)
 
     return (Setting("paging", apply),)
 
@@ -184,7 +198,7 @@ def _in_micro_batches(batches: Batches, count: int) -> Callable[[Request], Reque
             rules=rules, optimizer=request.graph.optimizer, trainable=request.graph.trainable
         )
         note = "normalisation over a batch sees the smaller one"
-        return request.choosing(batch=batch).training(graph, note, training={"accumulate": rules.accumulate})
+        return request.choosing(batch=batch).training(graph, note, "training")
 
     return apply
 
@@ -208,7 +222,7 @@ def _fewer_trained(request: Request) -> tuple[Setting, ...]:
 def _training(names: Set[str]) -> Callable[[Request], Request]:
     def apply(request: Request) -> Request:
         chosen = tuple(name for name in request.graph.trainable if name in names)
-        return request.training(request.graph.with_spec(trainable=chosen), trainable=list(chosen))
+        return request.training(request.graph.with_spec(trainable=chosen), "", "trainable")
 
     return apply
 
@@ -225,9 +239,7 @@ def _less_state(request: Request) -> tuple[Setting, ...]:
 
 def _optimized_by(spec: OptimizerSpec) -> Callable[[Request], Request]:
     note = "another optimizer needs a learning rate of its own"
-    return lambda r: r.training(
-        r.graph.with_spec(optimizer=spec), note, optimizer={"type": spec.type, **spec.attributes}
-    )
+    return lambda r: r.training(r.graph.with_spec(optimizer=spec), note, "optimizer")
 
 
 #: Every measure; those that change less come first. Adding one is a function above and its row here.

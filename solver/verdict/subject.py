@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 from solver import pipeline
 from solver.collector import collector_paused
@@ -11,12 +11,14 @@ from solver.errors import OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.passes import Recompute
+from solver.pipeline import checked
+from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
 from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, schedule_problem, step_costs
 from solver.targets import TARGETS
 
-__all__ = ["Found", "Subject", "check_recomputes"]
+__all__ = ["Found", "Subject", "check_subject"]
 
 #: Searches for the smallest peak, and the share of a search's usual work that each of them has: together they
 #: cost what two or three ordinary ones do.
@@ -26,14 +28,27 @@ _SOLVES, _SHARE = 10, 0.2
 _CLOSE = 1000
 
 
-def check_recomputes(options: PlanOptions) -> None:
-    """Raises OptionsError for a target whose steps run once, whatever the memory."""
-    if options.target in TARGETS and not TARGETS[options.target].capabilities.recompute:
+def check_subject(options: PlanOptions) -> None:
+    """Raises OptionsError for what no plan takes, for a target whose steps run once, whatever the memory, and
+    for several memories.
+
+    A curve has no capacity, so recomputation may be asked for without one.
+    """
+    without = options.capacity is None and not options.tiers
+    target = checked(replace(options, capacity=0) if without else options)
+    if not target.capabilities.recompute:
         able = ", ".join(name for name, target in TARGETS.items() if target.capabilities.recompute)
         raise OptionsError(
             f"Target {options.target!r} runs each step once, so it has no trade-off between memory and time.",
             remedy=f"Choose a target that recomputes ({able}), or plan with a capacity.",
             path=("target",),
+        )
+    if options.tiers:
+        raise OptionsError(
+            "Curves and verdicts are about one memory, and tiers are given.",
+            remedy="Leave them out, and give the size of the first one as the capacity of a verdict, which"
+            " tries paging, too.",
+            path=("tiers",),
         )
 
 
@@ -56,16 +71,23 @@ class Subject:
     """Peaks are the bytes live at once behind all passes of the options; every arena takes them at least."""
 
     @collector_paused()
-    def __init__(self, graph: TrainableGraph, options: PlanOptions, deadline: Deadline) -> None:
-        """Raises OptionsError for an option out of range, and for a target that does not recompute."""
+    def __init__(
+        self,
+        graph: TrainableGraph,
+        options: PlanOptions,
+        deadline: Deadline,
+        follow: Follower | None = None,
+    ) -> None:
+        """`follow` hears how far each search is. Raises OptionsError as `check_subject` does."""
+        check_subject(options)
         options = replace(options, recompute=False, capacity=None)
-        check_recomputes(options)
         start = pipeline.start_of(graph, options, deadline)
         passes = start.target.passes(options)
         at = next(i for i, each in enumerate(passes) if isinstance(each, Recompute))
         self._after = passes[at + 1 :]
         self.complete = start.prepared.complete
         self.deadline = deadline
+        self._tell = None if follow is None else partial(follow, Recompute.name)
         self.in_place = options.in_place
         self.program: Program = reduce(
             lambda made, each: each.run(made), passes[:at], start.reference.program
@@ -103,7 +125,7 @@ class Subject:
         """
         from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
 
-        schedule = cheapest(self.problem, budget, self.deadline, before=before, share=share)
+        schedule = cheapest(self.problem, budget, self.deadline, before=before, share=share, tell=self._tell)
         self.complete &= schedule.complete
         if schedule.impossible and not self.in_place:
             self.impossible = max(self.impossible, budget)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,42 @@ def run(tmp_path: Path) -> Run:
         )
 
     return start
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("plan", "--capacity", "17.14MB", "--recompute"),
+            "mnist .*: recompute, [0-9,]+ bytes, .*of time",
+        ),
+        (("plan", "--tier", "a=14MB", "--tier", "b=1GB,bandwidth=1MB/s"), "paging, [0-9,]+ bytes moved"),
+        (("explain", "--capacity", "17.1MB"), "as it is \\(recompute, [0-9,]+ bytes, .* at least [1-9]"),
+        (("tradeoff", "--points", "4"), "looking for schedules of mnist: recompute, [0-9,]+ bytes, "),
+    ],
+)
+def test_a_terminal_sees_what_is_searched_for(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """Which of the figures depends on how often the terminal is written to."""
+    command, *options = words
+    output = ("-o", str(tmp_path / "out.json")) if command == "plan" else ()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", command, ROOT / "examples/mnist.json", *options, *output],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            seen += part
+    except OSError:  # Linux says so at the end
+        pass
+    os.close(ours)
+    assert process.wait(PATIENCE) == 0
+    assert re.search(said, seen.decode())
 
 
 @pytest.fixture
@@ -311,6 +350,61 @@ def test_validate_a_wrong_plan(run: Run, graph: Path, plan: Path) -> None:
     assert run("validate", graph, plan, "--json").returncode == 1
 
 
+def shell(folder: Path, line: str) -> tuple[int, str]:
+    """Exit code and standard error of `arenaplan`, as a shell runs the line."""
+    done = subprocess.run(
+        ["bash", "-c", f'a() {{ "{sys.executable}" -m service.cli "$@"; }}; {line}'],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan graph.json",
+        "explain graph.json --capacity 12kB",
+        "tradeoff graph.json --points 2",
+        "costs graph.json --roofline",
+        "validate graph.json plan.json --steps 1",
+        "validate graph.json plan.json --steps 1 --json",
+        "explain --help",
+    ],
+)
+def test_a_reader_that_has_seen_enough(plan: Path, words: str) -> None:
+    """`true` reads nothing, and is gone before anything is written."""
+    assert shell(plan.parent, f"a {words} | true; exit ${{PIPESTATUS[0]}}") == (0, "")
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_a_reader_that_has_seen_enough_of_a_wrong_plan(run: Run, graph: Path, plan: Path, more: str) -> None:
+    test_validate_a_wrong_plan(run, graph, plan)
+    line = f"a validate graph.json plan.json {more} | true; exit ${{PIPESTATUS[0]}}"
+    assert shell(plan.parent, line) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("a plan graph.json >&-", 2, "standard output: it is closed."),
+        ("a costs graph.json --roofline >&-", 2, "standard output: it is closed."),
+        ("a plan graph.json -o other.json >&-", 0, ""),
+        ("a validate graph.json plan.json --steps 1 >&-", 0, ""),
+        ("a plan - <&-", 2, "The document is empty"),
+        ("a costs nosuch.json 2>&-", 2, ""),
+        ("a costs nosuch.json 2>/dev/full", 2, ""),
+        ("a explain --help >/dev/full", 2, "No space left on device"),
+        ("a tradeoff graph.json --points 2 >/dev/full", 2, "No space left on device"),
+    ],
+)
+def test_streams_that_are_closed_or_full(plan: Path, line: str, code: int, said: str) -> None:
+    found = shell(plan.parent, line)
+    assert found[0] == code
+    assert said in found[1]
+    assert "bug" not in found[1]
+
+
 def test_validate_a_changed_plan(run: Run, graph: Path, plan: Path) -> None:
     changed = json.loads(plan.read_bytes())
     changed["values"][0][-1] += 64
@@ -492,6 +586,60 @@ def read_terminal(terminal: int) -> bytes:
         except OSError:  # how Linux says that the other side has closed
             break
     return seen
+
+
+def open_files(process: int) -> list[str]:
+    found = []
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.append(str(file.readlink()))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files of a process are looked at")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_no_paging_file_is_left_behind(
+    run: Run, graph: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    tiers = ("--tier", "fast=12kB", "--tier", "slow=1MB,bandwidth=1MB/s")
+    assert run("plan", graph, *tiers, "-o", tmp_path / "paged.json").returncode == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "validate", "graph.json", "paged.json", "--steps", "1000000",
+         "--paging-file", "slow.bin"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    late = time.monotonic() + PATIENCE
+    while not any(name.startswith(f"{tmp_path}/") for name in open_files(process.pid)):
+        assert process.poll() is None
+        assert time.monotonic() < late
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == code
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_plans_is_ended_at_once(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """While steps are looked for that run again, in compiled code for the most part."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "plan", ROOT / "examples/mobilenet_v2.json", "--recompute",
+         "--capacity", "171MB", "-o", "plan.json"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    time.sleep(3.0)
+    assert process.poll() is None
+    process.send_signal(number)
+    began = time.monotonic()
+    assert process.wait(PATIENCE) == code
+    assert time.monotonic() - began < 2.0
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])

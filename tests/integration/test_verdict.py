@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx
@@ -12,6 +13,8 @@ from service.problems import MEDIA_TYPE
 from solver import documents
 from solver.plan import PlanOptions, VerdictStatus
 from solver.verdict import explain, tradeoff
+from tests.support.graphs import chain
+from tests.support.refused_options import REFUSED, Refused
 from tests.support.server import Server, running_server
 
 Graph = dict[str, Any]
@@ -50,7 +53,8 @@ def test_the_clients_of_the_project(server: Server, mnist: Graph) -> None:
         found = client.explain(mnist, "16.6MB")
         assert (found.status, found.extra) == ("impossible", None)
         assert found.remedies[0].measures == ("rewrite", "1 MiB of scratch")
-        best = client.plan(mnist, found.remedies[0].options, capacity="16.6MB")
+        assert found.remedies[0].options["capacity"] == 16_600_000
+        best = client.plan(mnist, found.remedies[0].options)
         assert best.arena_bytes == found.remedies[0].arena_bytes
 
 
@@ -92,6 +96,27 @@ def test_bad_requests(
     problem = response.json()
     assert (problem["type"], problem["pointer"]) == (f"/problems/{code}", pointer)
     assert words in problem["remedy"]
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=str)
+def test_options_that_no_plan_takes_are_refused_alike(http: httpx.Client, refused: Refused) -> None:
+    graph = documents.parse_json(documents.dump_graph(chain((16,) * 7, batch=64)))
+    options = ({} if "tiers" in refused.fields else {"capacity": 30_000}) | refused.fields
+    planned = ask(http, "/v1/plan", graph=graph, options=options)
+    problem = planned.json()
+    assert (planned.status_code, problem["pointer"]) == (422, f"/options{refused.pointer}")
+    assert refused.words in f"{problem['detail']} {problem['remedy']}"
+    for task in ("explain", "tradeoff"):
+        said = ask(http, f"/v1/{task}", graph=graph, options=options)
+        assert said.status_code == 422
+        assert {**said.json(), "instance": ""} == {**problem, "instance": ""}
+        job = ask(http, "/v1/jobs", task=task, request={"graph": graph, "options": options}).json()
+        for _ in range(600):
+            job = http.get(job["links"]["self"]).json()
+            if job["state"] not in ("queued", "running"):
+                break
+            time.sleep(0.05)
+        assert (job["state"], job["error"]["pointer"]) == ("failed", problem["pointer"])
 
 
 @pytest.mark.parametrize("route", ["/v1/tradeoff", "/v1/explain"])

@@ -14,7 +14,7 @@ from solver.graph.types import Array
 from solver.importers.onnx import load_onnx
 from solver.importers.options import Imported, ImportOptions
 
-__all__ = ["imported", "model_of", "node", "shape_of", "types_of"]
+__all__ = ["imported", "model_of", "node", "perceptron", "shape_of", "types_of"]
 
 node = helper.make_node
 
@@ -44,6 +44,18 @@ def model_of(
     graph = helper.make_graph(nodes, "small", given, made, initializers)
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=10)
+
+
+def perceptron() -> onnx.ModelProto:
+    """Two layers of 16, 32 and 4 numbers; its first dimension, n, is left open."""
+    nodes = [
+        node("Gemm", ["x", "w", "b"], ["h"]),
+        node("Relu", ["h"], ["r"]),
+        node("Gemm", ["r", "v"], ["y"]),
+    ]
+    rng, sizes = np.random.default_rng(0), {"w": (16, 32), "b": (32,), "v": (32, 4)}
+    weights = {name: rng.random(size, np.float32) for name, size in sizes.items()}
+    return model_of(nodes, {"x": ("n", 16)}, weights)
 
 
 def _array(value: Any) -> Array:

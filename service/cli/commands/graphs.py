@@ -13,6 +13,8 @@ from service.cli.commands.options import (
     ModelChoices,
     ModelFile,
     PlanFile,
+    RuntimeOptions,
+    ScheduleOptions,
     SearchOptions,
     Server,
     StepOptions,
@@ -54,29 +56,7 @@ def plan(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where the plan goes; - is standard output.")
     ] = Path("-"),
-    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio",
-    capacity: Annotated[
-        int | None,
-        typer.Option(parser=read_bytes, metavar="SIZE", help="Fail beyond this, as 24MiB."),
-    ] = None,
-    order: Annotated[
-        bool, typer.Option("--order", help="Another order of the steps, where it lowers the peak.")
-    ] = False,
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
-    ] = False,
-    tiers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tier",
-            metavar="TIER",
-            help="A memory, as sram=512KiB or flash=1GiB,read=45MB/s,write=20MB/s,latency=100us; repeatable."
-            " Kernels run in the first; what does not fit is paged out to the others.",
-        ),
-    ] = None,
-    fit_scratch: Annotated[
-        bool, typer.Option("--fit-scratch", help="Less scratch, where scratch would make the peak.")
-    ] = False,
+    schedule: ScheduleOptions,
     workers: Annotated[
         int | None, typer.Option(hidden=True, help="The former name of --parallelism.")
     ] = None,
@@ -94,10 +74,7 @@ def plan(
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import planning
 
-        given = document_of(
-            steps, search, solver=solver, capacity=capacity, order=order, recompute=recompute, tiers=tiers,
-            fit_scratch=fit_scratch, workers=workers,
-        )  # fmt: skip
+        given = document_of(steps, search, schedule, workers=workers)
         planning.run(model, given, output, choices.given(), as_json=as_json, server=server)
 
 
@@ -228,6 +205,7 @@ def explain(
     epilog=examples(
         "arenaplan costs graph.json -o costs.json",
         "arenaplan costs graph.json --batch 32 --repeats 20 -o costs.json",
+        "arenaplan costs model.onnx --loss cross-entropy --dim batch=32 -o costs.json",
         "arenaplan plan graph.json --capacity 18MiB --recompute --costs costs.json -o plan.json",
     ),
 )
@@ -244,16 +222,24 @@ def costs(
     roofline: Annotated[
         bool, typer.Option("--roofline", help="What plans without costs use, in the place of measuring.")
     ] = False,
+    schedule: ScheduleOptions,
+    runtime: RuntimeOptions,
     steps: StepOptions,
+    choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
-    """Write what each training step takes on this machine, for plans to decide by and people to edit."""
+    """Write what each training step takes on this machine, for plans to decide by and people to edit.
+
+    Takes the options of `plan`, since it depends on them which steps there are. Those that schedule are left
+    aside while it is measured.
+    """
     if not roofline:
         on_one_thread()
     with reporting(as_json=as_json, document=str(model)):
         from service.cli import costs as writer
 
-        writer.write(model, document_of(steps), output, repeats, modelled=roofline, as_json=as_json)
+        given = document_of(steps, runtime, schedule)
+        writer.write(model, given, output, repeats, choices.given(), modelled=roofline, as_json=as_json)
 
 
 @app.command(

@@ -21,6 +21,8 @@ __all__ = [
     "PlanFile",
     "PlanServer",
     "Plot",
+    "RuntimeOptions",
+    "ScheduleOptions",
     "SearchOptions",
     "Server",
     "StepOptions",
@@ -33,7 +35,8 @@ __all__ = [
 
 _EXIT_CODES: Final = """
 Exit codes: 0 done and right; 1 the plan is wrong or training in it differs; 2 bad usage or input;
-3 the arena does not fit the capacity or its budget; 4 a bug of ours; 130 interrupted.
+3 the arena does not fit the capacity or its budget; 4 a bug of ours; 130 interrupted;
+143 ended by SIGTERM.
 """
 
 
@@ -99,6 +102,9 @@ class StepOptions:
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Equivalent operations, where that lowers the peak.")
     ] = False
+    fit_scratch: Annotated[
+        bool, typer.Option("--fit-scratch", help="Less scratch, where scratch would make the peak.")
+    ] = False
     storage: Annotated[
         str | None,
         typer.Option(
@@ -109,8 +115,8 @@ class StepOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """For what runtime a plan is, and how it is looked for; named as in an options document."""
+class RuntimeOptions:
+    """For what runtime a plan is; named as in an options document."""
 
     target: Annotated[
         str, typer.Option(help="Whose memory is planned: reference, onert, nntrainer, singa or singa-relu.")
@@ -121,21 +127,53 @@ class SearchOptions:
             help="Bytes; a power of two. 64 at least where steps run again or values are paged.",
         ),
     ] = None
-    deadline_seconds: Annotated[
-        float | None,
-        typer.Option("--deadline", metavar="SECONDS", help="Search no longer than this."),
-    ] = None
     parallelism: Annotated[
         int | None,
         typer.Option(
             metavar="COUNT", help="Steps that may run at the same time, on one concurrency level; 1 to 64."
         ),
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions(RuntimeOptions):
+    """And how it is looked for."""
+
+    deadline_seconds: Annotated[
+        float | None,
+        typer.Option("--deadline", metavar="SECONDS", help="Search no longer than this."),
+    ] = None
     costs: Annotated[
         str | None,
         typer.Option(
             metavar="COSTS",
             help="What steps take: roofline (the default), measured (here and now), or a costs document.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOptions:
+    """What a plan has to keep, and by which means; named as in an options document."""
+
+    solver: Annotated[str, typer.Option(help="Layout solver.")] = "portfolio"
+    capacity: Annotated[
+        int | None,
+        typer.Option(parser=read_bytes, metavar="SIZE", help="Fail beyond this, as 24MiB."),
+    ] = None
+    order: Annotated[
+        bool, typer.Option("--order", help="Another order of the steps, where it lowers the peak.")
+    ] = False
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Steps run again, where the capacity asks for it.")
+    ] = False
+    tiers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tier",
+            metavar="TIER",
+            help="A memory, as sram=512KiB or flash=1GiB,read=45MB/s,write=20MB/s,latency=100us; repeatable."
+            " Kernels run in the first; what does not fit is paged out to the others.",
         ),
     ] = None
 
@@ -199,7 +237,9 @@ class ModelChoices:
         return found
 
 
-def document_of(*groups: StepOptions | SearchOptions | ModelChoices, **others: Any) -> dict[str, Any]:
+def document_of(
+    *groups: StepOptions | RuntimeOptions | ScheduleOptions | ModelChoices, **others: Any
+) -> dict[str, Any]:
     """What is given of groups and of options beside them, by name; None and an empty list are left out."""
     found = {field.name: getattr(group, field.name) for group in groups for field in fields(group)} | others
     return {name: value for name, value in found.items() if value not in (None, [])}

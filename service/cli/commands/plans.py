@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.commands.options import AsJson, PlanFile, PlanServer, Server, examples, read_bytes
+from service.cli.commands.options import (
+    AsJson,
+    ModelChoices,
+    PlanFile,
+    PlanServer,
+    Server,
+    examples,
+    grouped,
+    read_bytes,
+)
 from service.cli.console import Exit, reporting, write_document
 
 __all__ = ["app"]
@@ -244,6 +253,7 @@ def budget(
         "arenaplan accesses plan.json --record graph.json -o log.jsonl",
     )
 )
+@grouped
 def accesses(
     plan: PlanFile,
     log: Annotated[
@@ -251,13 +261,17 @@ def accesses(
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="GRAPH", help="Train this graph in the plan, and write what the steps touch."),
+        typer.Option(
+            metavar="GRAPH", help="Train this graph or model in the plan, and write what the steps touch."
+        ),
     ] = None,
+    *,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where a recorded log goes; - is standard output.")
     ] = Path("-"),
     steps: Annotated[int, typer.Option(min=1, help="Training steps to record.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random batches.")] = 0,
+    choices: ModelChoices,
     as_json: AsJson = False,
 ) -> None:
     """Find stale reads in the log of a runtime.
@@ -266,6 +280,8 @@ def accesses(
     """
     if (log is None) == (record is None):
         raise typer.BadParameter("Give a log to check, or --record with a graph.", param_hint="LOG")
+    if log is not None and choices.given():
+        raise typer.BadParameter("How a model is trained is for --record.", param_hint="LOG")
     gc.enable()
     with reporting(as_json=as_json, document=str(plan)):
         from service.cli import accesses as logs
@@ -275,7 +291,7 @@ def accesses(
     right = True
     with reporting(as_json=as_json, document=str(log or record)):
         if record is not None:
-            logs.record(record, made, output, steps=steps, seed=seed)
+            logs.record(record, made, output, choices.given(), steps=steps, seed=seed)
         elif log is not None:
             right = logs.check(made, logs.read_log(log, made), as_json=as_json)
     if not right:

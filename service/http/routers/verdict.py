@@ -32,8 +32,8 @@ async def explain(request: Request) -> Response:
     """Whether the capacity among the options is enough: impossible, open, or a plan; and what makes it fit.
 
     A verdict is an answer, so the status is 200 whatever it says. Each remedy has been planned, and its plan
-    proved; its `options` and `graph_fields` repeat it. With `training` also measures are tried that change
-    what is learned.
+    proved; its `options` are whole, the capacity included, and repeat it with its `graph_fields`. With
+    `training` also measures are tried that change what is learned.
 
     The body may be a model of another tool, as for `/v1/plan`; `capacity` and `training` stand in the query
     then.

@@ -75,6 +75,16 @@ def test_limits_in_bytes() -> None:
             "made already",
             "/budget/0/options",
         ),
+        (
+            '[[budget]]\nplan = "a"\nmax_arena = 1\ntraining = { loss = "mse" }',
+            "training for a plan",
+            "/budget/0/training",
+        ),
+        (
+            '[[budget]]\nmodel = "a"\nmax_arena = 1\ntraining = { dim = [1] }',
+            "dim",
+            "/budget/0/training/dim",
+        ),
         ('[[budget]]\nmodel = "a"\nmax_arena = "1 foot"', "max_arena", "/budget/0/max_arena"),
         ('[[budget]]\nmodel = "a"\nmax_arna = 1', "unknown field", "/budget/0/max_arna"),
         ('[[budget]]\nmodel = "a"\nmax_recompute = "1kB"', "a share as 5%", "/budget/0/max_recompute"),

@@ -14,6 +14,7 @@ import pytest
 from solver.documents import dump_plan, load_graph, load_plan
 from solver.errors import CapacityError, OptionsError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
+from solver.executor.paging_file import PagingFile
 from solver.graph import DType, TensorType, TrainableGraph, TrainingRules
 from solver.layout import Deadline
 from solver.passes import Levels, Order, Paging
@@ -288,9 +289,37 @@ def test_a_file_in_the_place_of_slower_memory_trains_alike_and_counts(tmp_path: 
         for step in (1, 2):
             batch = synthetic_batch(graph, 0, step)
             assert plain.step(batch) == filed.step(batch)
-        assert (tmp_path / "paged").stat().st_size == made.sizes[1]
+        assert not list(tmp_path.iterdir())  # nothing that a kill could leave behind
+        assert made.sizes[1] in sizes_of_open_files(tmp_path)
         for name in ("w0", "w4", "h1", "loss"):
             assert (plain.read(name) == filed.read(name)).all()
+    assert not list(tmp_path.iterdir())
+
+
+def sizes_of_open_files(folder: Path) -> list[int]:
+    """Of those that lie, or lay, in a folder."""
+    there = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return [entry.stat().st_size for entry in there if folder in entry.readlink().parents]
+
+
+def test_a_name_that_cannot_be_taken_back_goes_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unlink: Callable[..., None] = Path.unlink
+
+    def refusing(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "The file is open")
+
+    monkeypatch.setattr(Path, "unlink", refusing)
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    file = PagingFile(tmp_path / "paged", 100, 0xFF)
+    assert (tmp_path / "paged").stat().st_size == 100
+    monkeypatch.setattr(Path, "unlink", unlink)
+    file.close()
+    file.close()
+    assert not list(tmp_path.iterdir())
+    with PagingFile(tmp_path / "other", 100, 0xFF):
+        assert not list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())
 
 
@@ -301,7 +330,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="exists"):
         validate(graph, made, steps=1, paging_file=tmp_path / "mine")
     assert (tmp_path / "mine").read_text() == "precious"
-    with pytest.raises(PlanError, match="cannot be made"):
+    with pytest.raises(PlanError, match="cannot be made: No such file or directory"):
         Trainer(graph, made, paging_file=tmp_path / "no" / "where")
     with pytest.raises(PlanError, match="no slower memory"):
         validate(graph, plan(graph), steps=1, paging_file=tmp_path / "other")

@@ -17,7 +17,9 @@ from solver.errors import CapacityError, OptionsError
 from solver.executor import validate
 from solver.layout import Outcome, Progress, Status
 from solver.pipeline import TARGETS, plan
-from solver.plan import PlanOptions
+from solver.plan import PlanOptions, paging, recomputation
+from solver.program import Tier
+from solver.schedules import SearchProgress
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.proofs import violations
 from tests.support.rewritable import mobile_block
@@ -60,11 +62,12 @@ def test_a_plan_is_followed() -> None:
     peaks: list[int] = []
     bounds: list[int] = []
 
-    def follow(stage: str, found: Progress | None) -> None:
+    def follow(stage: str, found: Progress | SearchProgress | None) -> None:
         if found is None:
             stages.append(stage)
         else:
             assert stage == stages[-1] == "layout"
+            assert isinstance(found, Progress)
             peaks.append(found.incumbent)
             bounds.append(found.bound)
 
@@ -73,6 +76,45 @@ def test_a_plan_is_followed() -> None:
     assert made == plan(chain())
     assert peaks == sorted(peaks, reverse=True)
     assert (peaks[-1], bounds[-1]) == (made.arena_bytes, made.lower_bound)
+
+
+SEVEN = chain((16,) * 7, batch=64)
+TIERS = (Tier("fast", 30_000), Tier("slow", 2**20, 10**9, 10**9))
+
+
+@pytest.mark.parametrize(
+    ("options", "searches"),
+    [
+        (PlanOptions(recompute=True, capacity=33_000), ["recompute"]),
+        (PlanOptions(recompute=True, capacity=33_000, order=True), ["search_order", "recompute"]),
+        (PlanOptions(recompute=True, capacity=10**6), []),
+        (PlanOptions(tiers=TIERS), ["paging"]),
+    ],
+)
+def test_searches_for_schedules_are_told(options: PlanOptions, searches: list[str]) -> None:
+    stages: list[str] = []
+    told: list[tuple[str, SearchProgress]] = []
+
+    def follow(stage: str, found: Progress | SearchProgress | None) -> None:
+        if found is None:
+            stages.append(stage)
+        elif isinstance(found, SearchProgress):
+            assert stage == stages[-1]
+            told.append((stage, found))
+
+    made = plan(SEVEN, options, follow=follow)
+    assert stages == ["prepare", "derive", "passes", *searches, "layout", "prove", "digest"]
+    assert list(dict.fromkeys(stage for stage, _ in told)) == searches
+    assert made == plan(SEVEN, options)
+    again, moved = recomputation(made), paging(made)
+    if again is not None:
+        last = told[-1][1]
+        figures = (last.peak_bytes, last.extra_nanoseconds, last.step_nanoseconds)
+        assert figures == (made.arena_bytes, again.extra, again.step)
+        assert last.bound_nanoseconds is not None
+        assert 0 < last.bound_nanoseconds <= again.bound
+    if moved is not None:
+        assert told[-1][1].moved_bytes == moved.moved
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from solver.documents import dump_verdict, load_graph, load_options, load_verdict
+from solver.documents import dump_options, dump_verdict, load_graph, load_options, load_verdict
 from solver.errors import CapacityError, DocumentError, OptionsError
 from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
@@ -92,7 +93,8 @@ def test_remedies_are_plans_within_the_capacity(capacity: int) -> None:
         batch = remedy.options.get("batch")
         assert batch is None or isinstance(batch, int)
         graph = load_graph(document, batch=batch)
-        options = load_options({"capacity": capacity, **remedy.options})
+        options = load_options(remedy.options)
+        assert (options.tiers[0].bytes if options.tiers else options.capacity) == capacity
         made = plan(graph, options)
         first = made.sizes[0] if options.tiers else made.arena_bytes  # where kernels run
         assert first == remedy.arena_bytes <= capacity
@@ -109,7 +111,7 @@ def test_16_bit_storage_changes_what_is_learned() -> None:
     found = {remedy.names: remedy for remedy in verdict(20_500_000, training=True).remedies}
     remedy = found["activations in bfloat16",]
     assert remedy.changes is Changes.TRAINING
-    assert dict(remedy.options) == {"storage": "bfloat16"}
+    assert dict(remedy.options) == {"capacity": 20_500_000, "storage": "bfloat16"}
     assert "rounded" in remedy.note
     again = verdict(19_500_000, training=True, storage="float16")
     assert not any("activations in bfloat16" in r.names for r in again.remedies)
@@ -120,7 +122,7 @@ def test_paging_is_offered_with_its_time() -> None:
     remedy = found["paging",]
     assert remedy.changes is Changes.NOTHING
     assert remedy.extra > 0
-    options = load_options({"capacity": 16_000_000, **remedy.options})
+    options = load_options(remedy.options)
     assert options.capacity is None
     assert options.tiers[0].bytes == 16_000_000
     moved = paging(plan(load_graph(DOCUMENT), options))
@@ -140,6 +142,41 @@ def test_measures_whose_steps_the_costs_do_not_name_are_left_out() -> None:
         assert "micro-batches" not in " ".join(remedy.names)
 
 
+def test_remedies_are_whole_requests() -> None:
+    """What was asked for stands in each, but for the deadline; what stood there and goes is taken back."""
+    graph = tower()
+    costs = modelled_costs(graph, PlanOptions())
+    peak = plan(graph).arena_bytes
+    asked = PlanOptions(
+        capacity=peak - 8192,
+        recompute=True,
+        parallelism=3,
+        alignment=128,
+        costs=costs,
+        deadline_seconds=600.0,
+    )
+    found = explain(graph, asked)
+    assert found.remedies
+    assert load_verdict(dump_verdict(found)) == found
+    for remedy in found.remedies:
+        options = load_options(remedy.options)
+        over = load_options({**json.loads(dump_options(asked)), **remedy.options})
+        assert replace(over, deadline_seconds=None) == options
+        assert (options.alignment, options.costs, options.deadline_seconds) == (128, costs, None)
+        assert options.recompute is ("recompute" in remedy.names)
+        assert options.parallelism == (1 if "one step at a time" in remedy.names else 3)
+        made = plan(graph, options)
+        assert (made.sizes[0] if options.tiers else made.arena_bytes) == remedy.arena_bytes
+
+
+def test_other_rules_of_training_stay_in_a_remedy() -> None:
+    document = json.loads(DOCUMENT) | {"training": {"clip_global_norm": 1.0}}
+    options = PlanOptions(capacity=16_500_000)
+    found = explain(load_graph(document), options, training=True, batches=batches_of(document, options))
+    (split,) = [remedy for remedy in found.remedies if "batch" in remedy.options]
+    assert split.graph_fields["training"] == {"accumulate": 2, "clip_global_norm": 1.0}
+
+
 def test_no_remedy_has_a_part_that_is_enough() -> None:
     names = [set(remedy.names) for remedy in verdict(18_000_000).remedies]
     quick = [each for each in names if "recompute" not in each]
@@ -154,7 +191,7 @@ def test_a_remedy_trains_to_the_same_bits() -> None:
     kept = [remedy for remedy in found.remedies if remedy.changes is Changes.NOTHING]
     assert kept
     for remedy in kept:
-        made = plan(graph, load_options({"capacity": found.capacity, **remedy.options}))
+        made = plan(graph, load_options(remedy.options))
         assert validate(graph, made, steps=2).identical
 
 
@@ -168,7 +205,8 @@ def test_the_smallest_number_of_micro_batches() -> None:
     found = verdict(16_500_000, training=True)
     (split,) = [remedy for remedy in found.remedies if "batch" in remedy.options]
     assert split.names == ("2 micro-batches of 16",)
-    assert (split.options, split.graph_fields) == ({"batch": 16}, {"training": {"accumulate": 2}})
+    assert split.options == {"capacity": 16_500_000, "batch": 16}
+    assert split.graph_fields == {"training": {"accumulate": 2}}
     assert split.extra > 0
 
 

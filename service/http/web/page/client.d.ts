@@ -435,6 +435,10 @@ export interface Progress {
   done?: number | null;
   peak_bytes?: number | null;
   bound_bytes?: number | null;
+  extra_nanoseconds?: number | null;
+  bound_nanoseconds?: number | null;
+  step_nanoseconds?: number | null;
+  moved_bytes?: number | null;
   seconds: number;
 }
 
@@ -447,7 +451,7 @@ export interface RemedyOfVerdict {
   arena_bytes: number;
   extra: number;
   bound?: number | null;
-  options: Record<string, boolean | number | string | Array<string> | null>;
+  options: Record<string, boolean | number | string | Array<string> | CostsFields | null>;
   graph_fields: Record<string, unknown>;
   note?: string;
 }

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from service.cli.commands import app
 from solver import documents, pipeline
 from tests.support.graphs import chain
+from tests.support.onnx_models import perceptron
 
 
 @pytest.fixture
@@ -63,3 +64,15 @@ def test_bad_input(folder: Path) -> None:
     assert "#/0: Line 1 is of step 99, which the plan does not have." in found.stderr
     assert run(folder).exit_code == 2
     assert run(folder, "log.jsonl", "--record", "graph.json").exit_code == 2
+
+
+def test_a_model_is_recorded_with_its_choices(tmp_path: Path) -> None:
+    model, plan, log = (str(tmp_path / name) for name in ("model.onnx", "plan.json", "log.jsonl"))
+    Path(model).write_bytes(perceptron().SerializeToString())
+    choices = ("--loss", "mse", "--dim", "n=4")
+    assert CliRunner().invoke(app, ["plan", model, *choices, "-o", plan]).exit_code == 0
+    made = CliRunner().invoke(app, ["accesses", plan, "--record", model, *choices, "-o", log])
+    assert made.exit_code == 0, made.output
+    assert CliRunner().invoke(app, ["accesses", plan, log]).exit_code == 0
+    refused = CliRunner().invoke(app, ["accesses", plan, log, *choices])
+    assert (refused.exit_code, "is for --record" in refused.output) == (2, True)

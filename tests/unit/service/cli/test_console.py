@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
-from service.cli.console import Exit, fail, read_document, reporting, write_document
+from service.cli.console import (
+    Exit,
+    end_for,
+    ended_by,
+    fail,
+    heed,
+    note_end,
+    progress_text,
+    read_document,
+    reporting,
+    write_document,
+)
 from solver.errors import ArenaplanError, CapacityError, InternalError, LossError, OptionsError
+
+
+def test_figures_of_a_search_in_words() -> None:
+    assert progress_text("prove", {}) == "prove"
+    assert progress_text("layout", {"peak_bytes": 12_345, "bound_bytes": 8, "done": None}) == (
+        "layout, 12,345 bytes, at least 8"
+    )
+    times = {"extra_nanoseconds": 50, "bound_nanoseconds": 25, "step_nanoseconds": 1000}
+    said = "recompute, 7 bytes, +5.00 % of time, at least 2.50 %"
+    assert progress_text("recompute", {"peak_bytes": 7, **times}) == said
+    assert progress_text("recompute", {"extra_nanoseconds": 0, "step_nanoseconds": 0}) == "recompute"
+    assert progress_text("paging", {"moved_bytes": 1_000}) == "paging, 1,000 bytes moved"
+
+
+def test_an_interruption_that_was_swallowed_is_heeded_later() -> None:
+    heed()
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            end_for(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            heed()
+        assert ended_by() == 143
+    finally:
+        note_end(0)
+    heed()
+    assert ended_by() == 130
 
 
 def test_write_and_read(tmp_path: Path) -> None:

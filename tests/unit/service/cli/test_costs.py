@@ -16,6 +16,7 @@ from solver.pipeline import modelled_costs
 from solver.plan import PlanOptions
 from solver.training import derive
 from tests.support.graphs import chain
+from tests.support.onnx_models import perceptron
 
 GRAPH = chain((16,) * 7, batch=64)
 
@@ -24,6 +25,13 @@ GRAPH = chain((16,) * 7, batch=64)
 def graph(tmp_path: Path) -> Path:
     path = tmp_path / "graph.json"
     path.write_bytes(dump_graph(GRAPH))
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(perceptron().SerializeToString())
     return path
 
 
@@ -43,6 +51,43 @@ def test_measured_costs_name_every_step(graph: Path, tmp_path: Path) -> None:
     assert [label for label, _ in found.nanoseconds] == list(derive(GRAPH).step_labels)
     assert f"{len(found.nanoseconds)} steps" in printed
     assert "median of 1" in printed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--rewrite", "--parallelism", "3"),
+        ("--storage", "bfloat16", "--update", "end"),
+        ("--in-place", "--fit-scratch", "--capacity", "20kB", "--rewrite"),
+        ("--trainable", "last:1", "--weights", "none"),
+        ("--recompute", "--capacity", "20kB", "--order"),
+        ("--tier", "fast=20kB", "--tier", "slow=1MiB,bandwidth=1GB/s", "--alignment", "128"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("--roofline",)])
+def test_costs_of_a_model_plan_it_under_the_same_options(
+    model: Path, tmp_path: Path, options: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    words = (model, "--loss", "mse", "--optimizer", "adam,beta1=0.8", "--dim", "n=8", *options)
+    costs, made = tmp_path / "costs.json", tmp_path / "plan.json"
+    code, printed = run("costs", *words, "--repeats", 1, *more, "-o", costs)
+    assert code == 0, printed
+    code, printed = run("plan", *words, "--costs", costs, "-o", made)
+    assert code == 0, printed
+    assert load_plan(made.read_bytes()).options.costs == load_costs(costs.read_bytes())
+
+
+def test_options_that_contradict_each_other_are_refused_before_anything_is_measured(graph: Path) -> None:
+    words = ("--capacity", "35kB", "--tier", "fast=20kB", "--tier", "slow=1MiB,bandwidth=1GB/s")
+    for command in ("costs", "plan"):
+        code, printed = run(command, graph, *words)
+        assert (code, "Both a capacity and tiers" in printed) == (2, True)
+
+
+def test_choices_for_models_are_refused_for_documents(graph: Path) -> None:
+    code, printed = run("costs", graph, "--loss", "mse")
+    assert (code, "says itself how it is trained" in printed) == (2, True)
 
 
 def test_the_roofline_as_a_file_plans_as_no_file_does(graph: Path, tmp_path: Path) -> None:
@@ -125,5 +170,8 @@ def test_what_has_no_costs(graph: Path, tmp_path: Path) -> None:
     assert (code, "No such file" in printed) == (2, True)
     code, printed = run("plan", graph, "--target", "onert", "--costs", "measured", *out)
     assert (code, "another runtime" in printed) == (2, True)
+    for more in ((), ("--roofline",)):
+        code, printed = run("costs", graph, "--target", "onert", *more)
+        assert (code, "--target: Target 'onert' runs each step once" in printed) == (2, True)
     code, printed = run("costs", "examples/programs/momentum.json", *out)
     assert (code, "a program of explicit operations" in printed) == (2, True)

@@ -15,6 +15,7 @@ from solver import documents, pipeline
 from solver.errors import OptionsError
 from solver.plan import Allowance, Plan, PlanTables
 from tests.support.graphs import convolutional
+from tests.support.onnx_models import perceptron
 from tests.unit.plan.test_report import A, arena, buffer, plan
 
 OLD = plan(2, arena(100, buffer("a", A, 0, 100, 0, 2)))
@@ -187,3 +188,23 @@ def test_budgets_for_a_pull_request(folder: Path) -> None:
     assert "| ✅ | a\\|b |" in kept
     _, broken = judged(folder, budgets.format("1kB"), "markdown")
     assert broken.startswith("### Memory budgets: 1 of 1 broken\n")
+
+
+@pytest.mark.parametrize(
+    ("training", "code"),
+    [
+        ('{ loss = "mse", optimizer = "adam", dim = ["n=4"] }', Exit.OK),
+        ('{ loss = "mse", dim = "n=4", learning_rate = 0.1, class_axis = 1 }', Exit.OK),
+        ("{}", Exit.USAGE),
+        ('{ loss = "mse", dim = 4 }', Exit.USAGE),
+        ('{ loss = "mse", dim = ["n=4"], optimiser = "adam" }', Exit.USAGE),
+    ],
+)
+def test_models_of_other_tools(tmp_path: Path, training: str, code: Exit) -> None:
+    (tmp_path / "model.onnx").write_bytes(perceptron().SerializeToString())
+    budgets = tmp_path / "budgets.toml"
+    budgets.write_text(f'[[budget]]\nmodel = "model.onnx"\ntraining = {training}\nmax_arena = "1MB"\n')
+    assert gates.check_budgets(budgets, "json", tmp_path / "out") is code
+    found = json.loads((tmp_path / "out").read_text())["budgets"][0]
+    assert found["passed"] is (code is Exit.OK)
+    assert bool(found["error"]) is (code is not Exit.OK)

@@ -16,6 +16,7 @@ from service.jobs.tasks import TASKS, warm
 from service.problems import Problem
 from service.settings import Settings
 from solver import documents, executor, pipeline
+from tests.support.graphs import chain
 from tests.support.rewritable import mobile_block
 from tests.support.server import ROOT
 
@@ -65,6 +66,20 @@ def run(task: str, request: Any, *, known: bool = False, **settings: Any) -> Rec
 
 def plan(known: bool = False, settings: Mapping[str, Any] | None = None, **options: Any) -> Recorder:
     return run("plan", {"graph": TINY, "options": options}, known=known, **(settings or {}))
+
+
+@pytest.mark.parametrize("task", ["plan", "explain", "tradeoff"])
+def test_searches_for_what_runs_again_are_told(task: str) -> None:
+    graph = json.loads(documents.dump_graph(chain((16,) * 7, batch=64)))
+    options = {
+        "plan": {"recompute": True, "capacity": 33_000},
+        "explain": {"capacity": 33_000},
+        "tradeoff": {},
+    }
+    followed = run(task, {"graph": graph, "options": options[task]}).followed
+    told = [facts for stage, facts in followed if stage == "recompute" and facts]
+    assert {"peak_bytes", "extra_nanoseconds", "bound_nanoseconds", "step_nanoseconds"} <= told[-1].keys()
+    assert None not in told[-1].values()
 
 
 def test_a_program() -> None:

@@ -1,0 +1,69 @@
+"""Options that no plan takes, a row each: every route and command has to say the same of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ANY_TARGET", "REFUSED", "Refused"]
+
+FAST, SLOW = "fast=20kB", "slow=1MiB,bandwidth=45MB/s"
+
+#: What every target takes.
+ANY_TARGET = frozenset(
+    {"target", "solver", "batch", "alignment", "capacity", "deadline_seconds", "scratch_budget"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`fields` of an options document, the place that a refusal leads to, and words of it."""
+
+    fields: dict[str, Any]
+    pointer: str
+    words: str
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.fields.items())[:80]
+
+
+def _of_target(name: str, value: Any, **more: Any) -> Refused:
+    return Refused({"target": "onert", name: value, **more}, f"/{name}", "Target 'onert'")
+
+
+REFUSED: tuple[Refused, ...] = (
+    # Targets that have not what is asked for.
+    _of_target("parallelism", 2),
+    _of_target("update", "end"),
+    _of_target("in_place", True),
+    _of_target("sub_ranges", True),
+    _of_target("rewrite", True),
+    _of_target("order", True),
+    _of_target("recompute", True, capacity=30_000),
+    _of_target("tiers", [FAST, SLOW]),
+    _of_target("storage", "bfloat16"),
+    _of_target("costs", {"nanoseconds": {"fc1": 1}}),
+    _of_target("fit_scratch", True),
+    # Values that mean nothing.
+    Refused({"target": "abacus"}, "/target", "Unknown target 'abacus'"),
+    Refused({"solver": "abacus"}, "/solver", "Unknown solver 'abacus'"),
+    Refused({"update": "never"}, "/update", "Unknown update mode 'never'"),
+    Refused({"storage": "float8"}, "/storage", "float8"),
+    Refused({"alignment": 2**21}, "/alignment", "power of two"),
+    Refused({"alignment": 48}, "/alignment", "power of two"),
+    Refused({"alignment": 0}, "/alignment", "alignment"),
+    Refused({"parallelism": 0}, "/parallelism", "parallelism"),
+    Refused({"parallelism": 65}, "/parallelism", "parallelism"),
+    Refused({"scratch_budget": 0}, "/scratch_budget", "scratch budget"),
+    Refused({"capacity": -1}, "/capacity", "capacity"),
+    Refused({"deadline_seconds": -1.0}, "/deadline_seconds", "deadline_seconds"),
+    Refused({"batch": 0}, "/batch", "batch"),
+    # What does not go together.
+    Refused({"capacity": 30_000, "tiers": [FAST, SLOW]}, "/capacity", "Both a capacity and tiers"),
+    Refused({"tiers": [FAST]}, "/tiers", "nothing to page out to"),
+    Refused({"tiers": [FAST, "slow=1MiB"]}, "/tiers/1", "how fast tier 'slow'"),
+    Refused({"tiers": [FAST, SLOW.replace("slow", "fast")]}, "/tiers/1/name", "is called 'fast'"),
+    Refused({"costs": {"nanoseconds": {}}}, "/costs/nanoseconds", "fc1:forward"),
+    Refused({"costs": {"nanoseconds": {"fc99": 1}}}, "/costs/nanoseconds/fc99", "fc99"),
+    Refused({"workers": 2, "parallelism": 2}, "/workers", "former name"),
+)

@@ -1,0 +1,169 @@
+"""Each refusal of an option is the same wherever it is asked for: planning, curves, verdicts, costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli.commands import app
+from service.cli.console import Exit
+from service.jobs.tasks import TASKS
+from service.problems import Problem
+from solver import documents, pipeline
+from solver.errors import ArenaplanError, PlanError
+from solver.executor import validate
+from solver.plan import PlanOptions
+from solver.program import Costs
+from solver.verdict import brief, explain, tradeoff
+from tests.support.graphs import chain
+from tests.support.refused_options import ANY_TARGET, REFUSED, Refused
+from tests.unit.service.jobs.test_tasks import Recorder, limits
+
+GRAPH = chain((16,) * 7, batch=64)
+
+each = pytest.mark.parametrize("refused", REFUSED, ids=str)
+
+
+def refusal(ask: Callable[[], object]) -> tuple[str, str]:
+    """The place that it leads to, and its whole text."""
+    try:
+        ask()
+    except Problem as problem:
+        return (problem.pointer or "").removeprefix("/options"), f"{problem.detail} {problem.remedy}"
+    except ArenaplanError as error:
+        return error.pointer, f"{error.message} {error.remedy}"
+    raise AssertionError("it was taken")
+
+
+def with_a_capacity(refused: Refused) -> dict[str, Any]:
+    """Verdicts need one."""
+    needed = "tiers" not in refused.fields
+    return ({"capacity": 30_000} if needed else {}) | refused.fields
+
+
+def test_every_option_stands_in_the_table() -> None:
+    asked_of_targets = {name for one in REFUSED if one.fields.get("target") == "onert" for name in one.fields}
+    assert {field.name for field in fields(PlanOptions)} <= asked_of_targets | ANY_TARGET
+    assert {field.name for field in fields(PlanOptions)} <= {name for one in REFUSED for name in one.fields}
+
+
+@each
+def test_the_core(refused: Refused) -> None:
+    def options() -> PlanOptions:
+        return documents.load_options(with_a_capacity(refused))
+
+    pointer, words = refusal(lambda: pipeline.plan(GRAPH, options()))
+    assert pointer == refused.pointer
+    assert refused.words in words
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: pipeline.start_of(GRAPH, options()),
+        lambda: pipeline.modelled_costs(GRAPH, options()),
+        lambda: explain(GRAPH, options()),
+        lambda: tradeoff(GRAPH, options()),
+        lambda: brief(GRAPH, options()),
+    )
+    for ask in asks:
+        assert refusal(ask) == (pointer, words)
+
+
+@each
+def test_what_workers_do(refused: Refused) -> None:
+    graph = json.loads(documents.dump_graph(GRAPH))
+    body = json.dumps({"graph": graph, "options": with_a_capacity(refused)}).encode()
+
+    def ask(task: str) -> tuple[str, str]:
+        return refusal(lambda: TASKS[task](limits(), body, Recorder()))  # type: ignore[arg-type]  # a Channel
+
+    pointer, words = ask("plan")
+    assert (pointer, refused.words in words) == (refused.pointer, True)
+    assert ask("explain") == ask("tradeoff") == (pointer, words)
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "tradeoff"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e999"])
+def test_an_option_is_named_as_an_option(command: str, seconds: str, tmp_path: Path) -> None:
+    graph = tmp_path / "graph.json"
+    graph.write_bytes(documents.dump_graph(GRAPH))
+    more = ("--capacity", "1") if command == "explain" else ()
+    asked = CliRunner().invoke(app, [command, str(graph), "--deadline", seconds, *more])
+    assert asked.exit_code == Exit.USAGE
+    assert asked.stderr.startswith("arenaplan: --deadline: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"storage": "float8"}, "options/storage"),
+        ({"scratch_budget": 0}, "options/scratch_budget"),
+        ({"costs": Costs(())}, "options/costs/nanoseconds"),
+        ({"target": "abacus"}, ""),
+    ],
+)
+def test_options_of_a_plan_that_somebody_has_written(options: dict[str, Any], place: str) -> None:
+    made = pipeline.plan(GRAPH, PlanOptions(recompute=True, capacity=33_000))
+    forged = documents.with_digest(replace(made, options=replace(made.options, **options)))
+    with pytest.raises(PlanError) as caught:
+        validate(GRAPH, forged, steps=1)
+    assert caught.value.pointer == f"/{place}".rstrip("/")
+    request = {
+        "graph": json.loads(documents.dump_graph(GRAPH)), "plan": json.loads(documents.dump_plan(forged))
+    }  # fmt: skip
+    with pytest.raises(Problem) as refused:
+        TASKS["validate"](limits(), json.dumps(request).encode(), Recorder())  # type: ignore[arg-type]  # a Channel
+    assert refused.value.pointer == f"/plan/{place}".rstrip("/")
+
+
+#: How the command line says what an options document says, where it can.
+_SAID: dict[str, Callable[[Any], list[str]]] = {
+    "tiers": lambda tiers: [word for tier in tiers for word in ("--tier", tier)],
+    "deadline_seconds": lambda seconds: ["--deadline", str(seconds)],
+}
+
+
+def words_of(given: dict[str, Any], folder: Path) -> list[str]:
+    found = []
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if name in _SAID:
+            found += _SAID[name](value)
+        elif name == "costs":
+            path = folder / "costs.json"
+            path.write_text(json.dumps({"format": "arenaplan.costs", "version": 1, **value}))
+            found += [option, str(path)]
+        else:
+            found += [option] if value is True else [option, str(value)]
+    return found
+
+
+#: Of each command the options that it does not have, and what it needs besides.
+_WITHOUT: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
+    "explain": (frozenset({"solver", "tiers", "order", "recompute", "workers"}), ("--capacity", "30000")),
+    "tradeoff": (frozenset({"solver", "tiers", "order", "recompute", "workers", "capacity"}), ()),
+    "costs": (frozenset({"costs", "deadline_seconds", "workers"}), ()),
+}
+
+
+@each
+@pytest.mark.parametrize("command", _WITHOUT)
+def test_the_command_line(refused: Refused, command: str, tmp_path: Path) -> None:
+    graph, out = tmp_path / "graph.json", tmp_path / "out.json"
+    graph.write_bytes(documents.dump_graph(GRAPH))
+    words = words_of(refused.fields, tmp_path)
+    run = CliRunner()
+    planned = run.invoke(app, ["plan", str(graph), *words, "-o", str(out)])
+    assert planned.exit_code == Exit.USAGE
+    missing, needed = _WITHOUT[command]
+    if missing & refused.fields.keys():
+        return
+    asked = run.invoke(
+        app, [command, str(graph), *words, *(needed if "capacity" not in refused.fields else ())]
+    )
+    assert asked.exit_code == Exit.USAGE
+    assert asked.stderr.splitlines()[-1] == planned.stderr.splitlines()[-1]  # behind the usage of the command
+    assert (asked.stdout, out.exists()) == ("", False)
