@@ -10,6 +10,7 @@
     sequences    a walk through whole sequences; sequence_kernel: its compiled part
     moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
     recompute    what is tried in which order
+    least        short searches for the least peak
     order        another order of the steps, with a lower peak
     orders       walks through orders; order_kernel: their compiled part
     joint        an order for what will run again, both looked for together

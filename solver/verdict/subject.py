@@ -14,16 +14,10 @@ from solver.passes import Recompute
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
 from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, schedule_problem, step_costs
+from solver.schedules.least import SHARE, least_peak
 from solver.targets import TARGETS
 
 __all__ = ["Found", "Subject", "check_recomputes"]
-
-#: Searches for the smallest peak, and the share of a search's usual work that each of them has: together they
-#: cost what two or three ordinary ones do.
-_SOLVES, _SHARE = 10, 0.2
-
-#: Where the smallest peak is known to this part of the peak, looking further is not worth another search.
-_CLOSE = 1000
 
 
 def check_recomputes(options: PlanOptions) -> None:
@@ -124,22 +118,10 @@ class Subject:
 
         The cost is then searched for once more.
         """
-        best = self.unscheduled()
         low = max(self.floor.bytes - 1, self.impossible)
-        high = best.schedule.peak
-        for _ in range(_SOLVES):
-            if high - low <= max(1, high // _CLOSE) or self.deadline.expired:
-                break
-            budget = (low + high) // 2
-            found = self.schedule(budget, best.schedule, _SHARE)
-            if (found.peak, found.schedule.extra) < (best.peak, best.schedule.extra):
-                best = found
-            if found.schedule.peak < high:
-                high = found.schedule.peak
-            if not found.schedule.fits:
-                low = max(low, budget)
+        best = least_peak(self.schedule, self.unscheduled(), low, self.deadline)
         if best.schedule.extra and not self.deadline.expired:
-            cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * _SHARE)
+            cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * SHARE)
             if cheaper.peak <= best.peak:
                 best = cheaper
         return best
