@@ -16,6 +16,7 @@ from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
 from solver.passes import Aliases, Levels, Pass, SearchOrder
+from solver.pipeline.layout import place
 from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
 from solver.pipeline.planner import Planner
 from solver.pipeline.scheduling import Passes, placed
@@ -32,7 +33,7 @@ from solver.version import producer
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["Start", "modelled_costs", "plan", "plan_program", "reference_of", "start_of"]
+__all__ = ["Start", "arena_bytes", "modelled_costs", "plan", "plan_program", "reference_of", "start_of"]
 
 
 @collector_paused()
@@ -156,6 +157,17 @@ def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | N
     planner = Planner(target, options, deadline or Deadline())
     prepared = _prepared(graph, planner, options)
     return Start(prepared, _reference(prepared, planner, options), target)
+
+
+def arena_bytes(program: Program, reference: Lowered, options: PlanOptions, deadline: Deadline) -> int:
+    """The bytes of the layout that `plan` would find for a program that passes made of this reference.
+
+    Raises OptionsError where the solver has none in time.
+    """
+    inside = regions(program, reference.holds)
+    options = replace(options, capacity=None, tiers=())
+    outcomes = place(program, inside, reference.solvers, options, deadline, Stopwatch(None, None))
+    return sum(outcome.layout.peak for outcome in outcomes if outcome.layout)
 
 
 @collector_paused()

@@ -58,6 +58,7 @@ class Subject:
         passes = start.target.passes(options)
         at = next(i for i, each in enumerate(passes) if isinstance(each, Recompute))
         self._after = passes[at + 1 :]
+        self._options, self._start = options, start
         self.complete = start.prepared.complete
         self.deadline = deadline
         self.in_place = options.in_place
@@ -110,8 +111,20 @@ class Subject:
         return Found(schedule, self._peak(rerun(program, schedule.sequence)), again)
 
     def _peak(self, program: Program) -> int:
-        made = reduce(lambda made, each: each.run(made), self._after, program)
-        return sum(max(curve, default=0) for curve in loads(made))
+        return sum(max(curve, default=0) for curve in loads(self._behind(program)))
+
+    def _behind(self, program: Program) -> Program:
+        return reduce(lambda made, each: each.run(made), self._after, program)
+
+    def arena(self, found: Found) -> int:
+        """The bytes of the layout that is found for a schedule, `found.peak` or more; that without one."""
+        repeats = len(found.schedule.sequence) > len(self.program.steps)
+        program = self._behind(rerun(self._repeatable if repeats else self.program, found.schedule.sequence))
+        try:
+            return pipeline.arena_bytes(program, self._start.reference, self._options, self.deadline)
+        except OptionsError:
+            self.complete = False
+            return found.peak
 
     def smallest(self) -> Found:
         """The schedule of the least peak that about ten searches come by, halving what is left each time.
