@@ -103,7 +103,7 @@ def _does_not_fit(
         and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
     ]
     required = max(found or 0, bound)
-    subject, more = "The plan needs", "Raise the capacity"
+    subject, more = "The plan needs", f"Raise the capacity to {required:,}"
     path: tuple[str | int, ...] = ("capacity",)
     if options.tiers:
         name = options.tiers[space].name

@@ -19,7 +19,8 @@ __all__ = ["once", "unpaged"]
 def unpaged(program: Program) -> Program:
     """The program without copies, whose ends are one value, and without aliases; all in the first space.
 
-    O(b log v) for b bindings and v values.
+    What the caller writes into two memories, or what both keep from one iteration to the next, is one value
+    as well. O(b log v) for b bindings and v values.
     """
     root = list(range(len(program.values)))
 
@@ -29,10 +30,16 @@ def unpaged(program: Program) -> Program:
             value = root[value]
         return value
 
+    def join(one: int, other: int) -> None:
+        first, second = sorted((of(one), of(other)))
+        root[second] = first
+
     for step in program.steps:
         if is_copy(program, step):
-            source, target = sorted(of(b.value) for b in step.bindings)
-            root[target] = source
+            join(*(b.value for b in step.bindings))
+    known: dict[int, int] = {}
+    for e in program.entry:
+        join(e.value, known.setdefault(e.reference, e.value))
     kept = [step for step in program.steps if not is_copy(program, step)]
     number = {level: k for k, level in enumerate(sorted({step.level for step in kept}))}
     steps = [
