@@ -10,9 +10,10 @@ same attributes on the same contents, so it writes the same bits; the proof hold
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
@@ -31,7 +32,7 @@ from solver.schedules import (
     step_costs,
 )
 
-__all__ = ["Recompute"]
+__all__ = ["Recompute", "without_advice"]
 
 #: Where values are defined in place, budgets are tried that are smaller by this part at least.
 _STEP = 50
@@ -57,6 +58,8 @@ class Recompute(Pass):
     name: ClassVar[str] = "recompute"
     requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
     searches: ClassVar[bool] = True
+    #: Whether a refusal says how many bytes are enough where no schedule at all keeps the capacity.
+    advises: ClassVar[bool] = True
 
     recompute: bool = False
     capacity: int | None = None
@@ -95,7 +98,8 @@ class Recompute(Pass):
             problem = schedule_problem(program, cost, in_place=self.in_place)
         first = self._within(program, problem, self.capacity, deadline)
         reached, late = first, deadline.expired and not first.schedule.complete
-        if reached.peak > self.capacity and not self.tiers:
+        hopeless = first.schedule.impossible and not self.in_place
+        if reached.peak > self.capacity and not self.tiers and (self.advises or not hopeless):
             # Beginning with schedules of other budgets finds more; and what it ends with is good advice.
             least = self._least(program, problem, lowest, deadline)
             reached = min(reached, least, key=lambda each: each.peak)
@@ -202,6 +206,26 @@ class Recompute(Pass):
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
         return max(loads(define_in_place(program) if self.in_place else program)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Unadvised(Recompute):
+    """Refuses at once what is proved to be impossible."""
+
+    advises: ClassVar[bool] = False
+
+
+_Options = TypeVar("_Options")
+
+
+def without_advice(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, which refuse at once what cannot be: a better capacity takes as long as some plans."""
+    return lambda options: [
+        _Unadvised(**{field.name: getattr(p, field.name) for field in fields(p)})
+        if isinstance(p, Recompute)
+        else p
+        for p in passes(options)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

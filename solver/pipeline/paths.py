@@ -15,7 +15,7 @@ from solver.errors import DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
-from solver.passes import Aliases, Levels, Pass, SearchOrder
+from solver.passes import Aliases, Levels, Pass, SearchOrder, without_advice
 from solver.pipeline.layout import place
 from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
 from solver.pipeline.planner import Planner
@@ -43,11 +43,13 @@ def plan(
     *,
     observe: Observer | None = None,
     follow: Follower | None = None,
+    advise: bool = True,
 ) -> Plan:
     """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
 
     Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
-    OptionsError for an option out of range, CapacityError when no arena within the capacity was found.
+    OptionsError for an option out of range, CapacityError when no arena within the capacity was found; with
+    `advise` it says which capacity is enough, also where finding that takes as long as some plans.
     """
     options = options or PlanOptions()
     target = checked(options)
@@ -61,7 +63,8 @@ def plan(
         )  # what the plan can be repeated with
     with watch("derive"):
         reference = _reference(prepared, planner, options)
-    made = _planned(graph.name, reference, target.passes, options, deadline, watch)
+    passes = target.passes if advise else without_advice(target.passes)
+    made = _planned(graph.name, reference, passes, options, deadline, watch)
     made = replace(
         made,
         replacements=prepared.replacements,

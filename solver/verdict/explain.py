@@ -189,7 +189,7 @@ class _Trial:
             options = replace(request.options, capacity=capacity, deadline_seconds=left)
             made: Plan | None = None
             try:
-                made = pipeline.plan(request.graph, options)
+                made = pipeline.plan(request.graph, options, advise=False)
                 self.complete &= made.deterministic
             except (CapacityError, GraphError, OptionsError):
                 self.complete &= not self.deadline.expired
