@@ -202,9 +202,9 @@ def _print_verdict(
         best = made.remedies[0]
         command = _command(best, model, given, choices)
         console.print(escape(f"to plan the first: {command}"), soft_wrap=True)
-    elif not _as_it_is(made):
+    elif not made.fits_as_it_is:
         console.print("None of the measures that were tried makes it fit.")
-    if not _as_it_is(made) and not training:
+    if not made.fits_as_it_is and not training:
         console.print(
             "--training also tries what changes what is learned: 16-bit storage, micro-batches, fewer"
         )
@@ -213,16 +213,11 @@ def _print_verdict(
         console.print("Time ran out: there may be more, and cheaper, ways.")
 
 
-def _as_it_is(made: Verdict) -> bool:
-    """Whether nothing has to run again. What costs nothing may run again, by costs that say so."""
-    return made.extra == 0 and made.peak <= made.capacity
-
-
 def _sentences(made: Verdict) -> Iterator[str]:
     total = made.update_nanoseconds
     title = f"{made.graph} in {made.capacity:,} bytes:"
-    if _as_it_is(made):
-        yield f"{title} it fits as it is, in {made.peak:,}."
+    if made.fits_as_it_is:
+        yield f"{title} it fits as it is, in {made.arena_bytes or made.peak:,}."
         return
     if made.status is VerdictStatus.PLAN:
         known = (
@@ -247,7 +242,9 @@ def _sentences(made: Verdict) -> Iterator[str]:
         )
         if made.impossible >= made.capacity:
             yield f"In the order of the steps as it is, {made.impossible:,} bytes are proved to be too few."
-    yield f"As it is, nothing running again, it takes {made.peak:,} bytes." + (
+    # What is live fits; the layout of it may not.
+    more = "" if made.peak > made.capacity else " at least, in a layout of more than the capacity"
+    yield f"As it is, nothing running again, it takes {made.peak:,} bytes{more}." + (
         f" The smallest found is {made.smallest:,}, for {_percent(made.smallest_extra, total)} of time."
         if made.smallest < made.peak
         else ""

@@ -66,7 +66,7 @@ class VerdictDocument(DocumentModel):
     scratch: Natural
     touched: _Live = Field(description="What the step of the floor reads and writes.")
     waiting: _Live = Field(description="What waits there for later steps and cannot be made again.")
-    smallest: Natural = Field(description="The least peak that a schedule was found for.")
+    smallest: Natural = Field(description="The smallest arena that was found.")
     smallest_extra: Natural
     impossible: Natural = Field(description="Proved to be too few bytes for this order; 0: nothing known.")
     update_nanoseconds: Positive
@@ -74,6 +74,8 @@ class VerdictDocument(DocumentModel):
     bound: Int64 | None = Field(None, description="Proved: so many of them at least.")
     remedies: Annotated[tuple[RemedyOfVerdict, ...], *FIXED_LIST]
     complete: bool = Field(description="False where wall time ended a search.")
+    arena_bytes: Natural | None = Field(None, description="Of the plan within the capacity.")
+    repeated_steps: Natural = Field(0, description="Of that plan.")
 
 
 def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
@@ -97,6 +99,12 @@ def load_verdict(data: bytes | Mapping[str, Any]) -> Verdict:
 def dump_verdict(verdict: Verdict, *, indent: int | None = None) -> bytes:
     """The document of a verdict."""
     found = {name: getattr(verdict, name) for name in VerdictDocument.model_fields if hasattr(verdict, name)}
+    for name in (
+        "arena_bytes",
+        "repeated_steps",
+    ):  # younger than the others: written where they say something
+        if found[name] == VerdictDocument.model_fields[name].default:
+            del found[name]
     document = {
         "format": FORMAT,
         "version": 1,

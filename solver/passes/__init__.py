@@ -14,7 +14,7 @@ from solver.passes.base import Applied, Facts, Pass, Tell
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
-from solver.passes.recompute import Recompute
+from solver.passes.recompute import Recompute, without_advice
 from solver.passes.search_order import SearchOrder, in_given_order
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Tell",
     "chosen",
     "in_given_order",
+    "without_advice",
 ]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.

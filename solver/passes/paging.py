@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import ClassVar
 
 from solver.errors import CapacityError
@@ -28,7 +27,6 @@ from solver.schedules.paging import (
     is_copy,
     level_costs,
     paging_problem,
-    slow_lives,
     traffic,
     with_transfers,
 )
@@ -43,6 +41,9 @@ _SHARE = 0.25
 
 #: Where values are defined in place, capacities are tried that are smaller by this part at least.
 _STEP = 50
+
+#: The time of an iteration for which the slower memories have no room.
+_ENDLESS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,64 +104,49 @@ class Paging(Pass):
         Which one that is, greedy covers tell. Only that one is searched for a better cover.
         """
         from solver.schedules.paging.cover import WORK, greedy, least_moved
+        from solver.schedules.paging.homes import homes
 
         compute = sum(level_costs(program, self.costs))
         problems = [(ahead, paging_problem(program, ahead)) for ahead in LOOKAHEADS]
-        tried: list[tuple[int, int, PagingProblem, frozenset[int]]] = []
-        for ahead, problem in problems:
-            if problem.smallest > budget:
-                continue
-            taken = greedy(problem, budget)
-            took = self._elapsed(program, problem, taken)
-            tried.append((took, ahead, problem, taken))
-            tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
-            if took <= compute or deadline.expired:
-                break
-        if not tried:
+        fitting = [(ahead, problem) for ahead, problem in problems if problem.smallest <= budget]
+        if not fitting:
             return None
-        _, ahead, problem, taken = min(tried, key=lambda each: each[:2])
+        tried: list[tuple[int, int, PagingProblem, frozenset[int]]] = []
+        # Where slower memory has no room for what is cheapest to move, what takes least of it leaves.
+        for thrifty in (False, True):
+            for ahead, problem in fitting:
+                taken = greedy(problem, budget, thrifty=thrifty)
+                took = self._elapsed(program, problem, taken)
+                tried.append((took, ahead, problem, taken))
+                tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
+                if took <= compute or (deadline.expired and took < _ENDLESS):
+                    break
+            if any(took < _ENDLESS for took, *_ in tried):
+                break
+        took, ahead, problem, taken = min(tried, key=lambda each: each[:2])
+        if took == _ENDLESS:
+            raise self._no_room(program, [(problem, taken) for _, _, problem, taken in tried])
         cover = least_moved(problem, budget, deadline, work=WORK * _SHARE if self.recompute else WORK)
-        if self._elapsed(program, problem, cover.taken) <= self._elapsed(program, problem, taken):
+        if self._elapsed(program, problem, cover.taken) <= took:
             taken = cover.taken
         tell(SearchProgress(moved_bytes=sum(problem.cost(taken))))
-        homes = self._homes(problem, taken)
-        made = with_transfers(program, problem, taken, homes, self.tiers, self.costs)
+        places = homes(problem, taken, self.tiers)
+        assert places is not None  # its time was found
+        made = with_transfers(program, problem, taken, places, self.tiers, self.costs)
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
         complete = cover.complete and not deadline.expired
         took = elapsed(made, self.tiers, self.costs)
         return _Paged(made, ahead, took, cover.bound, baseline, complete)
 
     def _elapsed(self, program: Program, problem: PagingProblem, taken: Collection[int]) -> int:
-        """Nanoseconds of an iteration with these gaps paged; endless where there is no room for that."""
-        try:
-            homes = self._homes(problem, taken)
-        except CapacityError:
-            return 2**62
-        made = with_transfers(program, problem, taken, homes, self.tiers, self.costs)
+        """Nanoseconds of an iteration with these gaps paged; `_ENDLESS` where there is no room for that."""
+        from solver.schedules.paging.homes import homes
+
+        places = homes(problem, taken, self.tiers)
+        if places is None:
+            return _ENDLESS
+        made = with_transfers(program, problem, taken, places, self.tiers, self.costs)
         return elapsed(made, self.tiers, self.costs)
-
-    def _homes(self, problem: PagingProblem, taken: Collection[int]) -> dict[int, int]:
-        """The tier that each value leaves for: the first with room, those that move most bytes first.
-
-        Raises CapacityError where the last one has none.
-        """
-        size = {problem.gaps[j].value: problem.gaps[j].size for j in taken}
-        times: dict[int, int] = {}
-        for j in taken:
-            times[problem.gaps[j].value] = times.get(problem.gaps[j].value, 0) + 1
-        spans = slow_lives(problem, taken)
-        room = [[tier.bytes] * problem.levels for tier in self.tiers]
-        homes: dict[int, int] = {}
-        for value in sorted(spans, key=lambda value: (-times[value], -size[value], value)):
-            low, high = spans[value]
-            for k in range(1, len(self.tiers)):
-                if min(room[k][low : high + 1]) >= size[value]:
-                    homes[value] = k
-                    room[k][low : high + 1] = [left - size[value] for left in room[k][low : high + 1]]
-                    break
-            else:
-                raise _no_room(self.tiers, spans, size, problem.levels)
-        return homes
 
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once in the first tier, with what will be defined in place."""
@@ -183,6 +169,27 @@ class Paging(Pass):
             live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),
             path=("tiers", 0, "bytes"),
             proved=proved,
+        )
+
+    def _no_room(
+        self, program: Program, tried: Sequence[tuple[PagingProblem, frozenset[int]]]
+    ) -> CapacityError:
+        """What is away finds no place in the slower tiers: the one that lacks the fewest bytes is named."""
+        from solver.schedules.paging.homes import shortage
+
+        found = min((shortage(*each, self.tiers) for each in tried), key=lambda each: each.missing)
+        tier, value = self.tiers[found.tier], program.values[found.value]
+        rounded = value.type.nbytes + -value.type.nbytes % program.spaces[0].alignment
+        live = [(program.values[v].label, program.values[v].type.nbytes) for v in found.there]
+        return CapacityError(
+            f"No slower tier has room for {value.label!r} ({rounded:,} bytes) while it is paged out:"
+            f" {tier.name!r} would hold {tier.bytes + found.missing:,} at once, and has {tier.bytes:,}.",
+            remedy=f"Give {tier.name!r} {found.missing:,} bytes more, which is enough for what leaves,"
+            f" or raise {self.tiers[0].name!r}, so that less does.",
+            required=tier.bytes + found.missing,
+            available=tier.bytes,
+            live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),
+            path=("tiers", found.tier, "bytes"),
         )
 
 
@@ -216,23 +223,3 @@ class _Paged:
             "transfers": sum(is_copy(self.program, step) for step in self.program.steps),
             **written,
         }
-
-
-def _no_room(
-    tiers: Sequence[Tier], spans: dict[int, tuple[int, int]], size: dict[int, int], levels: int
-) -> CapacityError:
-    """All that leaves at the same time is more than the slower tiers hold."""
-    change = [0] * (levels + 1)
-    for value, (low, high) in spans.items():
-        change[low] += size[value]
-        change[high + 1] -= size[value]
-    needed, there = max(accumulate(change)), sum(tier.bytes for tier in tiers[1:])
-    names = " and ".join(repr(tier.name) for tier in tiers[1:])
-    return CapacityError(
-        f"Paged out are {needed:,} bytes at the same time; there is room for {there:,} in {names}.",
-        remedy=f"Give {tiers[-1].name!r} {max(needed - there, 0):,} bytes more, or {tiers[0].name!r}.",
-        required=needed,
-        available=there,
-        live_at_peak=[],
-        path=("tiers", len(tiers) - 1, "bytes"),
-    )

@@ -10,9 +10,10 @@ same attributes on the same contents, so it writes the same bits; the proof hold
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from solver.errors import CapacityError, OptionsError
 from solver.layout import Deadline
@@ -31,10 +32,13 @@ from solver.schedules import (
     step_costs,
 )
 
-__all__ = ["Recompute"]
+__all__ = ["Recompute", "without_advice"]
 
 #: Where values are defined in place, budgets are tried that are smaller by this part at least.
 _STEP = 50
+
+#: How often fewer bytes than the least that were found are asked for where values are defined in place.
+_FEWER = 4
 
 #: Full steps at which a bound is tried where the search's own ones leave a gap.
 _MOMENTS = 12
@@ -54,6 +58,8 @@ class Recompute(Pass):
     name: ClassVar[str] = "recompute"
     requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
     searches: ClassVar[bool] = True
+    #: Whether a refusal says how many bytes are enough where no schedule at all keeps the capacity.
+    advises: ClassVar[bool] = True
 
     recompute: bool = False
     capacity: int | None = None
@@ -83,8 +89,6 @@ class Recompute(Pass):
         if given <= self.capacity:
             return Applied(program)
         tell(None)
-        from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
-
         cost = step_costs(program, self.costs)
         problem = schedule_problem(program, cost, in_place=self.in_place)
         lowest = floor(problem)
@@ -93,36 +97,100 @@ class Recompute(Pass):
         given_program, program = program, program.at_same_residues()
         if program is not given_program:
             problem = schedule_problem(program, cost, in_place=self.in_place)
-        # What aliases save, recomputation need not: at first as much as they save in the program as it is.
-        budget = self.capacity + max(loads(program)[0]) - self._peak(program)
+        first = self._within(program, problem, self.capacity, deadline, tell)
+        reached, late = first, deadline.expired and not first.schedule.complete
+        hopeless = first.schedule.impossible and not self.in_place
+        if reached.peak > self.capacity and not self.tiers and (self.advises or not hopeless):
+            # Beginning with schedules of other budgets finds more; and what it ends with is good advice.
+            least = self._least(program, problem, lowest, deadline, tell)
+            reached = min(reached, least, key=lambda each: each.peak)
+        if reached.peak <= self.capacity:
+            return self._applied(program, problem, reached, lowest, given, deadline)
+        raise _not_found(
+            problem,
+            lowest,
+            self.capacity,
+            min(reached.peak, given),  # the search may end above what it began with
+            impossible=first.schedule.impossible,
+            late=late,
+            coarser=given_program is not program,
+        )
+
+    def _within(
+        self, program: Program, problem: ScheduleProblem, capacity: int, deadline: Deadline, tell: Tell
+    ) -> _Reached:
+        """What keeps so many bytes, if that is found. Budgets are those without aliases: what these save,
+        recomputation need not; at first as much as they save in the program as it is.
+        """
+        from solver.schedules.recompute import cheapest  # numba and OR-Tools, only where they are needed
+
+        budget = capacity + max(loads(program)[0]) - self._peak(program)
         while True:
             found = cheapest(problem, budget, deadline, share=_SHARE if self.tiers else 1.0, tell=tell)
-            changed = rerun(program, found.sequence)
-            peak = self._peak(changed)
-            if peak <= self.capacity:
-                facts = {"floor": lowest.bytes, "peak_before": given, "peak_after": peak}
-                proved = self._proved(program, problem, found, deadline)
-                checked = proved.nanoseconds if proved else 0
-                # The search's relaxation counts every value: it bounds nothing where some share bytes.
-                bound = checked if self.in_place else max(found.bound, checked)
-                facts["checked_nanoseconds"] = checked
-                # A bound that the deadline cut off may be there another time.
-                complete = found.complete and (proved is not None or not deadline.expired)
-                figures = facts | _facts(program, problem, found, self.capacity, bound)
-                return Applied(changed, figures, complete, proved)
-            if budget <= self.capacity:
-                late = deadline.expired and not found.complete
-                smallest = min(peak, given)  # the search may end above what it began with
-                raise _not_found(
-                    problem,
-                    lowest,
-                    self.capacity,
-                    smallest,
-                    impossible=found.impossible,
-                    late=late,
-                    coarser=given_program is not program,
-                )
-            budget = max(self.capacity, min(budget - (peak - self.capacity), budget - budget // _STEP))
+            reached = self._reached(program, found)
+            if reached.peak <= capacity or budget <= capacity:
+                return reached
+            over = reached.peak - capacity
+            budget = max(capacity, min(budget - over, budget - budget // _STEP))
+
+    def _reached(self, program: Program, found: Schedule) -> _Reached:
+        changed = rerun(program, found.sequence)
+        return _Reached(found, changed, self._peak(changed))
+
+    def _least(
+        self,
+        program: Program,
+        problem: ScheduleProblem,
+        lowest: PeakBound,
+        deadline: Deadline,
+        tell: Tell,
+    ) -> _Reached:
+        """The least peak that is found, or one that keeps the capacity: then at the least cost."""
+        from solver.schedules.least import SHARE, least_peak
+        from solver.schedules.recompute import cheapest
+
+        def search(budget: int, before: Schedule | None, share: float) -> _Reached:
+            found = cheapest(problem, budget, deadline, before=before, share=share, tell=tell)
+            return self._reached(program, found)
+
+        assert self.capacity is not None  # else nothing would be searched for
+        start = search(2**62, None, 1.0)
+        least = least_peak(search, start, lowest.bytes - 1, deadline, enough=self.capacity)
+        for _ in range(_FEWER if self.in_place else 0):
+            if least.peak <= self.capacity or deadline.expired:
+                break
+            # What aliases save is not in the budgets of these searches, and may be more elsewhere.
+            fewer = self._within(program, problem, least.peak - 1, deadline, tell)
+            if fewer.peak >= least.peak:
+                break
+            least = fewer
+        if least.peak > self.capacity:
+            return least
+        cheaper = search(max(self.capacity, least.schedule.peak), least.schedule, 2 * SHARE)
+        return cheaper if cheaper.peak <= self.capacity else least
+
+    def _applied(
+        self,
+        program: Program,
+        problem: ScheduleProblem,
+        reached: _Reached,
+        lowest: PeakBound,
+        given: int,
+        deadline: Deadline,
+    ) -> Applied:
+        """The program with its repetitions, what is proved of their cost, and the figures."""
+        assert self.capacity is not None  # it is kept
+        found = reached.schedule
+        facts = {"floor": lowest.bytes, "peak_before": given, "peak_after": reached.peak}
+        proved = self._proved(program, problem, found, deadline)
+        checked = proved.nanoseconds if proved else 0
+        # The search's relaxation counts every value: it bounds nothing where some share bytes.
+        bound = checked if self.in_place else max(found.bound, checked)
+        facts["checked_nanoseconds"] = checked
+        # A bound that the deadline cut off may be there another time.
+        complete = found.complete and (proved is not None or not deadline.expired)
+        figures = facts | _facts(program, problem, found, self.capacity, bound)
+        return Applied(reached.program, figures, complete, proved)
 
     def _proved(
         self, program: Program, problem: ScheduleProblem, found: Schedule, deadline: Deadline
@@ -145,6 +213,35 @@ class Recompute(Pass):
     def _peak(self, program: Program) -> int:
         """The bytes that are live at once, with what will be defined in place."""
         return max(loads(define_in_place(program) if self.in_place else program)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Unadvised(Recompute):
+    """Refuses at once what is proved to be impossible."""
+
+    advises: ClassVar[bool] = False
+
+
+_Options = TypeVar("_Options")
+
+
+def without_advice(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, which refuse at once what cannot be: a better capacity takes as long as some plans."""
+    return lambda options: [
+        _Unadvised(**{field.name: getattr(p, field.name) for field in fields(p)})
+        if isinstance(p, Recompute)
+        else p
+        for p in passes(options)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A schedule, the program with its repetitions, and the bytes that are live at once with aliases."""
+
+    schedule: Schedule
+    program: Program
+    peak: int
 
 
 def _facts(
@@ -172,7 +269,8 @@ def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> C
         f" {capacity:,}. Step {problem.steps[lowest.step]} needs them: {problem.fixed:,} for weights,"
         f" optimizer variables and constants, {scratch:,} for scratch, and the rest for what it touches or"
         " what waits for later steps and cannot be made again.",
-        remedy="Raise the capacity, reduce the batch or the scratch budget, or train fewer parameters.",
+        remedy="Raise the capacity (`explain` finds out how far), reduce the batch or the scratch budget, or"
+        " train fewer parameters.",
         required=lowest.bytes,
         available=capacity,
         live_at_peak=live,

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from solver.graph import TrainableGraph
 from solver.pipeline.options import PROGRAM, checked
-from solver.pipeline.paths import Start, modelled_costs, plan, plan_program, reference_of, start_of
+from solver.pipeline.paths import (
+    Start,
+    arena_bytes,
+    modelled_costs,
+    plan,
+    plan_program,
+    reference_of,
+    start_of,
+)
 from solver.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ __all__ = [
     "BlockProgram",
     "Start",
     "TrainableGraph",
+    "arena_bytes",
     "checked",
     "modelled_costs",
     "plan",

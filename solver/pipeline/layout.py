@@ -48,11 +48,10 @@ def place(
         if outcome.layout is None and outcome.status is Status.UNKNOWN:
             raise _no_layout(solver, in_time=outcome.deterministic)
         if outcome.layout is None or (room is not None and outcome.layout.peak > room):
-            room, certain = room or 0, outcome.lower_bound
-            if options.tiers:
-                raise _does_not_fit(problem, outcome, room, room, certain, options.parallelism)
-            certain += sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
-            raise _does_not_fit(problem, outcome, room, options.capacity or 0, certain, options.parallelism)
+            certain = outcome.lower_bound
+            if not options.tiers:
+                certain += sum(o.lower_bound for o in outcomes) + sum(bounds[k + 1 :])
+            raise _does_not_fit(problem, outcome, room or 0, certain, options, k)
         outcomes.append(outcome)
         left = None if left is None else left - outcome.layout.peak
     return outcomes
@@ -87,10 +86,14 @@ def _no_layout(solver: str, *, in_time: bool) -> OptionsError:
 
 
 def _does_not_fit(
-    problem: LayoutProblem, outcome: Outcome, room: int, capacity: int, bound: int, parallelism: int
+    problem: LayoutProblem, outcome: Outcome, room: int, bound: int, options: PlanOptions, space: int
 ) -> CapacityError:
-    """The space has `room` of the capacity; `bound` is proved for all that share it, whatever others take."""
-    fewer = "" if parallelism == 1 else ", run fewer steps at the same time"
+    """The space has `room` of the capacity; `bound` is proved for all that share it, whatever others take.
+
+    With tiers each space has a capacity of its own, and what is proved holds for what the passes put there.
+    """
+    fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
+    capacity = room if options.tiers else options.capacity or 0
     found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
     live = [
@@ -99,12 +102,20 @@ def _does_not_fit(
         if b.lifespan.start <= witness < b.lifespan.end
         and not any(hole.lifespan.start <= witness < hole.lifespan.end for hole in b.holes)
     ]
+    required = max(found or 0, bound)
+    subject, more = "The plan needs", f"Raise the capacity to {required:,}"
+    path: tuple[str | int, ...] = ("capacity",)
+    if options.tiers:
+        name = options.tiers[space].name
+        subject = f"What is placed in tier {name!r} needs"
+        more, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
     return CapacityError(
-        CapacityError.sentence("The plan needs", found=found, bound=bound, capacity=capacity),
-        remedy=f"Raise the capacity, reduce the batch{fewer}, or train fewer parameters.",
-        required=max(found or 0, bound),
+        CapacityError.sentence(subject, found=found, bound=bound, capacity=capacity),
+        remedy=f"{more}, reduce the batch{fewer}, or train fewer parameters.",
+        required=required,
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),
-        path=("capacity",),
-        proved=bound > capacity,
+        path=path,
+        # Passes that search may put less there.
+        proved=bound > capacity and not (options.tiers or options.recompute),
     )

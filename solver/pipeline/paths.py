@@ -15,7 +15,8 @@ from solver.errors import DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
-from solver.passes import Aliases, Levels, Pass, SearchOrder
+from solver.passes import Aliases, Levels, Pass, SearchOrder, without_advice
+from solver.pipeline.layout import place
 from solver.pipeline.options import DEFAULTS, PROGRAM, check_of_program, checked
 from solver.pipeline.planner import Planner
 from solver.pipeline.scheduling import Passes, placed
@@ -32,7 +33,7 @@ from solver.version import producer
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["Start", "modelled_costs", "plan", "plan_program", "reference_of", "start_of"]
+__all__ = ["Start", "arena_bytes", "modelled_costs", "plan", "plan_program", "reference_of", "start_of"]
 
 
 @collector_paused()
@@ -42,11 +43,13 @@ def plan(
     *,
     observe: Observer | None = None,
     follow: Follower | None = None,
+    advise: bool = True,
 ) -> Plan:
     """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
 
     Without `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises
-    OptionsError for an option out of range, CapacityError when no arena within the capacity was found.
+    OptionsError for an option out of range, CapacityError when no arena within the capacity was found; with
+    `advise` it says which capacity is enough, also where finding that takes as long as some plans.
     """
     options = options or PlanOptions()
     target = checked(options)
@@ -59,7 +62,8 @@ def plan(
         options = replace(options, scratch_budget=prepared.scratch_budget)
     with watch("derive"):
         reference = _reference(prepared, planner, options)
-    made = _planned(graph.name, reference, target.passes, options, deadline, watch)
+    passes = target.passes if advise else without_advice(target.passes)
+    made = _planned(graph.name, reference, passes, options, deadline, watch)
     made = replace(
         made,
         replacements=prepared.replacements,
@@ -155,6 +159,17 @@ def start_of(graph: TrainableGraph, options: PlanOptions, deadline: Deadline | N
     planner = Planner(target, options, deadline or Deadline())
     prepared = _prepared(graph, planner, options)
     return Start(prepared, _reference(prepared, planner, options), target)
+
+
+def arena_bytes(program: Program, reference: Lowered, options: PlanOptions, deadline: Deadline) -> int:
+    """The bytes of the layout that `plan` would find for a program that passes made of this reference.
+
+    Raises OptionsError where the solver has none in time.
+    """
+    inside = regions(program, reference.holds)
+    options = replace(options, capacity=None, tiers=())
+    outcomes = place(program, inside, reference.solvers, options, deadline, Stopwatch(None, None))
+    return sum(outcome.layout.peak for outcome in outcomes if outcome.layout)
 
 
 @collector_paused()

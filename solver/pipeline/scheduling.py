@@ -88,15 +88,17 @@ def placed(
             raise
         try:
             return _fitting(reference, in_given_order(passes), options, deadline, watch)
-        except CapacityError:
-            raise error from None
+        except CapacityError as other:
+            raise min(error, other, key=lambda each: each.excess) from None
 
 
 def _fitting(
     reference: Lowered, passes: Passes, options: PlanOptions, deadline: Deadline, watch: Stopwatch
 ) -> Placed:
     """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
-    refused, less = None, 0
+    refused = None
+    #: By space, as each has a tier of its own; without tiers the first stands for all.
+    less = [0] * max(1, len(options.tiers))
     for round_ in range(_ROUNDS if options.recompute or options.tiers else 1):
         with watch("passes"):
             try:
@@ -111,7 +113,8 @@ def _fitting(
             except CapacityError as error:
                 refused = refused or error
                 least = 0 if round_ < _FEW_ROUNDS else error.available // _LATER_STEP
-                less += max(error.excess, least)
+                tier = next((part for part in error.path if isinstance(part, int)), 0)
+                less[tier] += max(error.excess, least)
     raise refused or InternalError("Layout was never tried.")
 
 
@@ -119,7 +122,7 @@ def _scheduled(
     program: Program,
     passes: Passes,
     options: PlanOptions,
-    less: int,
+    less: Sequence[int],
     deadline: Deadline,
     watch: Stopwatch,
 ) -> Applied:
@@ -129,10 +132,11 @@ def _scheduled(
     The iteration that is modelled to be the fastest is taken.
     """
     if not options.tiers:
-        capacity = None if options.capacity is None else max(0, options.capacity - less)
+        capacity = None if options.capacity is None else max(0, options.capacity - less[0])
         return _applied(program, passes(replace(options, capacity=capacity)), deadline, watch)
-    first, *others = options.tiers
-    tiers = (replace(first, bytes=max(1, first.bytes - less)), *others)
+    tiers = tuple(
+        replace(tier, bytes=max(1, tier.bytes - few)) for tier, few in zip(options.tiers, less, strict=True)
+    )
     options = replace(options, tiers=tiers)
     if not options.recompute:
         return _applied(program, passes(options), deadline, watch)
@@ -157,7 +161,9 @@ def _scheduled(
         if enough or (found and deadline.expired):
             break
     if not found:
-        raise next(iter(without.values()))
+        # What a tier lacks is told rather than that so much cannot be left to recomputation.
+        of_tiers = [error for error in without.values() if error.path[:1] == ("tiers",)]
+        raise min(of_tiers or without.values(), key=lambda error: error.excess)
     for _ in range(_HALVED):
         best = fastest()
         # The faster side; and where the next budget was too small, towards that.

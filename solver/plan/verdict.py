@@ -64,9 +64,10 @@ class Verdict:
     `peak` is what the program takes in which nothing runs again. `floor` is proved: the step `floor_step`
     needs it in every order and with any recomputation, `fixed` of it for weights, optimizer variables and
     constants, `scratch` for scratch, the rest for the values that it has `touched` and for those `waiting`
-    for later steps that cannot be made again, each with its bytes. `smallest` is the least peak that a
-    schedule was found for; `impossible` bytes, 0 where nothing is known, are proved to be too few for every
-    schedule that keeps the order of first runs.
+    for later steps that cannot be made again, each with its bytes. `smallest` is the smallest arena that was
+    found; `impossible` bytes, 0 where nothing is known, are proved to be too few for every schedule of
+    this order. The plan within the capacity takes `arena_bytes`, None without one, and runs
+    `repeated_steps` again: those may cost nothing.
 
     Costs are nanoseconds of modelled time for one update, which takes `update_nanoseconds` as it was asked
     for: `smallest_extra` more within the smallest peak, `extra` more within the capacity, of which `bound`
@@ -92,3 +93,10 @@ class Verdict:
     bound: int | None
     remedies: tuple[Remedy, ...]
     complete: bool = True
+    arena_bytes: int | None = None
+    repeated_steps: int = 0
+
+    @property
+    def fits_as_it_is(self) -> bool:
+        """Whether there is a plan in which nothing runs again."""
+        return self.status is VerdictStatus.PLAN and not self.extra and not self.repeated_steps

@@ -11,6 +11,7 @@
     segments     plans to start from near the floor: the forward pass in segments
     moments      the few-moment relaxation, in CP-SAT: bounds on the cost, and plans to start from
     recompute    what is tried in which order
+    least        short searches for the least peak
     order        another order of the steps, with a lower peak
     orders       walks through orders; order_kernel is their compiled part
     joint        an order for what will run again, both looked for together

@@ -87,15 +87,17 @@ def explain(
     asked = Request(graph, plain, batches, {**fields_of(plain), **taken_back})
     problem, lowest = subject.problem, subject.floor
     planned = trial.remedy(asked, (), Changes.NOTHING)
-    fits_as_it_is = planned is not None and not planned.extra
+    fits_as_it_is = planned is not None
+    repeated = 0
     if planned is None and lowest.bytes <= options.capacity:
-        planned = trial.remedy(asked.choosing(recompute=True), (), Changes.NOTHING)
+        again = asked.choosing(recompute=True)
+        planned, repeated = trial.remedy(again, (), Changes.NOTHING), trial.repeated_steps(again)
     remedies = [] if fits_as_it_is else _remedies(trial, asked, measures, training=training)
     # Last, as what a deadline may cut first: remedies help more than the smallest capacity does.
     if observe:
         observe(())
     best = subject.smallest() if subject.peak > lowest.bytes else subject.unscheduled()
-    smallest = (best.peak, best.schedule.extra * iterations)
+    smallest = (subject.arena(best), best.schedule.extra * iterations)
     if planned is not None:
         smallest = min(smallest, (planned.arena_bytes, planned.extra))
     status = VerdictStatus.OPEN if planned is None else VerdictStatus.PLAN
@@ -121,6 +123,8 @@ def explain(
         bound=planned.bound if planned else None,
         remedies=tuple(sorted(remedies, key=_rank)),
         complete=subject.complete and trial.complete and not deadline.expired,
+        arena_bytes=planned.arena_bytes if planned else None,
+        repeated_steps=repeated,
     )
 
 
@@ -178,6 +182,11 @@ class _Trial:
         less, more = (self._plan(each, within=False) for each in (request, usual))
         return less is not None and more is not None and less.arena_bytes < more.arena_bytes
 
+    def repeated_steps(self, request: Request) -> int:
+        """How many steps of its plan run again; 0 without a plan."""
+        made = self._plan(request)
+        return 0 if made is None else sum(run > 0 for run in made.program.runs)
+
     def _plan(self, request: Request, *, within: bool = True) -> Plan | None:
         capacity = self.capacity if within else None
         if request.options.tiers:  # the first of them is the capacity
@@ -191,7 +200,7 @@ class _Trial:
             options = replace(request.options, capacity=capacity, deadline_seconds=left)
             made: Plan | None = None
             try:
-                made = pipeline.plan(request.graph, options, follow=self.follow)
+                made = pipeline.plan(request.graph, options, follow=self.follow, advise=False)
                 self.complete &= made.deterministic
             except (CapacityError, GraphError, OptionsError):
                 self.complete &= not self.deadline.expired

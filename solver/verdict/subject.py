@@ -16,16 +16,10 @@ from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions, TradeOffPoint
 from solver.program import Program, loads
 from solver.schedules import PeakBound, Schedule, floor, flops_of, rerun, schedule_problem, step_costs
+from solver.schedules.least import SHARE, least_peak
 from solver.targets import TARGETS
 
 __all__ = ["Found", "Subject", "check_subject"]
-
-#: Searches for the smallest peak, and the share of a search's usual work that each of them has: together they
-#: cost what two or three ordinary ones do.
-_SOLVES, _SHARE = 10, 0.2
-
-#: Where the smallest peak is known to this part of the peak, looking further is not worth another search.
-_CLOSE = 1000
 
 
 def check_subject(options: PlanOptions) -> None:
@@ -85,6 +79,7 @@ class Subject:
         passes = start.target.passes(options)
         at = next(i for i, each in enumerate(passes) if isinstance(each, Recompute))
         self._after = passes[at + 1 :]
+        self._options, self._start = options, start
         self.complete = start.prepared.complete
         self.deadline = deadline
         self._tell = None if follow is None else partial(follow, Recompute.name)
@@ -138,30 +133,30 @@ class Subject:
         return Found(schedule, self._peak(rerun(program, schedule.sequence)), again)
 
     def _peak(self, program: Program) -> int:
-        made = reduce(lambda made, each: each.run(made), self._after, program)
-        return sum(max(curve, default=0) for curve in loads(made))
+        return sum(max(curve, default=0) for curve in loads(self._behind(program)))
+
+    def _behind(self, program: Program) -> Program:
+        return reduce(lambda made, each: each.run(made), self._after, program)
+
+    def arena(self, found: Found) -> int:
+        """The bytes of the layout that is found for a schedule, `found.peak` or more; that without one."""
+        repeats = len(found.schedule.sequence) > len(self.program.steps)
+        program = self._behind(rerun(self._repeatable if repeats else self.program, found.schedule.sequence))
+        try:
+            return pipeline.arena_bytes(program, self._start.reference, self._options, self.deadline)
+        except OptionsError:
+            self.complete = False
+            return found.peak
 
     def smallest(self) -> Found:
         """The schedule of the least peak that about ten searches come by, halving what is left each time.
 
         The cost is then searched for once more.
         """
-        best = self.unscheduled()
         low = max(self.floor.bytes - 1, self.impossible)
-        high = best.schedule.peak
-        for _ in range(_SOLVES):
-            if high - low <= max(1, high // _CLOSE) or self.deadline.expired:
-                break
-            budget = (low + high) // 2
-            found = self.schedule(budget, best.schedule, _SHARE)
-            if (found.peak, found.schedule.extra) < (best.peak, best.schedule.extra):
-                best = found
-            if found.schedule.peak < high:
-                high = found.schedule.peak
-            if not found.schedule.fits:
-                low = max(low, budget)
+        best = least_peak(self.schedule, self.unscheduled(), low, self.deadline)
         if best.schedule.extra and not self.deadline.expired:
-            cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * _SHARE)
+            cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * SHARE)
             if cheaper.peak <= best.peak:
                 best = cheaper
         return best

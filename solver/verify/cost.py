@@ -7,7 +7,7 @@ explains the rows, and why their sum is a bound.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -29,8 +29,12 @@ from solver.program import (
     Program,
     RowKind,
     Step,
+    loads,
 )
+from solver.schedules.bounds import floor, order_bound
 from solver.schedules.costs import flops_of
+from solver.schedules.problem import schedule_problem
+from solver.verify.before import once, unpaged
 
 __all__ = ["added_up", "check_cost_bound", "check_recomputation"]
 
@@ -100,6 +104,7 @@ def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> 
             (),
             f"Recomputation was chosen for {budget} bytes, and its bound is for {plan.cost_bound.budget}.",
         )
+    yield from _check_peaks(reference, plan, facts)
     rising = [facts.get(name, 0) for name in ("floor", "peak_after", "budget")]
     if not all(isinstance(each, int) for each in rising) or rising != sorted(rising):
         yield Violation(
@@ -112,6 +117,35 @@ def check_recomputation(reference: Program, plan: Plan, cost: Sequence[int]) -> 
         yield Violation(
             "record", (), f"Recomputation costs {extra:,} nanoseconds, and {bound} at least are claimed."
         )
+
+
+def _check_peaks(
+    reference: Program, plan: Plan, facts: Mapping[str, int | str | bool]
+) -> Iterator[Violation]:
+    """The peaks without repetitions and with them, and the bounds below them, from the plan's own order.
+
+    Those bounds hold for every order, so any gives them. Where values lie in place the recorded peaks are
+    lower than those of values with bytes of their own, and only that is looked at; on levels the order that
+    they were measured in is not in the plan.
+    """
+    first = once(reference, plan)
+    if plan.options.parallelism == 1:
+        for name, of in (("peak_before", first), ("peak_after", unpaged(plan.program))):
+            found = max(loads(of)[0], default=0)
+            said = facts.get(name, found)
+            lower = plan.options.in_place and isinstance(said, int) and 0 <= said <= found
+            if said != found and not lower:
+                yield Violation("record", (), f"Recomputation claims {name} {said}; its steps say {found}.")
+    for name, bound, program in (
+        ("floor", floor, first),
+        ("order_bound", order_bound, first.at_same_residues()),
+    ):
+        problem = schedule_problem(program, [0] * len(first.steps), in_place=plan.options.in_place)
+        said, needed = facts.get(name, 0), bound(problem).bytes
+        if not isinstance(said, int) or not 0 <= said <= needed:
+            yield Violation(
+                "record", (), f"Recomputation claims {name} {said}; the steps need {needed} bytes at least."
+            )
 
 
 def added_up(reference: Program, bound: CostBound, cost: Sequence[int], *, in_place: bool = False) -> int:

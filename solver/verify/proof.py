@@ -66,7 +66,7 @@ def prove(
     found = check_contents(reference, plan, line)
     if found:
         return found
-    return (*check_figures(plan), *_check_cost(reference, plan), *check_paging(plan))
+    return (*check_figures(plan), *_check_cost(reference, plan), *check_paging(reference, plan))
 
 
 def _check_cost(reference: Program, plan: Plan) -> Iterator[Violation]:

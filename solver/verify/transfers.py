@@ -1,21 +1,35 @@
-"""Adds up what a plan says that paging moves, and how long an iteration takes with it."""
+"""Adds up what a plan says that paging moves, how long that takes, and what both are compared with.
+
+What would be moved if all left that can, and the peak without copies, follow from the plan's own program
+without its copies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from solver.plan import Plan
 from solver.plan.violation import Violation
+from solver.program import Program, loads
 from solver.schedules.paging.clocks import elapsed, is_copy, level_costs, traffic
+from solver.schedules.paging.gaps import paging_problem
+from solver.verify.before import unpaged
 
 __all__ = ["check_paging"]
 
 
-def check_paging(plan: Plan) -> Iterator[Violation]:
+_Facts: TypeAlias = Mapping[str, int | str | bool]
+
+
+def check_paging(reference: Program, plan: Plan) -> Iterator[Violation]:
     """Every figure in the record of paging that the copies of the plan do not bear out.
 
     Rule ``record``. What a search proved of bytes and time is only held against what the plan itself takes,
-    and may not be more. O(n log n) for n steps.
+    and may not be more; so are peaks where values lie in place, which they may do otherwise without copies.
+    O(n log n) for n steps.
     """
     facts = next((record.facts for record in plan.records if record.name == "paging"), None)
     program, tiers = plan.program, plan.options.tiers
@@ -48,3 +62,41 @@ def check_paging(plan: Plan) -> Iterator[Violation]:
         said = facts.get(name, 0)
         if not isinstance(said, int) or not 0 <= said <= most:
             yield Violation("record", (), f"Paging claims {name} {said}; the plan itself takes {most}.")
+    yield from _check_compared(reference, plan, facts)
+
+
+def _check_compared(reference: Program, plan: Plan, facts: _Facts) -> Iterator[Violation]:
+    """Lookahead, the baseline for it, and the peaks in the first tier before and behind."""
+    program = plan.program
+    copies = [step for step in program.steps if is_copy(program, step)]
+    before = unpaged(program)
+    lookahead = facts.get("lookahead", 0)
+    # On how many levels of steps a copy runs.
+    levels = sorted({step.level for step in program.steps if not is_copy(program, step)})
+    spans = (bisect_right(levels, copy.until) - bisect_left(levels, copy.level) for copy in copies)
+    most = max(spans, default=0)
+    if not isinstance(lookahead, int) or lookahead < most:
+        yield Violation(
+            "record",
+            (),
+            f"Paging claims lookahead {lookahead}; a copy of the plan takes {most} levels of steps.",
+        )
+        return
+    baseline = 0
+    if copies:
+        problem = paging_problem(before, lookahead)
+        baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
+    if facts.get("baseline", baseline) != baseline:
+        yield Violation(
+            "record",
+            (),
+            f"Paging claims baseline {facts['baseline']}; {baseline} bytes are moved if all leaves that can.",
+        )
+    if not any(program.runs):  # what runs again was aligned for that before anything was paged
+        alike = zip(before.spaces, reference.spaces * len(before.spaces), strict=False)
+        before = replace(before, spaces=tuple(replace(s, alignment=r.alignment) for s, r in alike))
+    for name, of in (("peak_before", before), ("peak_after", program)):
+        found = max(loads(of)[0], default=0)
+        said = facts.get(name, found)
+        if said != found and not (plan.options.in_place and isinstance(said, int) and 0 <= said <= found):
+            yield Violation("record", (), f"Paging claims {name} {said}; the plan's values say {found}.")

@@ -125,7 +125,7 @@ def test_the_client_of_the_project_gives_tiers(server: Server) -> None:
         ({"tiers": ["sram=20kB", "flash=1MiB,bandwidth=0MB/s"]}, 422, "/options/tiers/1", "above zero"),
         ({"tiers": [WORDS[0], WORDS[0]]}, 422, "/options/tiers/1/name", "is called 'sram'"),
         ({"tiers": ["sram=64", WORDS[1]]}, 409, "/options/tiers/0/bytes", "touches"),
-        ({"tiers": [WORDS[0], "flash=64,bandwidth=1MB/s"]}, 409, "/options/tiers/1/bytes", "room for 64"),
+        ({"tiers": [WORDS[0], "flash=64,bandwidth=1MB/s"]}, 409, "/options/tiers/1/bytes", "has 64"),
         ({"tiers": WORDS, "capacity": 10_000}, 422, "/options/capacity", "Both a capacity and tiers"),
         ({"tiers": WORDS, "target": "onert"}, 422, "/options/tiers", "has memory of one kind"),
         ({"tiers": [{"name": "sram", "bytes": 0}]}, 422, "/options/tiers/0/bytes", "at least 1"),

@@ -3,6 +3,7 @@
 gaps         when values are not touched, and what is there in any case
 cover        which gaps are paged: few bytes moved; loads NumPy, so it is imported where it runs
 model        the integer program, in CP-SAT
+homes        which slower memory holds what; loads NumPy, too
 timetable    on which levels transfers run
 transfers    from the gaps to a program with copies
 clocks       how long an iteration takes, with one transfer at a time on a channel

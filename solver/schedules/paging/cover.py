@@ -8,7 +8,7 @@ Dropping a gap that the rest can do without never makes it worse, so greedy answ
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -16,7 +16,7 @@ from math import ceil
 import numpy as np
 
 from solver.layout import Deadline
-from solver.schedules.paging.gaps import PagingProblem
+from solver.schedules.paging.gaps import GapKind, PagingProblem
 from solver.schedules.paging.model import SLACK, exact
 
 __all__ = ["WORK", "Cover", "greedy", "least_moved", "level_bound", "needed_only"]
@@ -43,12 +43,15 @@ class Cover:
         return self.moved_in + self.moved_out
 
 
-def greedy(problem: PagingProblem, capacity: int, start: Collection[int] = ()) -> frozenset[int]:
+def greedy(
+    problem: PagingProblem, capacity: int, start: Collection[int] = (), *, thrifty: bool = False
+) -> frozenset[int]:
     """On the fullest level the gap that frees most of what is over, for each byte moved; until nothing is.
 
     Then what the rest can do without is held again, the dearest first. It begins with the gaps `start`, and
-    every level must be able to keep the capacity (`problem.smallest`). O(g + l) for each gap taken, g being
-    all gaps and l levels.
+    every level must be able to keep the capacity (`problem.smallest`). With `thrifty` what counts is not what
+    is moved but what slower memory has to hold, for how many levels. O(g + l) for each gap taken, g being all
+    gaps and l levels.
     """
     taken = set(start)
     over = np.array(problem.loads(frozenset(taken)), np.int64) - capacity
@@ -56,16 +59,17 @@ def greedy(problem: PagingProblem, capacity: int, start: Collection[int] = ()) -
     spans = [(span.start, span.end, j) for j, gap in enumerate(gaps) for span in gap.free]
     begin, end, owner = np.array(spans, np.int64).reshape(-1, 3).T
     size = np.array([gap.size for gap in gaps], np.int64)
-    cost = np.array(problem.moved, float)
+    cost = np.array(_held(problem) if thrifty else problem.moved, float)
     sharing: dict[int | None, list[int]] = {}
     for j, gap in enumerate(gaps):
         sharing.setdefault(gap.contents, []).append(j)
-        cost[j] += 0 if gap.contents is None else problem.contents[gap.contents]
+        if not thrifty:
+            cost[j] += 0 if gap.contents is None else problem.contents[gap.contents]
 
     def take(j: int) -> None:
         """Its contents are written out: the other gaps with the same ones cost less from now on."""
         number = gaps[j].contents
-        if number is not None:
+        if number is not None and not thrifty:
             cost[sharing.pop(number, [])] -= problem.contents[number]
 
     for j in taken:
@@ -85,7 +89,16 @@ def greedy(problem: PagingProblem, capacity: int, start: Collection[int] = ()) -
         take(best)
         for span in gaps[best].free:
             over[span.start : span.end] -= size[best]
-    return needed_only(problem, capacity, taken)
+    return needed_only(problem, capacity, taken, _held(problem) if thrifty else problem.moved)
+
+
+def _held(problem: PagingProblem) -> list[int]:
+    """What each gap takes of slower memory if it is paged: bytes times levels."""
+    found = []
+    for gap in problem.gaps:
+        throughout = gap.kind is not GapKind.MIDDLE or gap.contents is None
+        found.append(gap.size * (problem.levels if throughout else gap.end - gap.start + 1))
+    return found
 
 
 def level_bound(problem: PagingProblem, capacity: int) -> int:
@@ -111,11 +124,16 @@ def level_bound(problem: PagingProblem, capacity: int) -> int:
     return ceil(bound)
 
 
-def needed_only(problem: PagingProblem, capacity: int, taken: Collection[int]) -> frozenset[int]:
-    """The gaps without those that the rest can do without, of which the dearest are held again first."""
+def needed_only(
+    problem: PagingProblem, capacity: int, taken: Collection[int], costs: Sequence[int] | None = None
+) -> frozenset[int]:
+    """The gaps without those that the rest can do without, of which the dearest are held again first: by
+    `costs`, else by the bytes that come in.
+    """
+    costs = problem.moved if costs is None else costs
     left = set(taken)
     room = [capacity - load for load in problem.loads(frozenset(left))]
-    for j in sorted(left, key=lambda j: (-problem.moved[j], j)):
+    for j in sorted(left, key=lambda j: (-costs[j], j)):
         gap = problem.gaps[j]
         if all(min(room[span.start : span.end]) >= gap.size for span in gap.free):
             left.discard(j)

@@ -267,11 +267,43 @@ def test_a_first_tier_that_is_too_small_is_proved_to_be() -> None:
 
 
 def test_slower_tiers_that_are_too_small_are_named() -> None:
+    """With the value, the bytes that are missing, and a remedy that works."""
     graph = tower()
-    with pytest.raises(CapacityError, match="room for 64 in 'flash'") as caught:
-        plan(graph, PlanOptions(tiers=tiers(between(graph, 0.2), replace(FLASH, bytes=64))))
-    assert "'flash'" in caught.value.remedy
-    assert caught.value.path == ("tiers", 1, "bytes")
+    size = between(graph, 0.2)
+    with pytest.raises(CapacityError, match="has 64") as caught:
+        plan(graph, PlanOptions(tiers=tiers(size, replace(FLASH, bytes=64))))
+    error = caught.value
+    assert any(f"'{name}'" in error.message for name, _ in error.live_at_peak)
+    assert f"Give 'flash' {error.excess:,} bytes more" in error.remedy
+    assert (error.path, error.available, error.proved) == (("tiers", 1, "bytes"), 64, False)
+    made = plan(graph, PlanOptions(tiers=tiers(size, replace(FLASH, bytes=error.required))))
+    assert made.sizes[1] <= error.required
+
+
+def test_many_small_slower_tiers_that_hold_enough_together_but_no_value_each() -> None:
+    """The sum of what they lack is nothing; one of them must be as large as the value that leaves."""
+    graph = tower()
+    many = tuple(replace(FLASH, name=f"b{k}", bytes=1024) for k in range(30))
+    with pytest.raises(CapacityError, match=r"No slower tier has room for '\w+' \(2,048 bytes\)") as caught:
+        plan(graph, PlanOptions(tiers=tiers(between(graph, 0.6), *many)))
+    error = caught.value
+    assert error.excess > 0
+    number = error.path[1]
+    assert isinstance(number, int)
+    assert many[number - 1].name in error.remedy
+    larger = (*many[: number - 1], replace(FLASH, name="b", bytes=error.required), *many[number:])
+    assert plan(graph, PlanOptions(tiers=tiers(between(graph, 0.6), *larger))).sizes[number]
+
+
+def test_where_slower_memory_is_scarce_what_takes_least_of_it_leaves() -> None:
+    """Hardly more than what is over on the fullest level has to be away at once."""
+    for graph in (tower(), elementwise(), attention()):
+        program = ordered(graph)
+        size, peak = between(graph, 0.5), max(loads(program)[0])
+        slow = replace(FLASH, bytes=(peak - size) * 115 // 100)
+        paged = Paging(tiers=tiers(size, slow)).run(program)
+        assert max(loads(paged)[0]) <= size
+        assert peak - size <= max(loads(paged)[1]) <= slow.bytes
 
 
 # -------------------------------------------------------------------------------------- the paging file

@@ -217,6 +217,18 @@ def test_a_capacity_below_the_floor_is_proved_impossible() -> None:
     assert plan(graph, PlanOptions(capacity=max(loads(program)[0]), recompute=True)).arena_bytes > low.bytes
 
 
+def test_who_asks_for_no_advice_is_refused_at_once_what_cannot_be() -> None:
+    program = ordered(tower())
+    low = floor(schedule_problem(program, roofline(program))).bytes
+    refused = []
+    for advise in (True, False):
+        with pytest.raises(CapacityError) as caught:
+            plan(tower(), PlanOptions(capacity=low, recompute=True), advise=advise)
+        assert "None that keeps the order of the steps exists" in caught.value.message
+        refused.append(caught.value.required)
+    assert low < refused[0] < refused[1] == max(loads(program)[0])
+
+
 def test_a_capacity_that_was_not_reached_says_what_was() -> None:
     s = support.Sketch("wide")  # the one value that waits is read again at once, so that nothing is gained
     h = s.op("Gemm", [s.input("x", 8, 8), s.parameter("w", 8, 8)], "h", "fc")

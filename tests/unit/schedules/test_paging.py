@@ -10,7 +10,9 @@ import pytest
 from solver.layout import Deadline, Lifespan
 from solver.program import COPY, Entry, EntryKind, Exit, Program, Tier, loads, transfer_nanoseconds
 from solver.schedules.paging import (
+    Gap,
     GapKind,
+    PagingProblem,
     Transfer,
     elapsed,
     in_tiers,
@@ -22,6 +24,7 @@ from solver.schedules.paging import (
     with_transfers,
 )
 from solver.schedules.paging.cover import greedy, least_moved, needed_only
+from solver.schedules.paging.homes import homes, shortage
 from solver.training import explicit_program
 from tests.support.programs import program
 
@@ -197,6 +200,23 @@ def test_greedy_answers_have_nothing_to_spare() -> None:
     assert needed_only(problem, capacity, taken) == taken
     everything = frozenset(range(len(problem.gaps)))
     assert needed_only(problem, max(problem.loads()), everything) == frozenset()
+
+
+def test_small_values_do_not_take_the_room_of_large_ones() -> None:
+    """Both small ones move more often, so they would have the first memory, and one large one none."""
+    span = (Lifespan(1, 9),)
+    idle = [Gap(v, GapKind.MIDDLE, 0, 9, size, span, v) for v, size in ((0, 2), (1, 2), (2, 4), (3, 4))]
+    idle += [Gap(v, GapKind.MIDDLE, 9, 10, 2, (), v) for v in (0, 1)]
+    problem = PagingProblem(0, 10, (0,) * 10, tuple(idle), (2, 2, 4, 4), (2, 2, 4, 4, 2, 2))
+    both = [Tier("fast", 1), Tier("b0", 6, 1, 1), Tier("b1", 6, 1, 1)]
+    found = homes(problem, range(6), both)
+    assert found is not None
+    assert found[2] != found[3]
+    less = [Tier("fast", 1), Tier("b0", 6, 1, 1), Tier("b1", 5, 1, 1)]
+    assert homes(problem, range(6), less) is None
+    lacking = shortage(problem, range(6), less)
+    assert (lacking.tier, lacking.missing) == (2, 1)
+    assert homes(problem, range(6), [*less[:2], Tier("b1", 6, 1, 1)])
 
 
 def test_a_capacity_that_is_kept_anyway_moves_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from solver.executor import validate
 from solver.graph import TrainableGraph, TrainingRules
 from solver.pipeline import modelled_costs, plan
 from solver.plan import Changes, PlanOptions, Verdict, VerdictStatus, paging
+from solver.program import Costs
 from solver.verdict import MEASURES, Measure, Request, Setting, batches_of, brief, explain
 from tests.support.graphs import Sketch
+from tests.support.operator_graphs import convolved
+from tests.support.sequence_graphs import classifier
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "examples" / "mnist.json").read_bytes()
 
@@ -55,6 +59,39 @@ def test_what_fits_with_recomputation() -> None:
     assert found.extra is not None
     assert 0 < found.extra == found.bound
     assert ("recompute",) in [remedy.names for remedy in found.remedies]
+
+
+def test_what_is_live_may_fit_where_its_layout_does_not() -> None:
+    """Repetitions that cost nothing are repetitions: nothing fits as it is."""
+    graph = load_graph(DOCUMENT)
+    modelled = modelled_costs(graph, PlanOptions()).nanoseconds
+    free = Costs(tuple((name, 0 if name.endswith(":forward") else cost) for name, cost in modelled))
+    options = PlanOptions(solver="best-fit", costs=free)
+    arena = plan(graph, options).arena_bytes
+    assert arena > PEAK
+    found = explain(graph, replace(options, capacity=arena - 1))
+    assert (found.peak, found.status, found.extra) == (PEAK, VerdictStatus.PLAN, 0)
+    assert not found.fits_as_it_is
+    assert found.repeated_steps > 0
+    assert found.arena_bytes is not None
+    assert found.smallest <= found.arena_bytes < arena
+    assert ("recompute",) in [remedy.names for remedy in found.remedies]
+    assert load_verdict(dump_verdict(found)) == found
+    same = explain(graph, replace(options, capacity=arena))
+    assert (same.fits_as_it_is, same.arena_bytes, same.repeated_steps) == (True, arena, 0)
+    assert same.remedies == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"in_place": True}, {"parallelism": 2}], ids=str)
+@pytest.mark.parametrize("make", [tower, classifier, convolved], ids=["tower", "lstm", "convolved"])
+def test_the_smallest_capacity_is_that_of_a_plan(
+    make: Callable[[], TrainableGraph], options: dict[str, Any]
+) -> None:
+    graph = make()
+    low = brief(graph, PlanOptions(**options)).floor
+    found = explain(graph, PlanOptions(capacity=low, **options))
+    given = PlanOptions(capacity=found.smallest, recompute=True, **options)
+    assert plan(graph, given).arena_bytes <= found.smallest
 
 
 def test_between_the_floor_and_the_smallest_it_is_open() -> None:

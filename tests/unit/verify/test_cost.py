@@ -220,7 +220,11 @@ def test_rows_that_do_not_hold_are_named(made: Made, name: str) -> None:
         ("step_flops", 2),
         ("extra_flops", -2),
         ("budget", 1),
-        ("floor", 10**6),
+        ("floor", 1),
+        ("order_bound", 1),
+        ("peak_before", 64),
+        ("peak_before", -64),
+        ("peak_after", 64),
         ("peak_after", -(10**6)),
     ],
 )
@@ -244,6 +248,12 @@ def test_a_record_that_does_not_match_the_program_is_refused(made: Made, name: s
         ("bound", 2**40),
         ("bound", -(2**40)),
         ("least_nanoseconds", 2**40),
+        ("baseline", 4),
+        ("baseline", -4),
+        ("peak_before", 64),
+        ("peak_before", -64),
+        ("peak_after", -64),
+        ("lookahead", -1),
     ],
 )
 def test_a_record_of_paging_that_the_copies_do_not_bear_out_is_refused(name: str, change: int) -> None:
@@ -258,6 +268,38 @@ def test_a_record_of_paging_that_the_copies_do_not_bear_out_is_refused(name: str
     (found,) = prove(reference, replace(made, records=(*others, Record("paging", facts))), {})
     assert found.rule == "record"
     assert name in found.detail
+
+
+def test_a_longer_lookahead_has_another_baseline() -> None:
+    """How long transfers might have taken is not in the plan; what could leave then is less."""
+    graph = tower()
+    tiers = (Tier("fast", plan(graph).arena_bytes * 4 // 5), Tier("slow", 2**24, 10**9, 10**9, 0))
+    made = plan(graph, PlanOptions(tiers=tiers))
+    (record,) = (record for record in made.records if record.name == "paging")
+    changed = Record("paging", {**record.facts, "lookahead": int(record.facts["lookahead"]) + 4})
+    (found,) = prove(reference_of(graph, made.options), replace(made, records=(changed,)), {})
+    assert found.rule == "record"
+    assert "baseline" in found.detail
+
+
+@pytest.mark.parametrize("more", [{"in_place": True}, {"parallelism": 2}], ids=["in place", "levels"])
+@pytest.mark.parametrize("kind", ["recompute", "paging"])
+def test_no_peak_is_said_to_be_more_than_values_of_their_own_take(kind: str, more: dict[str, Any]) -> None:
+    """And no floor to be more than it is, whatever else the plan does."""
+    graph = tower(8)
+    size = plan(graph, PlanOptions(**more)).arena_bytes * 3 // 4
+    options = PlanOptions(capacity=size, recompute=True, **more)
+    if kind == "paging":
+        options = PlanOptions(tiers=(Tier("fast", size), Tier("slow", 2**24, 10**9, 10**9, 0)), **more)
+    made = plan(graph, options)
+    reference = reference_of(graph, made.options)
+    assert prove(reference, made, {}) == ()
+    (record,) = (record for record in made.records if record.name == kind)
+    for name in ("peak_before",) if kind == "paging" else ("floor", "order_bound"):
+        facts = {**record.facts, name: int(record.facts[name]) + 10**6}
+        changed = tuple(Record(kind, facts) if each is record else each for each in made.records)
+        found = prove(reference, replace(made, records=changed), {})
+        assert {violation.rule for violation in found} == {"record"}
 
 
 def test_a_record_of_paging_in_one_memory_is_refused(made: Made) -> None:

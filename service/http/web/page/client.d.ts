@@ -591,6 +591,8 @@ export interface VerdictDocument {
   bound?: number | null;
   remedies: Array<RemedyOfVerdict>;
   complete: boolean;
+  arena_bytes?: number | null;
+  repeated_steps?: number;
 }
 
 /** A block in the bytes of another one, which is not a view itself. */

@@ -103,7 +103,7 @@ def test_a_paging_file_is_counted(graph: Path, tmp_path: Path) -> None:
         (["--tier", "sram=1MB", "--tier", "flash=1GB,bandwidth=0MB/s"], 2, "a bandwidth above zero"),
         (["--tier", "sram"], 2, "NAME=SIZE"),
         (["--tier", "sram=1kB", *WORDS[2:]], 3, "Kernels run in tier 'sram'"),
-        ([*WORDS[:2], "--tier", "flash=1kB,bandwidth=1MB/s"], 3, "there is room for 1,000 in 'flash'"),
+        ([*WORDS[:2], "--tier", "flash=1kB,bandwidth=1MB/s"], 3, "and has 1,000"),
         ([*WORDS, "--target", "onert"], 2, "memory of one kind"),
         ([*WORDS, "--capacity", "1MB"], 2, "Both a capacity and tiers"),
     ],

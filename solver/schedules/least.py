@@ -1,0 +1,68 @@
+"""The schedule of the least peak that some short searches find, each beginning with what the last one left.
+
+    floor ├──────────┼─────┼───────────┼──────────────────────┤ peak as it is
+                     │     │           1 found, with less
+                     2 not found       │
+                           3 found ... and so on between what was found and what was not
+
+A search that begins with a schedule of nearly as few bytes finds what one that begins with the program as it
+is does not. Which budgets are tried depends on the problem alone: whoever asks for what was found at last,
+comes by the same budgets, and finds it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from solver.layout import Deadline
+from solver.schedules.schedule import Schedule
+
+__all__ = ["SHARE", "Reached", "least_peak"]
+
+#: Searches, and the share of a search's usual work that each of them has: together they cost what two or
+#: three ordinary ones do.
+_SOLVES, SHARE = 10, 0.2
+
+#: Where the smallest peak is known to this part of the peak, looking further is not worth another search.
+_CLOSE = 1000
+
+
+class Reached(Protocol):
+    """A schedule, and the bytes that are live at once behind all that changes its program."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def peak(self) -> int: ...
+
+
+_Reached = TypeVar("_Reached", bound=Reached)
+
+
+def least_peak(
+    search: Callable[[int, Schedule, float], _Reached],
+    start: _Reached,
+    low: int,
+    deadline: Deadline,
+    *,
+    enough: int = 0,
+) -> _Reached:
+    """What has the least peak, the cheapest of equals, by about ten calls of `search`.
+
+    That takes a budget in bytes, a schedule to begin with, and a share of the usual work. `start` is the
+    program as it is; `low` bytes are too few. It ends at a peak of `enough` bytes.
+    """
+    best, high = start, start.schedule.peak
+    for _ in range(_SOLVES):
+        if best.peak <= enough or high - low <= max(1, high // _CLOSE) or deadline.expired:
+            break
+        budget = (low + high) // 2
+        found = search(budget, best.schedule, SHARE)
+        if (found.peak, found.schedule.extra) < (best.peak, best.schedule.extra):
+            best = found
+        high = min(high, found.schedule.peak)
+        if not found.schedule.fits:
+            low = max(low, budget)
+    return best
