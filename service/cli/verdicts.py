@@ -158,14 +158,14 @@ def _percent(part: int, whole: int) -> str:
 
 def _print_curve(console: Console, curve: TradeOff) -> None:
     table = Table(title=f"{curve.graph}: what less memory costs", title_justify="left")
-    for heading in ("peak bytes", "of now", "extra time", "proved at least", "extra products", "steps again"):
+    for heading in ("peak bytes", "share", "extra time", "proved at least", "extra products", "steps again"):
         table.add_column(heading, justify="right")
     for point in curve.points:
         least = "the same" if point.optimal else _percent(point.bound, curve.step_nanoseconds)
         table.add_row(
             f"{point.peak:,}",
             f"{point.peak / max(curve.present.peak, 1):.1%}",
-            _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "now",
+            _percent(point.extra, curve.step_nanoseconds) if point.repeated_steps else "as it is",
             least if point.bound or point.optimal else "-",
             _percent(point.extra_flops, curve.step_flops) if point.extra_flops else "-",
             f"{point.repeated_steps:,}",

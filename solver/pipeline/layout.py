@@ -11,6 +11,7 @@ from solver.layout.api import solve
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
 from solver.program import Program, Region
+from solver.targets import TARGETS
 
 __all__ = ["place"]
 
@@ -92,7 +93,9 @@ def _does_not_fit(
 
     With tiers each space has a capacity of its own, and what is proved holds for what the passes put there.
     """
-    fewer = "" if options.parallelism == 1 else ", run fewer steps at the same time"
+    more_ways = "" if options.parallelism == 1 else ", run fewer steps at the same time"
+    if TARGETS[options.target].capabilities.recompute and not (options.recompute or options.tiers):
+        more_ways += ", let steps run again (`recompute`)"
     capacity = room if options.tiers else options.capacity or 0
     found = capacity - room + outcome.layout.peak if outcome.layout else None
     witness = outcome.witness_step or 0
@@ -111,7 +114,7 @@ def _does_not_fit(
         more, path = f"Give {name!r} {required:,} bytes", ("tiers", space, "bytes")
     return CapacityError(
         CapacityError.sentence(subject, found=found, bound=bound, capacity=capacity),
-        remedy=f"{more}, reduce the batch{fewer}, or train fewer parameters.",
+        remedy=f"{more}, reduce the batch{more_ways}, or train fewer parameters.",
         required=required,
         available=capacity,
         live_at_peak=sorted(((b.id, b.size) for b in live), key=lambda item: (-item[1], item[0])),
