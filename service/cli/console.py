@@ -62,30 +62,32 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-#: The signal that is to end this command, or 0.
-_ending: Final = [0]
+#: The signal that is to end this command, or 0; and whether that was raised as an exception.
+_signal: Final = [0]
+_raised: Final = [False]
 
 
 def end_for(number: int, _frame: object = None) -> NoReturn:
     """A handler of signals: the command puts away what it has begun, as for Ctrl-C, and ends."""
     note_end(number)
+    _raised[0] = True
     raise KeyboardInterrupt
 
 
 def note_end(number: int) -> None:
-    """The command is going to end because of this signal."""
-    _ending[0] = number
+    """The command is going to end because of this signal; 0: it is not."""
+    _signal[0], _raised[0] = number, False
 
 
 def heed() -> None:
     """Raise KeyboardInterrupt once more: modules in C may swallow that of a handler while they are loaded."""
-    if _ending[0]:
+    if _raised[0]:
         raise KeyboardInterrupt
 
 
 def ended_by() -> int:
     """The exit code of a command that was interrupted: 128 and the number of the signal."""
-    return 128 + (_ending[0] or signal.SIGINT)
+    return 128 + (_signal[0] or signal.SIGINT)
 
 
 #: One ASCII character for each of those that tables and maps are made of, so that columns stay straight.

@@ -6,7 +6,7 @@ Files of other tools hold a network and rarely its training, so every importer t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -107,7 +107,7 @@ def import_options(given: Mapping[str, Any], *, batch: int | None = None) -> Imp
         class_axis=None if given.get("class_axis") is None else _whole("class_axis", given["class_axis"]),
         optimizer=_optimizer(given.get("optimizer", "sgd"), given.get("learning_rate")),
         trainable=_trainable(given.get("trainable", "all")),
-        dims=dict(_dim(text) for text in dims),
+        dims=_dims(dims),
         batch=batch,
         batch_norm=_batch_norm(given.get("batch_norm")),
         weights=_weights(given.get("weights", "reference")),
@@ -169,6 +169,17 @@ def _trainable(text: Any) -> Literal["all"] | int | tuple[str, ...]:
     if not names:
         raise _bad("trainable", text, "all, last:COUNT, or names separated by commas")
     return names
+
+
+def _dims(texts: Iterable[Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, size in map(_dim, texts):
+        if name in found:
+            raise OptionsError(
+                f"The dimension {name!r:.80} is given twice.", remedy="Give it one size.", path=("dim",)
+            )
+        found[name] = size
+    return found
 
 
 def _dim(text: Any) -> tuple[str, int]:

@@ -58,6 +58,7 @@ def test_every_loss_is_known(loss: str) -> None:
         ({"dim": ["=3"]}, "dim", "batch=32"),
         ({"dim": ["batch=0"]}, "dim", "batch=32"),
         ({"dim": ["batch=1e3"]}, "dim", "batch=32"),
+        ({"dim": ["a=1", "b=1", "a=1"]}, "dim", "one size"),
         ({"dim": ["batch=" + "9" * 5000]}, "dim", "batch=32"),
         ({"batch_norm": "eval"}, "batch_norm", "train or frozen"),
         ({"weights": "all"}, "weights", "reference or none"),

@@ -98,11 +98,6 @@ at("form").addEventListener("submit", async (event) => {
   at("plan").disabled = true;
   at("cancel").hidden = false;
   at("bar").removeAttribute("value");
-  if (progress?.extra_nanoseconds != null && progress.step_nanoseconds) {
-    const share = (part) => `${(100 * part / progress.step_nanoseconds).toFixed(2)} %`;
-    parts.push(`+${share(progress.extra_nanoseconds)} of time, at least ${share(progress.bound_nanoseconds)}`);
-  }
-  if (progress?.moved_bytes != null) parts.push(`${bytes(progress.moved_bytes)} bytes moved`);
   at("stage").textContent = "sending";
   const began = performance.now();
   const clock = setInterval(() => {
@@ -131,11 +126,6 @@ async function answer(client, given, signal) {
   } catch (error) {
     if (!(error instanceof ProblemError) || !NO_JOBS.has(error.code)) throw error;
   }
-  if (progress?.extra_nanoseconds != null && progress.step_nanoseconds) {
-    const share = (part) => `${(100 * part / progress.step_nanoseconds).toFixed(2)} %`;
-    parts.push(`+${share(progress.extra_nanoseconds)} of time, at least ${share(progress.bound_nanoseconds)}`);
-  }
-  if (progress?.moved_bytes != null) parts.push(`${bytes(progress.moved_bytes)} bytes moved`);
   at("stage").textContent = "planning";
   if (network.kind === "model") return client.plan(network.blob, { query: given, signal });
   const body = new Blob([`{"${network.kind}":`, network.blob, `,"options":${JSON.stringify(given)}}`]);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.cli.console import Exit
-from solver.documents import load_tradeoff, load_verdict
+from solver.documents import load_costs, load_plan, load_tradeoff, load_verdict
 from solver.plan import VerdictStatus
+from tests.support.onnx_models import perceptron
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 MNIST = EXAMPLES / "mnist.json"
@@ -144,6 +146,19 @@ def test_the_command_repeats_the_other_options() -> None:
         run("explain", MNIST, "--capacity", "16.6MB", "--in-place", "--batch", "32").stdout.split()
     )
     assert f"plan {MNIST} --batch 32 --in-place --rewrite --capacity 16600000" in said
+
+
+def test_the_command_plans_a_model_with_its_choices_and_costs(tmp_path: Path) -> None:
+    model, costs, made = (tmp_path / name for name in ("model.onnx", "costs.json", "plan.json"))
+    model.write_bytes(perceptron().SerializeToString())
+    given = (model, "--loss", "mse", "--optimizer", "adam,beta1=0.8", "--dim", "n=64")
+    assert run("costs", *given, "--roofline", "-o", costs).exit_code == Exit.OK
+    result = run("explain", *given, "--costs", costs, "--capacity", "40kB")
+    command = result.stdout.partition("to plan the first: arenaplan ")[2].splitlines()[0]
+    assert f"--costs {costs}" in command
+    planned = run(*shlex.split(command), "-o", made)
+    assert planned.exit_code == Exit.OK, planned.output
+    assert load_plan(made.read_bytes()).options.costs == load_costs(costs.read_bytes())
 
 
 def test_a_capacity_has_to_be_given() -> None:
