@@ -45,7 +45,7 @@ def reference_program(graph: TrainableGraph, plan: Plan) -> Program:
 
 @contextlib.contextmanager
 def _options_of_plan() -> Iterator[None]:
-    """Options that are out of range are what is wrong with a plan here: nobody asked for them."""
+    """Options that are out of range are a fault of the plan here, not of a request."""
     try:
         yield
     except OptionsError as error:

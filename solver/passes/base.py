@@ -20,7 +20,7 @@ Tell: TypeAlias = Callable[[SearchProgress | None], None]
 
 
 def silent(_progress: SearchProgress | None) -> None:
-    """For those whom nobody listens to."""
+    """Where no caller wants to hear of a search."""
 
 
 @dataclass(frozen=True, slots=True)

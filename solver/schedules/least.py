@@ -6,8 +6,8 @@
                            3 found ... and so on between what was found and what was not
 
 A search that begins with a schedule of nearly as few bytes finds what one that begins with the program as it
-is does not. Which budgets are tried depends on the problem alone: whoever asks for what was found at last,
-comes by the same budgets, and finds it again.
+is does not. Which budgets are tried depends on the problem alone: a request for what was found last tries the
+same budgets, and finds it again.
 """
 
 from __future__ import annotations

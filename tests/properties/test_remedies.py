@@ -1,4 +1,4 @@
-"""Refusals of schedules: whoever does what they advise is not refused for the same reason again."""
+"""Refusals of schedules: a request that does what they advise is not refused for the same reason again."""
 
 from __future__ import annotations
 
