@@ -18,7 +18,7 @@ offsets found, first fit puts no buffer higher than search did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -29,7 +29,7 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import walk
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.heap import give_back
-from solver.layout.model.instance import FREE, Instance, Integers
+from solver.layout.model.instance import FREE, Indices, Instance, Integers
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order
 
@@ -68,25 +68,41 @@ FINE: Final = Grain(contended=50, easy=30)
 class Coarse:
     """`instance` has a buffer for each box; a large buffer is a box of its own.
 
-    `packed` are the buffers in boxes, `box` says in which of them each lies and `within` how far above its
-    bottom. `always` and `easy` are in no box.
+    `packed` are the buffers in boxes, box by box and bottom up, and `begins` says which of them are at a
+    bottom. `always` and `easy` are in no box. Five bytes a buffer beside the boxes, so that a search may have
+    the rest.
     """
 
     instance: Instance
-    always: Integers
-    packed: Integers
-    box: Integers
-    within: Integers
-    easy: Integers
+    always: Indices
+    packed: Indices
+    begins: _Flags
+    easy: Indices
 
-    def order(self, offsets: Integers) -> Integers:
+    @property
+    def box(self) -> Integers:
+        """In which box each of those packed lies."""
+        return np.cumsum(self.begins) - 1
+
+    def within(self, size: Integers) -> Integers:
+        """How far each of those packed lies above the bottom of its box; `size` is of all buffers."""
+        return _above(size[self.packed], self.begins)
+
+    def searched(self) -> Coarse:
+        """The same without boxes, which `order` does not ask for."""
+        return replace(self, instance=self.instance.subset(np.arange(0)))
+
+    def order(self, size: Integers, offsets: Integers) -> Integers:
         """The order in which first fit puts no box above these offsets, counted from the top of `always`.
 
         Proof, by induction along the order: of those packed, the buffers below one in the layout of
         boxes come before it and end no higher than there; those above come after. So its place there is free.
         """
-        bottom = offsets[self.box] + self.within
-        return np.concatenate((self.always, self.packed[in_order(bottom)], self.easy))
+        bottom = offsets[self.box] + self.within(size)
+        order: Integers = np.concatenate(
+            (self.always, self.packed[in_order(bottom)], self.easy), dtype=np.int64
+        )
+        return order
 
 
 def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
@@ -112,14 +128,11 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
         if not over.any():
             break
     left = rest[easy]
-    return Coarse(
-        boxes.compact(),
-        np.flatnonzero(throughout),
-        rest[members],
-        np.cumsum(begins) - 1,
-        _above(part.size[members], begins),
-        left[in_order(-instance.size[left])],
+    left = left[in_order(-instance.size[left])]
+    always, packed, last_ = (
+        some.astype(np.int32) for some in (np.flatnonzero(throughout), rest[members], left)
     )
+    return Coarse(boxes.compact(), always, packed, begins, last_)
 
 
 def _packed(
@@ -175,10 +188,14 @@ def search_coarsely(
     room = capacity - int(instance.size[coarse.always].sum())
     if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
+    search = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS)
+    coarse = coarse.searched()
     give_back()  # what the boxes were made with
-    decision = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS).decide(room, work, watch)
+    decision = search.decide(room, work, watch)
     if decision.offsets is None:
         return None
-    layout, cut = walk(instance, module, coarse.order(decision.offsets), limit, watch.deadline)
+    del search
+    order = coarse.order(instance.size, decision.offsets)
+    layout, cut = walk(instance, module, order, limit, watch.deadline)
     watch.cut = watch.cut or cut
     return layout
