@@ -113,41 +113,44 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     """
     throughout = instance.end - instance.start == instance.sections
     room = capacity - int(instance.size[throughout].sum())
-    rest = np.flatnonzero(~throughout)
-    part = instance.subset(rest) if throughout.any() else instance
+    rest = np.flatnonzero(~throughout).astype(np.int32)
+    part = instance.subset(np.flatnonzero(~throughout)) if throughout.any() else instance
     small = part.size * grain.easy <= room - peak_load_seen(part)
     contended = room - part.load() < max(1, room // grain.contended)
     for _ in range(PASSES):
-        passed = np.concatenate(([0], np.cumsum(contended)))
+        passed = np.zeros(len(contended) + 1, np.int32)
+        np.cumsum(contended, out=passed[1:])
         first, last = passed[part.start], passed[part.end]
         easy, boxes = small & (first == last), part  # those before go first
-        members, begins = _packed(part, np.flatnonzero(~easy), first, last, room)
+        members, begins = _packed(part, np.flatnonzero(~easy).astype(np.int32), first, last, room)
         boxes = _boxed(part, members, begins)
         over = ~contended & (boxes.load() > room)
         contended |= over
         if not over.any():
             break
     left = rest[easy]
-    left = left[in_order(-instance.size[left])]
-    always, packed, last_ = (
-        some.astype(np.int32) for some in (np.flatnonzero(throughout), rest[members], left)
+    return Coarse(
+        boxes.compact(),
+        np.flatnonzero(throughout).astype(np.int32),
+        rest[members],
+        begins,
+        left[in_order(-instance.size[left])],
     )
-    return Coarse(boxes.compact(), always, packed, begins, last_)
 
 
 def _packed(
-    part: Instance, hard: Integers, first: Integers, last: Integers, room: int
-) -> tuple[Integers, _Flags]:
+    part: Instance, hard: Indices, first: Indices, last: Indices, room: int
+) -> tuple[Indices, _Flags]:
     """The buffers of `hard` box by box, and which of them begin a box."""
     alone = part.size[hard] > room // DUST
-    order = in_order(alone.astype(np.int64), first[hard], last[hard], part.start[hard])
+    order = in_order(alone.astype(np.int8), first[hard], last[hard], part.start[hard])
     hard = hard[order]
     begins = alone[order] | _differs(first[hard]) | _differs(last[hard])
     begins |= _differs(_above(part.size[hard], begins) // max(1, room // BOX))
     return hard, begins
 
 
-def _differs(values: Integers) -> _Flags:
+def _differs(values: Integers | Indices) -> _Flags:
     """Whether each differs from the one before; the first does."""
     differs: _Flags = np.diff(values, prepend=values[:1] - 1) != 0
     return differs
@@ -160,7 +163,7 @@ def _above(size: Integers, begins: _Flags) -> Integers:
     return above
 
 
-def _boxed(part: Instance, members: Integers, begins: _Flags) -> Instance:
+def _boxed(part: Instance, members: Indices, begins: _Flags) -> Instance:
     """A buffer for each box: all bytes of its members, as long as any of them lives."""
     first = np.flatnonzero(begins)
     topmost = members[np.append(first[1:], len(members))[: len(first)] - 1]
