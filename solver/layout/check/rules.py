@@ -38,7 +38,7 @@ COLUMNS_FROM: Final = 64
 #: Pairs up to which each is looked at, in less time than a sweep takes in Python, and so many at a time. From
 #: so many buffers on the compiled sweep is worth loading.
 PAIRS: Final = 4_000_000
-PAIRS_AT_ONCE: Final = 1 << 13
+PAIRS_AT_ONCE: Final = 1 << 12
 SWEPT_FROM: Final = 4000
 
 
@@ -285,8 +285,10 @@ def _any_meets(pairs: _Indices, low: _Integers, high: _Integers) -> bool:
     first = 0
     while first < len(pairs):
         last = max(first + 1, int(total.searchsorted(total[first] + PAIRS_AT_ONCE, side="right")) - 1)
-        one = np.repeat(np.arange(first, last), pairs[first:last])
-        other = np.arange(total[first], total[last]) - total[one] + one + 1
+        one = np.repeat(np.arange(first, last, dtype=np.int32), pairs[first:last])
+        other = np.arange(total[first] + 1, total[last] + 1)
+        other -= total[one]
+        other += one
         if bool(((low[one] < high[other]) & (low[other] < high[one])).any()):
             return True
         first = last

@@ -88,7 +88,7 @@ def _callback(one: Source, kinds: Sequence[Kind], arguments: Sequence[Any]) -> A
         "pointer": _pointer,
         **{
             str(np.dtype(kind)): kind
-            for kind in (np.bool_, np.float64, np.int8, np.int32, np.int64, np.uint8)
+            for kind in (np.bool_, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8)
         },
     }
     at = 0

@@ -26,6 +26,7 @@ from solver.layout.compiled.skyline_state import (
     LAST,
     LEANING,
     LEFT,
+    NOISE,
     NONE,
     ONLY,
     PART,
@@ -41,9 +42,10 @@ from solver.layout.compiled.skyline_state import (
     WALLS,
     WORK,
     SearchState,
+    Short,
+    own,
 )
 from solver.layout.compiled.skyline_survey import BY_HEIGHT, BY_SLACK, BY_WEIGHT
-from solver.layout.model.instance import Indices
 
 __all__ = ["ROUND", "candidate", "prepare", "raised"]
 
@@ -101,8 +103,8 @@ PROMOTED = 1 << 19
 
 #: Noise reaches so many of 2**20 parts of all places, up and down; that around a layout less, and less again
 #: in each of four runs.
-NOISE = 150_000
-NOISE_GUIDED = 50_000
+REACH = 150_000
+REACH_GUIDED = 50_000
 
 
 @inlined
@@ -114,7 +116,7 @@ def mix(x: Any) -> Any:
 
 
 @inlined
-def prepare(s: SearchState, ranks: Indices, run: int) -> None:
+def prepare(s: SearchState, ranks: Short, run: int) -> None:
     """Sets the ranks and rules of a run, and forgets the weights now and then.
 
     Weights kept for longer make every run repeat the last one's way. Kinds that were told apart stay so:
@@ -127,15 +129,15 @@ def prepare(s: SearchState, ranks: Indices, run: int) -> None:
         s.weight[:] = 1
     if not c[RULES] & WALLS:
         c[LEANING] = PLAIN
-    reach = 0 if k < SHARED and c[SEED] == 0 else NOISE * n
+    reach = 0 if k < SHARED and c[SEED] == 0 else REACH * n
     if c[GUIDED] and run % 2 == 1:
-        order, reach = ORDERS, NOISE_GUIDED * n >> 2 * (k % 4)
+        order, reach = ORDERS, REACH_GUIDED * n >> 2 * (k % 4)
     most_active = 1.0
     for i in range(n):
         most_active = max(most_active, s.activity[i])
     for i in range(n):
         rank = np.int64(ranks[order, i])
-        word = mix(mix(np.uint64(rank + 1)) + np.uint64(s.zone1[1]) + np.uint64(run))
+        word = mix(mix(np.uint64(rank + 1)) + np.uint64(c[NOISE]) + np.uint64(run))
         noise = np.int64(word >> np.uint64(2)) % (2 * reach + 1) - reach
         if c[RULES] & PROMOTION and c[GUIDED]:
             noise -= np.int64(PROMOTED * n * (s.activity[s.kind[i]] / most_active))
@@ -145,17 +147,17 @@ def prepare(s: SearchState, ranks: Indices, run: int) -> None:
 @inlined
 def candidate(s: SearchState, frame: int) -> int:
     """The most preferred buffer not yet tried that may stand at the section; moves TRIED on."""
-    f, part = s.frames, s.frames[frame, PART]
+    f, part = s.niches, s.frames[frame, PART]
     only, tried, height = f[frame, ONLY], s.waits[frame, TRIED], s.skyline[f[frame, LEFT]]
     best, lowest = NONE, INFINITY
     if only != NONE:
         # A spanning buffer: only where neither strides nor pins matter.
-        if tried == UNTRIED and height + s.size[only] <= s.limit[only]:
+        if tried == UNTRIED and height + s.size[only] <= own(s.limit, only):
             best = only
     elif tried < INFINITY:
         section, left, right = f[frame, SECTION], f[frame, LEFT], f[frame, RIGHT]
-        before = s.skyline[left - 1] if left > s.parts[part, FIRST] else INFINITY
-        after = s.skyline[right] if right < s.parts[part, LAST] else INFINITY
+        before = s.skyline[left - 1] if left > s.reaches[part, FIRST] else INFINITY
+        after = s.skyline[right] if right < s.reaches[part, LAST] else INFINITY
         s.counters[WORK] += s.born[section + 1] - s.born[left]
         for i in range(s.born[left], s.born[section + 1]):
             end, bottom = s.end[i], raised(s, i, height)
@@ -163,7 +165,7 @@ def candidate(s: SearchState, frame: int) -> int:
             if (
                 s.placed[i] == 0
                 and section < end <= right
-                and top <= s.limit[i]
+                and top <= own(s.limit, i)
                 and stands(s, i, bottom, bottom - height)
             ):
                 first = preference(s, i, s.start[i] == left, end == right, top == before, top == after)
@@ -176,17 +178,17 @@ def candidate(s: SearchState, frame: int) -> int:
 @inlined
 def raised(s: SearchState, i: int, height: int) -> int:
     """Where buffer i can begin at or above this height; the skyline is never above an unplaced pin."""
-    pin, stride = int(s.pin[i]), int(s.stride[i])
+    pin, stride = own(s.pin, i), own(s.stride, i)
     return (height + stride - 1) & -stride if pin == NONE else pin
 
 
 @inlined
 def stands(s: SearchState, i: int, bottom: int, padding: int) -> bool:
     """Whether so much can be lost under buffer i, and no pin lies under it or in its way."""
-    enough, top = True, bottom + s.size[i] if s.pin[i] == NONE else bottom
+    enough, top = True, bottom + s.size[i] if own(s.pin, i) == NONE else bottom
     if padding > 0 or len(s.pins) > 0:
         for t in range(s.start[i], s.end[i]):
-            enough = enough and padding <= s.slack[t] and top <= s.roof[t]
+            enough = enough and padding <= s.slack[t] and top <= own(s.roof, t)
     return enough
 
 

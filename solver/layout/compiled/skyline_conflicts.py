@@ -107,7 +107,7 @@ def concerned(s: SearchState, entry: int) -> bool:
 @inlined
 def explain_completeness(s: SearchState, frame: int) -> int:
     """What explains that the alternatives of a choice are all there are; the state is as it was then."""
-    f, p, part = s.frames, s.parts, s.frames[frame, PART]
+    f, p, part = s.niches, s.reaches, s.frames[frame, PART]
     left, right, section = f[frame, LEFT], f[frame, RIGHT], f[frame, SECTION]
     start, end = section, section + 1
     if f[frame, ONLY] != NONE:

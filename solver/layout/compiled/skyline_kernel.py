@@ -66,12 +66,14 @@ from solver.layout.compiled.skyline_state import (
     PARTS,
     PAUSE,
     PAUSED,
+    PICK,
     RIGHT,
     RULES,
     RUNS,
     SECTION,
     SEED,
     SEEDS,
+    SOLE,
     SPARE,
     STOP,
     TABLE,
@@ -88,10 +90,11 @@ from solver.layout.compiled.skyline_state import (
     WORK_LIMIT,
     YES,
     SearchState,
+    Short,
+    own,
 )
 from solver.layout.compiled.skyline_survey import DEAD, OVERFLOW, raise_skyline, survey, touch
 from solver.layout.compiled.skyline_table import known, remember
-from solver.layout.model.instance import Indices
 
 __all__ = ["race"]
 
@@ -103,10 +106,10 @@ MOST_NODES = 1e15
 
 
 @compiled
-def race(s: SearchState, ranks: Indices, first_limit: int, growth: float) -> int:
+def race(s: SearchState, ranks: Short, first_limit: int, growth: float) -> int:
     """Runs with growing node limits over all rows of `ranks` and ways to choose until one answers.
 
-    NO, YES (offsets in `s.offset`), UNKNOWN (out of work, stopped or beaten), FULL (the depth is used up, by
+    NO, YES (offsets in `s.rank`), UNKNOWN (out of work, stopped or beaten), FULL (the depth is used up, by
     every run of a round) or PAUSED. A growth below 1 means one run without a limit.
     """
     c = s.counters
@@ -148,7 +151,34 @@ def run(s: SearchState) -> int:
             return FULL
         if height != SOLVED and not advance(s, height):
             return NO
+    unwind(s)
     return YES
+
+
+@inlined
+def unwind(s: SearchState) -> None:
+    """Where everything stands, the offsets in place of the ranks, which the next run makes anew.
+
+    What was the only buffer of its part is not among the placed, and nothing has moved over its sections
+    since. All others stood on the skyline as it was just after them; so the trail is taken back for it.
+    """
+    spare = s.counters[SPARE]
+    for i in range(len(s.size)):
+        if s.placed[i] == 0:
+            bottom = 0
+            for t in range(s.start[i], s.end[i]):
+                bottom = max(bottom, s.skyline[t])
+            s.rank[i] = raised(s, i, bottom)
+    for k in range(s.counters[TRAIL_COUNT] - 1, -1, -1):
+        what, old, more = s.trail[k, 0] >> WHAT, s.trail[k, 1] >> spare, s.trail[k, 1] & ((1 << spare) - 1)
+        if what >= 0:
+            for t in range(what, what + more + 1):
+                s.skyline[t] = old
+        else:
+            i = NONE - what
+            s.rank[i] = s.skyline[s.start[i]] - s.size[i]
+            for t in range(s.start[i], s.end[i]):
+                s.skyline[t] -= s.size[i] + old
 
 
 @inlined
@@ -182,7 +212,7 @@ def reset(s: SearchState) -> None:
 @inlined
 def expand(s: SearchState, part: int) -> int:
     """Looks at a part: the number of frames to go on from, one more or those of its parent; or SOLVED."""
-    p, c = s.parts, s.counters
+    p, c = s.reaches, s.counters
     if p[part, COUNT] == 1:
         return drop(s, part)
     c[HASH1], c[HASH2] = s.sums[part, ONE], s.sums[part, TWO]
@@ -197,22 +227,21 @@ def expand(s: SearchState, part: int) -> int:
     else:
         return push(s, part, left)
     add_reasons(s, mark, first, last)
-    return p[part, PARENT]
+    return s.parts[part, PARENT]
 
 
 @inlined
 def drop(s: SearchState, part: int) -> int:
     """The only buffer of a part goes down as far as it can."""
-    bottom, i, c = 0, s.born[s.parts[part, FIRST]], s.counters
+    bottom, i, c = 0, s.born[s.reaches[part, FIRST]], s.counters
     while s.placed[i] != 0:
         i += 1
     for t in range(s.start[i], s.end[i]):
         if s.skyline[t] >= bottom:
             bottom, c[CAUSE] = s.skyline[t], stretch(s, t, t + 1)
     bottom = raised(s, i, bottom)
-    if bottom + s.size[i] > s.limit[i]:
+    if bottom + s.size[i] > own(s.limit, i):
         return s.parts[part, PARENT]
-    s.offset[i] = bottom
     c[HEAD] = s.parts[part, NEXT]
     return SOLVED
 
@@ -223,10 +252,10 @@ def push(s: SearchState, part: int, left: int) -> int:
     c, frame = s.counters, s.counters[FRAME_COUNT]
     s.sums[part, ONE], s.sums[part, TWO] = c[HASH1], c[HASH2]
     s.frames[frame, PART] = part
-    s.frames[frame, LEFT] = left
-    s.frames[frame, RIGHT] = s.stop[left]
-    s.frames[frame, SECTION] = s.pick[left]
-    s.frames[frame, ONLY] = s.only[left]
+    s.niches[frame, LEFT] = left
+    s.niches[frame, RIGHT] = s.stop[left]
+    s.niches[frame, SECTION] = s.picks[left, PICK]
+    s.niches[frame, ONLY] = s.picks[left, SOLE]
     s.frames[frame, PARTS] = c[PART_COUNT]
     s.frames[frame, TRAIL] = c[TRAIL_COUNT]
     s.waits[frame, WASTE] = s.waste[left]
@@ -252,7 +281,8 @@ def advance(s: SearchState, height: int) -> bool:
         if c[RULES] & TABLE:
             remember(s, s.sums[part, ONE], s.sums[part, TWO])
         height = p[part, PARENT]
-        add_reasons(s, f[height - 1, TRAIL] + 1 if height > 0 else 0, p[part, FIRST], p[part, LAST])
+        first, last = s.reaches[part, FIRST], s.reaches[part, LAST]
+        add_reasons(s, f[height - 1, TRAIL] + 1 if height > 0 else 0, first, last)
     return False
 
 
@@ -263,7 +293,7 @@ def retract(s: SearchState, frame: int) -> bool:
     if s.counters[TRAIL_COUNT] == mark:
         return True
     helps = concerned(s, mark)
-    undo(s, mark, s.parts[s.frames[frame, PART], FIRST])
+    undo(s, mark, s.reaches[s.frames[frame, PART], FIRST])
     s.waits[frame, EXPLANATION] |= s.counters[CAUSE]
     return helps
 
@@ -283,7 +313,7 @@ def undo(s: SearchState, mark: int, first: int) -> None:
             i = NONE - what
             s.placed[i] = 0
             lift(s, i, -1, old)
-            if s.pin[i] != NONE:
+            if own(s.pin, i) != NONE:
                 hang(s, s.start[i], s.end[i])
             touch(s, first, s.start[i], s.end[i])
     s.counters[TRAIL_COUNT] = mark
@@ -292,12 +322,13 @@ def undo(s: SearchState, mark: int, first: int) -> None:
 @inlined
 def hang(s: SearchState, start: int, end: int) -> None:
     """The lowest unplaced pin over each section, anew. O(pins x sections)."""
-    for t in range(start, end):
-        s.roof[t] = INFINITY
+    if len(s.pins) > 0:
+        for t in range(start, end):
+            s.roof[t] = INFINITY
     for i in s.pins:
         if s.placed[i] == 0:
             for t in range(max(start, s.start[i]), min(end, s.end[i])):
-                s.roof[t] = min(s.roof[t], s.pin[i])
+                s.roof[t] = min(s.roof[t], own(s.pin, i))
 
 
 @inlined
@@ -318,16 +349,15 @@ def lift(s: SearchState, i: int, sign: int, padding: int) -> None:
 @inlined
 def branch(s: SearchState, frame: int) -> bool:
     """The next alternative of a choice: the next buffer by rank, then waste; False when none is left."""
-    f, c, part = s.frames, s.counters, s.frames[frame, PART]
-    first, height = s.parts[part, FIRST], s.skyline[f[frame, LEFT]]
+    f, c, part = s.niches, s.counters, s.frames[frame, PART]
+    first, height = s.reaches[part, FIRST], s.skyline[f[frame, LEFT]]
     i = candidate(s, frame)
     if i != NONE:
         bottom = raised(s, i, height)
         padding = bottom - height
         s.placed[i] = 1
-        s.offset[i] = bottom
         lift(s, i, 1, padding)
-        if s.pin[i] != NONE:
+        if own(s.pin, i) != NONE:
             hang(s, s.start[i], s.end[i])
         touch(s, first, s.start[i], s.end[i])
         s.trail[c[TRAIL_COUNT], 0] = (NONE - i) << WHAT
@@ -342,5 +372,5 @@ def branch(s: SearchState, frame: int) -> bool:
     c[HASH1], c[HASH2] = s.sums[part, ONE], s.sums[part, TWO]
     raise_skyline(s, section, wasted_to, NONE, BEYOND)
     touch(s, first, section, section + 1)
-    same_part(s, frame, s.parts[part, COUNT])
+    same_part(s, frame, s.reaches[part, COUNT])
     return True

@@ -39,7 +39,7 @@ def divide(s: SearchState, frame: int, i: int, padding: int) -> None:
 
     It can only have broken what it alone joined.
     """
-    p, c, part = s.parts, s.counters, s.frames[frame, PART]
+    p, c, part = s.reaches, s.counters, s.frames[frame, PART]
     count, whole = int(p[part, COUNT]) - 1, True
     if c[RULES] & DECOMPOSE:
         for t in range(s.start[i] + 1, s.end[i]):
@@ -49,16 +49,16 @@ def divide(s: SearchState, frame: int, i: int, padding: int) -> None:
         place(s, i, padding)
         same_part(s, frame, count)
     else:
-        split(s, p[part, FIRST], p[part, LAST], frame + 1, p[part, NEXT])
+        split(s, p[part, FIRST], p[part, LAST], frame + 1, s.parts[part, NEXT])
 
 
 @inlined
 def same_part(s: SearchState, frame: int, count: int) -> None:
     """The part of a choice once more, with so many buffers left in it, and the hashes of the moment."""
     p, part, before = s.parts, s.counters[PART_COUNT], s.frames[frame, PART]
-    p[part, FIRST] = p[before, FIRST]
-    p[part, LAST] = p[before, LAST]
-    p[part, COUNT] = count
+    s.reaches[part, FIRST] = s.reaches[before, FIRST]
+    s.reaches[part, LAST] = s.reaches[before, LAST]
+    s.reaches[part, COUNT] = count
     p[part, PARENT] = frame + 1
     p[part, NEXT] = p[before, NEXT]
     s.sums[part, ONE] = s.counters[HASH1]
@@ -70,14 +70,14 @@ def same_part(s: SearchState, frame: int, count: int) -> None:
 @inlined
 def split(s: SearchState, first: int, last: int, parent: int, rest: int) -> None:
     """One part for each stretch of sections that unplaced buffers join; smallest in front of `rest`."""
-    p, c = s.parts, s.counters
+    p, c = s.reaches, s.counters
     c[WORK] += last - first + s.born[last] - s.born[first]
     base = c[PART_COUNT]
     count = outline_parts(s, first, last, base)
     c[PART_COUNT] = base + count
     c[HEAD] = rest
     for q in range(base, base + count):
-        p[q, PARENT] = parent
+        s.parts[q, PARENT] = parent
         # What lay to the left of it does not concern it any more.
         s.fresh[p[q, FIRST]] = 0
         p[q, COUNT], s.sums[q, ONE], s.sums[q, TWO] = state(s, p[q, FIRST], p[q, LAST])
@@ -87,7 +87,7 @@ def split(s: SearchState, first: int, last: int, parent: int, rest: int) -> None
 @inlined
 def outline_parts(s: SearchState, first: int, last: int, base: int) -> int:
     """Numbers the stretches from `base` on; how many there are."""
-    p, count, joined = s.parts, 0, False
+    p, count, joined = s.reaches, 0, False
     for t in range(first, last):
         if s.live[t] == 0:
             joined = False
@@ -105,7 +105,7 @@ def link(s: SearchState, q: int, rest: int) -> None:
     """Into the agenda before `rest`, in the order of the number of buffers: fewest fail soonest."""
     p = s.parts
     before, after = NONE, s.counters[HEAD]
-    while after != rest and p[after, COUNT] < p[q, COUNT]:
+    while after != rest and s.reaches[after, COUNT] < s.reaches[q, COUNT]:
         before, after = after, p[after, NEXT]
     p[q, NEXT] = after
     if before == NONE:

@@ -3,16 +3,19 @@
 Everything is in whole units (the common divisor of all sizes). What is changed on the way down is
 written to a trail and taken back on the way up, so a node costs a few numbers, not a copy:
 
-    frames, waits   one per choice on the current path           (FRAME_FIELDS and WAIT_FIELDS numbers)
-    parts, sums     one per stretch of sections still to solve   (PART_FIELDS and SUM_FIELDS numbers)
-    trail           one per placement, or waste next to waste    (TRAIL_FIELDS numbers)
+    frames, niches, waits   one per choice on the current path
+    parts, reaches, sums    one per stretch of sections still to solve
+    trail                   one per placement, or waste next to waste
 
-Numbers of buffers, sections, parts and frames take four bytes each; heights, hashes and explanations take
-eight, and have rows of their own.
+Numbers of buffers and sections take two bytes each, of parts and frames four; heights, hashes and
+explanations take eight. So each kind has rows of its own. What all buffers have alike is there once: `own`.
 
 What a look at a plateau has found is kept under its first section while it is `fresh`: until the skyline
 there or beside it moves, or a failure makes one of its sections heavier. A node looks at what has changed
-only.
+only. The look itself counts in the memory of what is kept under all sections of its plateau. Proof that
+nothing is lost: a section that is not the first of a plateau is not fresh, or was the first of an earlier
+part; to be the first again the skyline has to move on one side of it alone, which ends freshness, or a part
+has to begin there, which does, too.
 
 A path places each buffer at most once, so these grow with the depth, which is n plus the number of
 sections wasted. When they are full the search answers "out of memory" and the caller may give it more.
@@ -27,13 +30,29 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from solver.layout.compiled.jit import inlined
 from solver.layout.compiled.memory import paged
 from solver.layout.model.instance import FREE, Indices, Instance, Integers
 
-__all__ = ["PATH", "SAME", "SearchState", "allocate", "path"]
+__all__ = [
+    "LEARNT",
+    "PATH",
+    "SAME",
+    "SEARCHABLE",
+    "SearchState",
+    "Short",
+    "allocate",
+    "made",
+    "own",
+    "unchanged",
+]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.int8]
+Short: TypeAlias = npt.NDArray[np.int16]
+
+#: The most buffers, and sections, of a search: their numbers take two bytes.
+SEARCHABLE: Final = (1 << 15) - 1
 
 #: Higher than any skyline.
 INFINITY: Final = 1 << 61
@@ -50,21 +69,29 @@ MOST: Final = (1 << 31) - 1
 #: Less than any preference.
 UNTRIED: Final = -INFINITY
 
-# Fields of a part: sections [FIRST, LAST), COUNT unplaced buffers, frames left if it fails, next part; and
-# of its sums, the hashes: those of its begin, and once it is looked at, those that its choice begins with. A
-# part is looked at once before it is dropped.
-FIRST, LAST, COUNT, PARENT, NEXT = range(5)
-PART_FIELDS: Final = 5
+# Fields of a part: frames left if it fails, next part; how far it reaches: sections [FIRST, LAST) and COUNT
+# unplaced buffers; and of its sums, the hashes: those of its begin, and once it is looked at, those that its
+# choice begins with. A part is looked at once before it is dropped.
+PARENT, NEXT = range(2)
+PART_FIELDS: Final = 2
+FIRST, LAST, COUNT = range(3)
+REACH_FIELDS: Final = 3
 ONE, TWO = range(2)
 SUM_FIELDS: Final = 2
-# Fields of a frame. PART is what it is a choice of, LEFT and RIGHT the plateau branched on, ONLY the one
-# buffer to try; PARTS and TRAIL say how many there were before. And what it waits for: TRIED is the
-# preference last placed there, WASTE where waste ends; NONE: no more. EXPLANATION says why the alternatives
-# tried so far have failed.
-PART, LEFT, RIGHT, SECTION, ONLY, PARTS, TRAIL = range(7)
-FRAME_FIELDS: Final = 7
+# Fields of a frame. PART is what it is a choice of; PARTS and TRAIL say how many there were before. Of its
+# niche, LEFT and RIGHT are the plateau branched on, ONLY is the one buffer to try. And what it waits for:
+# TRIED is the preference last placed there, WASTE where waste ends; NONE: no more. EXPLANATION says why the
+# alternatives tried so far have failed.
+PART, PARTS, TRAIL = range(3)
+FRAME_FIELDS: Final = 3
+LEFT, RIGHT, SECTION, ONLY = range(4)
+NICHE_FIELDS: Final = 4
 WASTE, TRIED, EXPLANATION = range(3)
 WAIT_FIELDS: Final = 3
+
+# What is kept of a plateau: its most urgent section, and the one buffer to try there, or NONE.
+PICK, SOLE = range(2)
+PICK_FIELDS: Final = 2
 
 # An entry of the trail: a section and its height before the waste; or NONE - i and the padding under buffer
 # i. Entries are most of what a path takes, so the first number has the section, or NONE - i, from bit WHAT
@@ -86,12 +113,12 @@ REFUTED_FIELDS: Final = 3
 # UNTIL runs, and at PAUSE work (0: never), in the middle of a run, which GOING tells. HASH1 and HASH2 are of
 # the part being looked at. GUIDED: the last row of priorities is a layout's, and every other run's. CAUSE
 # explains the last failure; DEAD_LEFT and DEAD_SECTION say where a look has met it. SPARE bits of a height
-# are free for other use. KNOWN states are refuted, through all questions.
+# are free for other use. KNOWN states are refuted, through all questions. NOISE tells seeds apart.
 (
     NODES, LIMIT, WORK, WORK_LIMIT, FRAME_COUNT, PART_COUNT, TRAIL_COUNT, HEAD, CAPACITY, RULES,
     SECTION_RULE, LEANING, HITS, SEED, RUNS, FULLS, UNTIL, PAUSE, GOING, HASH1, HASH2, GUIDED,
-    CAUSE, DEAD_LEFT, DEAD_SECTION, SPARE, KNOWN, COUNTERS,
-) = range(28)  # fmt: skip
+    CAUSE, DEAD_LEFT, DEAD_SECTION, SPARE, KNOWN, NOISE, COUNTERS,
+) = range(29)  # fmt: skip
 # Slots of `signals`, shared by searches that race: stop now; the first turn that found an answer.
 STOP, BEST = range(2)
 #: Searches that race. They take turns, a run each: turn `SEEDS * run + seed`.
@@ -110,46 +137,47 @@ class SearchState(NamedTuple):
     """Arrays over buffers, over sections, over depth; see the comments for what they hold."""
 
     # buffers, by start
-    start: Indices
-    end: Indices
+    start: Short
+    end: Short
     size: Integers
-    stride: Integers  # offsets are multiples of this power of two
-    pin: Integers  # the offset that is given, or NONE
-    limit: Integers  # the buffer must end at or below this
-    rank: Integers  # priority, lowest first; equal for buffers that can take each other's place
+    stride: Integers  # of `own`; offsets are multiples of this power of two
+    pin: Integers  # of `own`; the offset that is given, or NONE
+    limit: Integers  # of `own`; the buffer must end at or below this
+    rank: Integers  # priority, lowest first; where the answer is YES, the offset instead
     key1: Integers  # hashes are below PRIME
     key2: Integers
-    kind: Indices  # equal for buffers that can take each other's place
+    kind: Short  # equal for buffers that can take each other's place, and so are their ranks
     activity: Indices  # of a kind: how often it was placed too late
     placed: Flags
-    offset: Integers
-    pins: Indices  # the buffers that are pinned
+    pins: Short  # the buffers that are pinned
     # sections (one more than there are, so that "one past the last" is addressable)
-    born: Indices  # the first buffer that starts here or later
+    born: Short  # the first buffer that starts here or later
     skyline: Integers
-    roof: Integers  # the lowest unplaced pin over it
+    roof: Integers  # of `own`; the lowest unplaced pin over it
     slack: Integers  # room that waste may still take: capacity - skyline - what is unplaced there
     bit: Flags  # the number of the bit of its stretch
     zone1: Integers  # the hash of all sections before it, which differs from the next one's by its own number
     zone2: Integers
-    crossing: Indices  # unplaced buffers alive both before and after the boundary on the left
-    live: Indices  # unplaced buffers
+    crossing: Short  # unplaced buffers alive both before and after the boundary on the left
+    live: Short  # unplaced buffers
     weight: Indices  # grows with every failure here
-    cover: Indices  # buffers inside the plateau that cover this section
-    fill: Integers  # and their total size
-    before: Integers  # smallest buffer inside the plateau that ends at or before this section
-    after: Integers  # smallest that starts after it
+    # sections of the plateau that is looked at
+    cover: Short  # buffers inside it that cover this section, in the memory of `stop`
+    fill: Integers  # and their total size, in that of `picks`
+    before: Integers  # smallest buffer inside it that ends at or before this section, in that of `waste`
+    after: Integers  # smallest that starts after it, in that of `key`
     # plateaus, under their first section
     fresh: Flags  # whether all of these hold
-    stop: Indices  # one past the plateau
+    stop: Short  # one past the plateau
     key: Floats  # how urgent its most urgent section is; infinite where there is nothing to decide
-    pick: Indices  # that section
+    picks: Indices
     waste: Integers  # where waste there would end, or NONE
-    only: Indices  # the one buffer to try there, or NONE
     # depth
     parts: Indices
+    reaches: Short
     sums: Integers
     frames: Indices
+    niches: Short
     waits: Integers
     trail: Integers
     # refuted states: two independent hashes each, and why
@@ -159,14 +187,22 @@ class SearchState(NamedTuple):
     signals: Integers
 
 
-#: Arrays of a state that no search changes; and those that hold a run, from its begin to its end.
+#: Arrays of a state that no search changes; those that hold a run, from its begin to its end; and those that
+#: say what is refuted, which is so for every seed.
 SAME: Final = ("start", "end", "size", "stride", "pin", "limit", "kind", "pins", "born", "bit")
 PATH: Final = (
-    "rank", "placed", "offset",
+    "rank", "placed",
     "skyline", "roof", "slack", "crossing", "live", "cover", "fill", "before", "after",
-    "fresh", "stop", "key", "pick", "waste", "only",
-    "parts", "sums", "frames", "waits", "trail",
+    "fresh", "stop", "key", "picks", "waste",
+    "parts", "reaches", "sums", "frames", "niches", "waits", "trail",
 )  # fmt: skip
+LEARNT: Final = ("key1", "key2", "zone1", "zone2", "table", "refuted")
+
+
+@inlined
+def own(numbers: Integers, i: int) -> int:
+    """The number of buffer or section i, where there may be one for all."""
+    return int(numbers[min(i, len(numbers) - 1)])
 
 
 def allocate(
@@ -177,82 +213,112 @@ def allocate(
     depth: int,
     signals: Integers,
     seed: int,
-    kind: Integers | None = None,
+) -> SearchState:
+    """Arrays for a search among buffers in the order of their starts, by themselves: `unchanged`, `made`."""
+    same = unchanged(instance, np.arange(len(instance)), unit, kinds(instance))
+    return made({**same, "limit": limit}, table_bits, depth, signals, seed)
+
+
+def made(
+    same: Mapping[str, npt.NDArray[Any]],
+    table_bits: int,
+    depth: int,
+    signals: Integers,
+    seed: int,
     shared: Mapping[str, npt.NDArray[Any]] = MappingProxyType({}),
 ) -> SearchState:
-    """Arrays for a search among buffers in the order of their starts; `kind` is what `kinds` gives.
+    """Arrays for a search with those of `SAME`. `shared`: all of `PATH`, or of `LEARNT`, or both, of another.
 
-    They take about ``28 * 2**table_bits + 220 * depth + 200 * n`` bytes; what grows with the depth or with
-    what is refuted is in memory only as far as it goes, for it is written before it is read. `shared`: arrays
-    of another state by name, all of `SAME` or all of `PATH` or both. Raises ValueError for `BEYOND` sections
-    or more.
+    They take about ``28 * 2**table_bits + 200 * depth + 120 * n`` bytes; what grows with the depth or with
+    what is refuted is in memory only as far as it goes, for it is written before it is read.
+    """
+    n, width, kind = len(same["size"]), len(same["born"]), same["kind"]
+    rng, count = np.random.default_rng([seed, 0x5EED]), int(kind.max(initial=-1)) + 1
+    arrays: dict[str, Any] = {**same, **shared}
+    if PATH[0] not in arrays:
+        arrays |= path(n, width, depth, pinned=len(same["pins"]) > 0)
+    arrays["activity"], arrays["weight"] = np.zeros(n, np.int32), np.ones(width, np.int32)
+    arrays["counters"], arrays["signals"] = np.zeros(COUNTERS, np.int64), signals
+    # Whoever shares draws the same numbers and keeps one of them.
+    keep = LEARNT[0] not in arrays
+    for name in ("key1", "key2"):
+        drawn = rng.integers(0, PRIME, count)
+        if keep:
+            arrays[name] = drawn[kind]
+    drawn = rng.integers(0, PRIME, width)
+    arrays["counters"][NOISE] = drawn[0]
+    if keep:
+        arrays["zone1"], arrays["zone2"] = _sums(drawn), _sums(rng.integers(0, PRIME, width))
+        arrays["table"] = paged(1 << table_bits, cleared=True, of=np.int32)
+        arrays["refuted"] = paged(1 << table_bits, REFUTED_FIELDS)
+    return SearchState(**arrays)
+
+
+def unchanged(instance: Instance, order: Integers, unit: int, kind: Integers) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of `SAME` for buffers in this order, by start; their limits are not set yet.
+
+    `kind` is what `kinds` gives. Raises ValueError for more than `SEARCHABLE` buffers or sections.
     """
     n, width = len(instance), instance.sections + 1
-    if width > BEYOND:
-        raise ValueError(f"{instance.sections:,} sections are too many to search; {BEYOND - 1:,} are not")
-    rng = np.random.default_rng([seed, 0x5EED])
-
-    def hashes(count: int) -> Integers:
-        return rng.integers(0, PRIME, count)
-
-    kind = kinds(instance) if kind is None else kind
-    count = int(kind.max(initial=-1)) + 1
-    arrays: dict[str, Any] = dict(shared)
-    if SAME[0] not in arrays:
-        arrays |= _same(instance, unit, limit, kind)
-    if PATH[0] not in arrays:
-        arrays |= path(n, width, depth)
-    return SearchState(
-        **arrays,
-        key1=hashes(count)[kind],
-        key2=hashes(count)[kind],
-        activity=np.zeros(n, np.int32),
-        zone1=_sums(hashes(width)),
-        zone2=_sums(hashes(width)),
-        weight=np.ones(width, np.int32),
-        table=paged(1 << table_bits, cleared=True, of=np.int32),
-        refuted=paged(1 << table_bits, REFUTED_FIELDS),
-        counters=np.zeros(COUNTERS, dtype=np.int64),
-        signals=signals,
-    )
-
-
-def _same(instance: Instance, unit: int, limit: Integers, kind: Integers) -> dict[str, npt.NDArray[Any]]:
-    width = instance.sections + 1
+    if max(n, width - 1) > SEARCHABLE:
+        raise ValueError(
+            f"{n:,} buffers over {width - 1:,} sections are too many to search; {SEARCHABLE:,} are not"
+        )
+    start, pinned = instance.start[order].astype(np.int16), instance.pinned
+    padded = bool((instance.size != instance.exact).any())
     return {
-        "start": instance.start.astype(np.int32),
-        "end": instance.end.astype(np.int32),
-        "size": instance.size // unit,
-        "stride": strides(instance, unit),
-        "pin": np.where(instance.offset == FREE, NONE, instance.offset // unit),
-        "pins": np.flatnonzero(instance.offset != FREE).astype(np.int32),
-        "limit": limit,
-        "kind": kind.astype(np.int32, copy=False),
-        "born": np.searchsorted(instance.start, np.arange(width)).astype(np.int32),
+        "start": start,
+        "end": instance.end[order].astype(np.int16),
+        "size": instance.size[order] // unit,
+        "stride": _alike(strides(instance, unit)[order]),
+        "pin": _pins(instance, order, unit) if pinned else np.full(1, NONE),
+        "pins": np.flatnonzero(instance.offset[order] != FREE).astype(np.int16),
+        "limit": np.zeros(n if padded else 1, np.int64),
+        "kind": kind[order].astype(np.int16),
+        "born": np.searchsorted(start, np.arange(width)).astype(np.int16),
         "bit": (np.arange(width) // -(-width // STRETCHES)).astype(np.int8),
     }
 
 
-def path(n: int, width: int, depth: int) -> dict[str, npt.NDArray[Any]]:
+def _alike(numbers: Integers) -> Integers:
+    """The one number where all are the same: see `own`."""
+    return numbers[:1].copy() if bool((numbers == numbers[:1]).all()) else numbers
+
+
+def _pins(instance: Instance, order: Integers, unit: int) -> Integers:
+    offset = instance.offset[order]
+    return np.where(offset == FREE, NONE, offset // unit)
+
+
+def path(n: int, width: int, depth: int, *, pinned: bool) -> dict[str, npt.NDArray[Any]]:
     """The arrays of `PATH` for so many buffers, sections and one more, and choices."""
+    stop, key = np.zeros(width, np.int16), np.zeros(width)
+    picks, waste = np.zeros((width, PICK_FIELDS), np.int32), np.zeros(width, np.int64)
     return {
         "rank": np.zeros(n, np.int64),
         "placed": np.zeros(n, np.int8),
-        "offset": np.zeros(n, np.int64),
-        **{name: np.zeros(width, np.int64) for name in _SECTION_HEIGHTS},
-        **{name: np.zeros(width, np.int32) for name in _SECTION_NUMBERS},
+        "skyline": np.zeros(width, np.int64),
+        "roof": np.full(width if pinned else 1, INFINITY),
+        "slack": np.zeros(width, np.int64),
+        "crossing": np.zeros(width, np.int16),
+        "live": np.zeros(width, np.int16),
+        "cover": stop,
+        "fill": picks.view(np.int64).reshape(width),
+        "before": waste,
+        "after": key.view(np.int64),
         "fresh": np.zeros(width, np.int8),
-        "key": np.zeros(width),
+        "stop": stop,
+        "key": key,
+        "picks": picks,
+        "waste": waste,
         "parts": paged(depth + width, PART_FIELDS, of=np.int32),
+        "reaches": paged(depth + width, REACH_FIELDS, of=np.int16),
         "sums": paged(depth + width, SUM_FIELDS),
         "frames": paged(depth, FRAME_FIELDS, of=np.int32),
+        "niches": paged(depth, NICHE_FIELDS, of=np.int16),
         "waits": paged(depth, WAIT_FIELDS),
         "trail": paged(TRAIL_PER_FRAME * depth + 2 * width, TRAIL_FIELDS),
     }
-
-
-_SECTION_HEIGHTS: Final = ("skyline", "roof", "slack", "fill", "before", "after", "waste")
-_SECTION_NUMBERS: Final = ("crossing", "live", "cover", "stop", "pick", "only")
 
 
 def _sums(numbers: Integers) -> Integers:

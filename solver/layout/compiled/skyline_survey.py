@@ -45,8 +45,10 @@ from solver.layout.compiled.skyline_state import (
     INFINITY,
     MOST,
     NONE,
+    PICK,
     RULES,
     SECTION_RULE,
+    SOLE,
     SPAN,
     SPARE,
     TRAIL_COUNT,
@@ -54,6 +56,7 @@ from solver.layout.compiled.skyline_state import (
     WHAT,
     WORK,
     SearchState,
+    own,
 )
 from solver.layout.compiled.skyline_table import lower
 
@@ -111,7 +114,6 @@ def look(s: SearchState, first: int, last: int, left: int) -> int:
     neighbour = INFINITY if left == first else s.skyline[left - 1]
     if right < last:
         neighbour = min(neighbour, s.skyline[right])
-    s.stop[left] = right
     s.key[left] = np.inf
     s.counters[WORK] += right - left
     state = OPEN
@@ -120,9 +122,11 @@ def look(s: SearchState, first: int, last: int, left: int) -> int:
         spanning = tally(s, left, right)
         state, missing = niche(s, left, right, neighbour)
         spans = spanning != NONE and (neighbour == INFINITY or missing + s.size[spanning] > 0)
-        s.only[left] = NONE
+        s.picks[left, SOLE] = NONE
         if spans and state == OPEN and s.counters[RULES] & SPAN:
-            s.key[left], s.pick[left], s.waste[left], s.only[left] = -1.0, left, NONE, spanning
+            s.key[left], s.waste[left] = -1.0, NONE
+            s.picks[left, PICK], s.picks[left, SOLE] = left, spanning
+    s.stop[left] = right
     s.fresh[left] = state == OPEN
     if state == FORCED:
         for t in range(left, right):
@@ -193,7 +197,7 @@ def niche(s: SearchState, left: int, right: int, neighbour: int) -> tuple[int, i
         fill += s.fill[t]
         if neighbour < INFINITY:
             missing = max(missing, neighbour - height - fill - s.slack[t])
-        ends = min(neighbour, height + min(run, s.after[t]), s.roof[t])
+        ends = min(neighbour, height + min(run, s.after[t]), own(s.roof, t))
         if cover == 0 and neighbour < INFINITY:
             ends = neighbour
         afford = height < ends < INFINITY and ends - height <= s.slack[t]
@@ -208,7 +212,7 @@ def niche(s: SearchState, left: int, right: int, neighbour: int) -> tuple[int, i
             key = urgency(s, t, cover + afford)
             if key < best:
                 best = key
-                s.pick[left] = t
+                s.picks[left, PICK] = t
                 s.waste[left] = ends if afford else NONE
     s.key[left] = best if state == OPEN else np.inf
     return state, missing

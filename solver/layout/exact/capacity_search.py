@@ -20,6 +20,7 @@ which is of no use so far below an incumbent.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final, Protocol
 
 import numpy as np
@@ -227,26 +228,34 @@ class CapacitySearch:
         """Whether everything fits, with offsets if so. Peels, then solves what never meets one by one."""
         instance, everything = self._instance, np.arange(len(self._instance))
         core, peeled = peel(instance, capacity, self._watch) if self._peels else (everything, everything[:0])
-        offsets = np.full(len(instance), FREE, dtype=np.int64)
-        known = np.array(self._layout.offsets, dtype=np.int64)
-        stretches = _stretches(instance, core)
+        stretches, found = _stretches(instance, core), list[Integers]()
+        del core, everything
         if stretches and len(stretches[-1]) > SEARCHED_AT_ONCE:
             self._left = 0
             return Answer.UNKNOWN, None
         for members in stretches:
-            if (known[members] + instance.exact[members]).max() <= capacity:
-                offsets[members] = known[members]
+            known = self._known(members)
+            if (known + instance.exact[members]).max() <= capacity:
+                found.append(known)
                 continue
-            guide = known[members] if guided else None
-            decision = self._search(members).decide(capacity, work, self._watch, guide)
+            del known
+            search = self._search(members)
+            decision = search.decide(capacity, work, self._watch, self._known(members) if guided else None)
             self._left -= decision.work
             if decision.offsets is None:
                 return decision.answer, None
-            offsets[members] = decision.offsets
+            found.append(decision.offsets)
+        offsets = np.full(len(instance), FREE, dtype=np.int64)
+        for members, there in zip(stretches, found, strict=True):
+            offsets[members] = there
         return Answer.YES, _with_peeled(instance, offsets, peeled)
 
+    def _known(self, members: Integers) -> Integers:
+        """Their offsets in the incumbent."""
+        return np.array(self._layout.offsets, np.int64)[members]
+
     def _search(self, members: Integers) -> FeasibilitySearch:
-        key = members.tobytes()
+        key = sha256(members.tobytes()).digest()
         if key not in self._searches:
             if len(self._searches) == KEPT or len(members) > MANY:
                 self._searches.clear()

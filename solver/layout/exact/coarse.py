@@ -18,7 +18,7 @@ offsets found, first fit puts no buffer higher than search did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -29,7 +29,7 @@ from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import walk
 from solver.layout.model.contention import peak_load_seen
 from solver.layout.model.heap import give_back
-from solver.layout.model.instance import FREE, Instance, Integers
+from solver.layout.model.instance import FREE, Indices, Instance, Integers
 from solver.layout.model.problem import Layout
 from solver.layout.model.sorting import in_order
 
@@ -68,25 +68,41 @@ FINE: Final = Grain(contended=50, easy=30)
 class Coarse:
     """`instance` has a buffer for each box; a large buffer is a box of its own.
 
-    `packed` are the buffers in boxes, `box` says in which of them each lies and `within` how far above its
-    bottom. `always` and `easy` are in no box.
+    `packed` are the buffers in boxes, box by box and bottom up, and `begins` says which of them are at a
+    bottom. `always` and `easy` are in no box. Five bytes a buffer beside the boxes, so that a search may have
+    the rest.
     """
 
     instance: Instance
-    always: Integers
-    packed: Integers
-    box: Integers
-    within: Integers
-    easy: Integers
+    always: Indices
+    packed: Indices
+    begins: _Flags
+    easy: Indices
 
-    def order(self, offsets: Integers) -> Integers:
+    @property
+    def box(self) -> Integers:
+        """In which box each of those packed lies."""
+        return np.cumsum(self.begins) - 1
+
+    def within(self, size: Integers) -> Integers:
+        """How far each of those packed lies above the bottom of its box; `size` is of all buffers."""
+        return _above(size[self.packed], self.begins)
+
+    def searched(self) -> Coarse:
+        """The same without boxes, which `order` does not ask for."""
+        return replace(self, instance=self.instance.subset(np.arange(0)))
+
+    def order(self, size: Integers, offsets: Integers) -> Integers:
         """The order in which first fit puts no box above these offsets, counted from the top of `always`.
 
         Proof, by induction along the order: of those packed, the buffers below one in the layout of
         boxes come before it and end no higher than there; those above come after. So its place there is free.
         """
-        bottom = offsets[self.box] + self.within
-        return np.concatenate((self.always, self.packed[in_order(bottom)], self.easy))
+        bottom = offsets[self.box] + self.within(size)
+        order: Integers = np.concatenate(
+            (self.always, self.packed[in_order(bottom)], self.easy), dtype=np.int64
+        )
+        return order
 
 
 def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
@@ -97,15 +113,16 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     """
     throughout = instance.end - instance.start == instance.sections
     room = capacity - int(instance.size[throughout].sum())
-    rest = np.flatnonzero(~throughout)
-    part = instance.subset(rest) if throughout.any() else instance
+    rest = np.flatnonzero(~throughout).astype(np.int32)
+    part = instance.subset(np.flatnonzero(~throughout)) if throughout.any() else instance
     small = part.size * grain.easy <= room - peak_load_seen(part)
     contended = room - part.load() < max(1, room // grain.contended)
     for _ in range(PASSES):
-        passed = np.concatenate(([0], np.cumsum(contended)))
+        passed = np.zeros(len(contended) + 1, np.int32)
+        np.cumsum(contended, out=passed[1:])
         first, last = passed[part.start], passed[part.end]
         easy, boxes = small & (first == last), part  # those before go first
-        members, begins = _packed(part, np.flatnonzero(~easy), first, last, room)
+        members, begins = _packed(part, np.flatnonzero(~easy).astype(np.int32), first, last, room)
         boxes = _boxed(part, members, begins)
         over = ~contended & (boxes.load() > room)
         contended |= over
@@ -114,27 +131,26 @@ def coarsen(instance: Instance, capacity: int, grain: Grain) -> Coarse:
     left = rest[easy]
     return Coarse(
         boxes.compact(),
-        np.flatnonzero(throughout),
+        np.flatnonzero(throughout).astype(np.int32),
         rest[members],
-        np.cumsum(begins) - 1,
-        _above(part.size[members], begins),
+        begins,
         left[in_order(-instance.size[left])],
     )
 
 
 def _packed(
-    part: Instance, hard: Integers, first: Integers, last: Integers, room: int
-) -> tuple[Integers, _Flags]:
+    part: Instance, hard: Indices, first: Indices, last: Indices, room: int
+) -> tuple[Indices, _Flags]:
     """The buffers of `hard` box by box, and which of them begin a box."""
     alone = part.size[hard] > room // DUST
-    order = in_order(alone.astype(np.int64), first[hard], last[hard], part.start[hard])
+    order = in_order(alone.astype(np.int8), first[hard], last[hard], part.start[hard])
     hard = hard[order]
     begins = alone[order] | _differs(first[hard]) | _differs(last[hard])
     begins |= _differs(_above(part.size[hard], begins) // max(1, room // BOX))
     return hard, begins
 
 
-def _differs(values: Integers) -> _Flags:
+def _differs(values: Integers | Indices) -> _Flags:
     """Whether each differs from the one before; the first does."""
     differs: _Flags = np.diff(values, prepend=values[:1] - 1) != 0
     return differs
@@ -147,7 +163,7 @@ def _above(size: Integers, begins: _Flags) -> Integers:
     return above
 
 
-def _boxed(part: Instance, members: Integers, begins: _Flags) -> Instance:
+def _boxed(part: Instance, members: Indices, begins: _Flags) -> Instance:
     """A buffer for each box: all bytes of its members, as long as any of them lives."""
     first = np.flatnonzero(begins)
     topmost = members[np.append(first[1:], len(members))[: len(first)] - 1]
@@ -175,10 +191,14 @@ def search_coarsely(
     room = capacity - int(instance.size[coarse.always].sum())
     if module is None or not 0 < len(coarse.instance) <= SEARCHED or watch():
         return None
+    search = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS)
+    coarse = coarse.searched()
     give_back()  # what the boxes were made with
-    decision = FeasibilitySearch(coarse.instance, watch.options, SHORT_TABLE_BITS).decide(room, work, watch)
+    decision = search.decide(room, work, watch)
     if decision.offsets is None:
         return None
-    layout, cut = walk(instance, module, coarse.order(decision.offsets), limit, watch.deadline)
+    del search
+    order = coarse.order(instance.size, decision.offsets)
+    layout, cut = walk(instance, module, order, limit, watch.deadline)
     watch.cut = watch.cut or cut
     return layout

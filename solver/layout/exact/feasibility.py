@@ -18,6 +18,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from solver.layout.compiled.fallback import warn_uncompiled
 from solver.layout.compiled.jit import addressed
@@ -28,6 +29,7 @@ from solver.layout.compiled.skyline_state import (
     ANY_PLATEAU,
     BEST,
     CAPACITY,
+    COUNTERS,
     DECOMPOSE,
     FILL,
     FORCED_WASTE,
@@ -36,7 +38,9 @@ from solver.layout.compiled.skyline_state import (
     GUIDED,
     JUMPS,
     KNOWN,
+    LEARNT,
     NO,
+    NOISE,
     PATH,
     PAUSE,
     PAUSED,
@@ -45,7 +49,7 @@ from solver.layout.compiled.skyline_state import (
     REFUTED_FIELDS,
     RULES,
     RUNS,
-    SAME,
+    SEARCHABLE,
     SEED,
     SEEDS,
     SPAN,
@@ -60,20 +64,22 @@ from solver.layout.compiled.skyline_state import (
     WORK_LIMIT,
     YES,
     SearchState,
+    Short,
     allocate,
     kinds,
-    path,
+    made,
+    unchanged,
 )
 from solver.layout.model.heap import give_back
-from solver.layout.model.instance import Indices, Instance, Integers
+from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.options import Rules, SolveOptions
 from solver.layout.model.problem import Deadline
 
 __all__ = [
     "MANY",
+    "SEARCHABLE",
     "SHORT",
     "SHORT_TABLE_BITS",
-    "TURNS",
     "Answer",
     "Decision",
     "FeasibilitySearch",
@@ -82,17 +88,15 @@ __all__ = [
 ]
 
 #: States remembered by each seed: 2**18 are 6 MiB. Fresh memory takes longer to come than a question of up to
-#: `SHORT` work does, which remembers fewer: no more than one for each 64 of work. So does one about more than
-#: `MANY` buffers, for each of its nodes is as much work.
+#: `SHORT` work does, which remembers fewer: no more than one for each 64 of work.
 TABLE_BITS: Final = 18
 SHORT_TABLE_BITS: Final = 14
 LEAST_TABLE_BITS: Final = 8
 SHORT: Final = 4_000_000
-MANY: Final = 2000
 
-#: Questions of up to so much work about more than `MANY` buffers, some tenths of a second, stay on one
-#: thread: a path on each would take twice the memory.
-TURNS: Final = 40_000_000
+#: About more buffers than that the seeds share one path and what they remember, on one thread: two of each
+#: take twice the memory. They remember fewer states, for each node is as much work.
+MANY: Final = 2000
 
 #: Depth that always suffices in practice; where it does not, the answer is "unknown". With a third of it,
 #: layouts of six thousand deep buffers that a path of full length finds at once are not found.
@@ -117,7 +121,7 @@ MOST_SPARE: Final = 20
 
 #: A search whose arrays are bound: nodes of the first run and growth in, answer out.
 Call: TypeAlias = Callable[[int, float], int]
-Bind: TypeAlias = Callable[[SearchState, Indices], Call]
+Bind: TypeAlias = Callable[[SearchState, Short], Call]
 
 
 class Answer(Enum):
@@ -175,44 +179,51 @@ def compiled_search() -> Bind | None:
     return None
 
 
-def _bind(state: SearchState, ranks: Indices) -> Call:
+def _bind(state: SearchState, ranks: Short) -> Call:
     return partial(race, addressed(state), addressed(ranks))
 
 
-def _nothing() -> tuple[SearchState, Indices]:
+def _nothing() -> tuple[SearchState, Short]:
     """A problem of one buffer: compiling, or loading what is kept, happens with it."""
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
     instance = Instance(zero, one, one, one, one, zero - 1, 1)
     state = allocate(instance, 1, one, 1, 4, np.array([0, _NEVER], np.int64), 0)
     state.counters[[CAPACITY, WORK_LIMIT]] = (1, 10)
-    return state, np.zeros((ORDERS, 1), np.int32)
+    return state, np.zeros((ORDERS, 1), np.int16)
 
 
 class FeasibilitySearch:
-    """Questions about one set of buffers; what a question teaches helps the next.
+    """Questions about one set of buffers, at most `SEARCHABLE`; what a question teaches helps the next.
 
     Memory: for each of two seeds up to 7 MiB (four bytes a slot of ``2**table_bits``, and 24 for each state
-    that was refuted; at most 460 kB for more than `MANY` buffers) and 50 bytes a buffer; for each thread 140
-    bytes a buffer, and as far as a path has come, 120 bytes a choice. Some 150 bytes a buffer are shared.
+    that was refuted) and 40 bytes a buffer; for each thread 50 bytes a buffer, and as far as a path has come,
+    100 bytes a choice. Some 40 bytes a buffer are shared. About more than `MANY` buffers there is one path,
+    at most 460 kB are remembered, and the second seed takes 8 bytes a buffer.
     """
 
     def __init__(self, instance: Instance, options: SolveOptions, table_bits: int = TABLE_BITS) -> None:
         bind = compiled_search()
         if bind is None:
             raise RuntimeError("there is no compiled search")
-        self._order, self._table_bits = np.argsort(instance.start, kind="stable"), table_bits
-        self._bind, self._instance, self._options = bind, instance.subset(self._order), options
-        self._unit = instance.unit
+        self._bind, self._options, self._table_bits = bind, options, table_bits
+        self._buffers, self._unit = len(instance), instance.unit
+        self._many = self._buffers > MANY
+        self._in_turns = self._many or options.threads == 1
         self._load = int(instance.load().max(initial=0)) // self._unit
-        self._signals = np.zeros(2, dtype=np.int64)
-        kind = kinds(instance)
-        self._kind = kind[self._order]
-        self._shared = shared = kind if options.rules.symmetry else np.arange(len(instance))
+        self._alignment = int(instance.alignment.max(initial=1))
+        self._pinned, self._misaligning = instance.pinned, instance.misaligning
+        order, kind = np.argsort(instance.start, kind="stable"), kinds(instance)
+        self._order, self._signals = order.astype(np.int16), np.zeros(2, dtype=np.int64)
+        self._same = unchanged(instance, order, self._unit, kind)
+        # Bytes by which each may end above the capacity, padded: 0 for all where nothing is padded.
+        padded = len(self._same["limit"]) == len(instance)
+        self._padding = (instance.size - instance.exact)[order] if padded else np.zeros(1, np.int64)
         # The last row is for a guide.
-        self._ranks = paged(ORDERS + 1, len(instance), of=np.int32)
+        self._ranks = paged(ORDERS + 1, len(instance), of=np.int16)
+        shared = kind if options.rules.symmetry else np.arange(len(instance))
         for row, ranks in enumerate(priorities(instance, shared)):
-            self._ranks[row] = ranks[self._order]
-        if len(instance) > MANY:
+            self._ranks[row] = ranks[order]
+        if self._many:
             give_back()  # what was sorted
         self._states: list[SearchState | None] = [None] * SEEDS
         self._residue = -1
@@ -224,27 +235,27 @@ class FeasibilitySearch:
         `guide`: offsets (bytes) of a layout that is too high; half of the runs try first the buffers that
         lie low in it.
         """
-        limit = (capacity + self._instance.size - self._instance.exact) // self._unit
+        limit = (capacity + self._padding) // self._unit
         overfull = self._load > int(limit.max(initial=0))
-        lowest = np.maximum(self._instance.offset, 0) // self._unit
-        if overfull or (lowest + self._instance.size // self._unit > limit).any():
+        if overfull or (np.maximum(self._same["pin"], 0) + self._same["size"] > limit).any():
             return Decision(Answer.NO, None, 0)
         self._signals[:] = (0, _NEVER)
-        period = max(self._unit, int(self._instance.alignment.max(initial=1)))
-        self._forget(capacity if self._instance.pinned else capacity % period)
+        self._forget(capacity if self._pinned else capacity % max(self._unit, self._alignment))
+        guided = guide is not None
         if guide is not None:
-            self._ranks[ORDERS] = _upwards(guide, self._instance.size, self._shared)[self._order]
+            self._ranks[ORDERS] = self._upwards(guide)
+            del guide
         runs = [self._runs.get((capacity, k), 0) for k in range(SEEDS)]
-        race = _Race(watch, first=max(FIRST_RUN, FIRST_RUN_PER_BUFFER * len(self._instance)))
+        race = _Race(watch, first=max(FIRST_RUN, FIRST_RUN_PER_BUFFER * self._buffers))
         # The first turn answers most questions; while it is taken, no second seed is made ready.
         first = runs.index(min(runs))
-        self._join(race, first, capacity, limit, work, guided=guide is not None)
+        self._join(race, first, capacity, limit, work, guided=guided)
         self._turn(race, first, runs[first] + 1)
         if race.answers[first] == PAUSED:
             for k in range(SEEDS):
                 if k != first:
-                    self._join(race, k, capacity, limit, work, guided=guide is not None)
-            if self._in_turns(work):
+                    self._join(race, k, capacity, limit, work, guided=guided)
+            if self._in_turns:
                 self._in_turn(race)
             else:
                 self._together(race)
@@ -265,55 +276,42 @@ class FeasibilitySearch:
     def _join(self, race: _Race, k: int, capacity: int, limit: Integers, work: int, *, guided: bool) -> None:
         """One more seed, with what it has learnt before."""
         state, bits = self._states[k], min(self._table_bits, max(LEAST_TABLE_BITS, work.bit_length() - 6))
-        if work <= SHORT or len(self._instance) > MANY:
+        if work <= SHORT:
             bits = min(bits, SHORT_TABLE_BITS)
+        if self._many:
+            bits = min(self._table_bits, SHORT_TABLE_BITS)
         if state is None:
-            depth = DEPTH_PER_BUFFER * len(self._instance) + 1000
-            seed = self._options.seed + k
+            depth = DEPTH_PER_BUFFER * self._buffers + 1000
             other = next((known for known in self._states if known is not None), None)
-            names = () if other is None else SAME + (PATH if self._in_turns(work) else ())
+            names = () if other is None else (PATH if self._in_turns else ()) + (LEARNT if self._many else ())
             shared = {name: getattr(other, name) for name in names}
-            state = allocate(
-                self._instance, self._unit, limit, bits, depth, self._signals, seed, self._kind, shared
-            )
+            state = made(self._same, bits, depth, self._signals, self._options.seed + k, shared)
         elif len(state.table) < 1 << bits:
             more = paged(1 << bits, cleared=True, of=np.int32)
             state = state._replace(table=more, refuted=paged(1 << bits, REFUTED_FIELDS))
             state.counters[KNOWN] = 0
-        self._states[k] = race.states[k] = state = self._on_path(state, k, work)
+        self._states[k] = race.states[k] = state
         race.calls[k] = self._bind(state, self._ranks)
         race.answers[k] = PAUSED
-        counters, known = state.counters, int(state.counters[KNOWN])
+        counters = state.counters
         state.limit[:] = limit
-        counters[:] = 0
-        counters[KNOWN] = known
+        counters[[slot for slot in range(COUNTERS) if slot not in (KNOWN, NOISE)]] = 0
         counters[SPARE] = max(0, min(MOST_SPARE, HEIGHT_BITS - int(limit.max()).bit_length()))
         counters[RUNS], counters[GUIDED] = self._runs.get((capacity, k), 0), guided
         counters[CAPACITY], counters[WORK_LIMIT], counters[SEED] = int(limit.max()), work, k
         counters[RULES] = _bits(
             self._options.rules,
-            uniform=bool((limit == limit[0]).all())
-            and not (self._instance.misaligning or self._instance.pinned),
+            uniform=bool((limit == limit[0]).all()) and not (self._misaligning or self._pinned),
             hashable=int(limit.max()) < PRIME,
         )
-
-    def _on_path(self, state: SearchState, k: int, work: int) -> SearchState:
-        """With the other's path where they take turns, as no turn leaves any behind; else with its own."""
-        other = next((one for one in self._states[:k] + self._states[k + 1 :] if one is not None), None)
-        if other is None or (other.trail is state.trail) is self._in_turns(work):
-            return state
-        if self._in_turns(work):
-            return state._replace(**{name: getattr(other, name) for name in PATH})
-        anew: dict[str, Any] = path(len(state.size), len(state.born), len(state.waits))
-        return state._replace(**anew)
-
-    def _in_turns(self, work: int) -> bool:
-        """Whether one thread runs all seeds: only one may be used, or two paths take too much memory."""
-        return self._options.threads == 1 or (len(self._instance) > MANY and work <= TURNS)
+        if self._many:
+            give_back()  # what was drawn and ranked
 
     def _turn(self, race: _Race, k: int, until: int = 0, *, watching: bool = True) -> None:
         """The runs of one seed, up to this many, or (0) until it stops; with looks at the clock or not."""
         counters, growth = race.states[k].counters, GROWTH if self._options.rules.restarts else 0.0
+        if self._many:
+            counters[KNOWN] = max(int(state.counters[KNOWN]) for state in self._states if state is not None)
         counters[UNTIL] = until
         while True:
             counters[PAUSE] = counters[WORK] + SLICE if watching else 0
@@ -361,15 +359,21 @@ class FeasibilitySearch:
         for k in race.states:
             if k != winner:
                 self._states[k] = None
-        offsets = np.empty_like(state.offset)
-        offsets[self._order] = state.offset * self._unit
-        found = offsets if race.answers[winner] == YES else None
+        found = self._as_given(state.rank * self._unit) if race.answers[winner] == YES else None
         return Decision(_ANSWERS[race.answers[winner]], found, int(state.counters[WORK]))
 
+    def _upwards(self, offsets: Integers) -> Integers:
+        """Ranks from the bottom to the top of a layout. What tells equal offsets apart has no meaning."""
+        symmetric = self._options.rules.symmetry
+        shared = self._as_given(self._same["kind"]) if symmetric else np.arange(self._buffers)
+        ranks: Integers = ranked(offsets, -self._same["size"], shared)[self._order]
+        return ranks
 
-def _upwards(offsets: Integers, size: Integers, kind: Integers) -> Integers:
-    """Ranks from the bottom to the top of a layout."""
-    return ranked(offsets, -size, kind)
+    def _as_given(self, by_start: npt.NDArray[Any]) -> Integers:
+        """The numbers of buffers, in the order in which these were given."""
+        given = np.empty(self._buffers, np.int64)
+        given[self._order] = by_start
+        return given
 
 
 def _bits(rules: Rules, *, uniform: bool, hashable: bool) -> int:

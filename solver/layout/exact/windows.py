@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from solver.layout.exact.feasibility import SHORT_TABLE_BITS, FeasibilitySearch, Watch
+from solver.layout.exact.feasibility import SEARCHABLE, SHORT_TABLE_BITS, FeasibilitySearch, Watch
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import FREE, Instance, Integers, layout_of
 from solver.layout.model.problem import Layout
@@ -87,6 +87,8 @@ def repair(
     def search(
         _members: Integers, window: Window, _known: Integers, capacity: int, effort: int
     ) -> tuple[Integers | None, int]:
+        if len(window.instance) > SEARCHABLE:
+            return None, 0
         small = FeasibilitySearch(window.instance.compact(), watch.options, SHORT_TABLE_BITS)
         decision = small.decide(capacity, effort, watch)
         return decision.offsets, decision.work

@@ -24,10 +24,11 @@ from solver.layout.compiled.skyline_state import (
     WORK,
     WORK_LIMIT,
     SearchState,
+    Short,
     allocate,
 )
 from solver.layout.exact.feasibility import FeasibilitySearch, Watch, compiled_search
-from solver.layout.model.instance import Indices, Instance
+from solver.layout.model.instance import Instance
 from tests.support.oracle import tiling
 
 pytestmark = pytest.mark.skipif(compiled_search() is None, reason="nothing compiles here")
@@ -57,14 +58,14 @@ def test_what_was_compiled_runs_without_numba() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def arguments(seed: int) -> tuple[SearchState, Indices]:
+def arguments(seed: int) -> tuple[SearchState, Short]:
     instance = Instance.of(tiling(random.Random(seed), 200, 40, 60))
     by_start = instance.subset(np.argsort(instance.start, kind="stable"))
     n = len(by_start)
     state = allocate(by_start, 1, np.full(n, 200), 10, 20 * n + 1000, np.array([0, 2**62]), seed)
     state.counters[[CAPACITY, WORK_LIMIT, RULES]] = 200, 300_000, 255
     ranks = np.stack(
-        [np.random.default_rng((seed, k)).permutation(n) for k in range(8)], dtype=np.int32, casting="unsafe"
+        [np.random.default_rng((seed, k)).permutation(n) for k in range(8)], dtype=np.int16, casting="unsafe"
     )
     return state, ranks
 
@@ -80,7 +81,7 @@ def test_numba_runs_the_same_search() -> None:
         one, other = arguments(seed), arguments(seed)
         assert bind(*one)(100, 1.3) == dispatcher(race)(*other, 100, 1.3)
         assert one[0].counters.tolist() == other[0].counters.tolist()
-        assert one[0].offset.tolist() == other[0].offset.tolist()
+        assert one[0].rank.tolist() == other[0].rank.tolist()
         assert one[0].counters[NODES] > 0
 
 

@@ -21,8 +21,10 @@ from solver.layout.compiled.skyline_state import (
     NODES,
     NONE,
     ONE,
+    PICK,
     RULES,
     SECTION_RULE,
+    SOLE,
     SPAN,
     TWO,
     UNKNOWN,
@@ -42,7 +44,8 @@ def told(s: SearchState, left: int) -> tuple[float, ...]:
     """What is kept of a plateau, as far as it means anything."""
     plateau = int(s.stop[left]), float(s.key[left])
     decided = np.isfinite(s.key[left])
-    return (*plateau, int(s.pick[left]), int(s.waste[left]), int(s.only[left])) if decided else plateau
+    picked = int(s.picks[left, PICK]), int(s.picks[left, SOLE])
+    return (*plateau, *picked, int(s.waste[left])) if decided else plateau
 
 
 def fresh_state(instance: Instance, capacity: int, rules: int, seed: int) -> SearchState:
@@ -72,7 +75,7 @@ def assert_kept_is_true(s: SearchState) -> int:
 
     fresh = 0
     for part in parts(s):
-        left, last = int(s.parts[part, FIRST]), int(s.parts[part, LAST])
+        left, last = int(s.reaches[part, FIRST]), int(s.reaches[part, LAST])
         first = left
         while left < last:
             if s.fresh[left]:
@@ -89,7 +92,7 @@ def assert_hashes_are_true(s: SearchState) -> None:
     from solver.layout.compiled.skyline_table import state
 
     for part in parts(s):
-        row, sums = s.parts[part], s.sums[part]
+        row, sums = s.reaches[part], s.sums[part]
         assert (row[COUNT], sums[ONE], sums[TWO]) == state(s, row[FIRST], row[LAST])
 
 

@@ -90,11 +90,11 @@ def test_first_fit_in_the_order_found_is_no_higher_than_the_boxes(seed: int, gra
     instance = Instance.of(p)
     coarse = coarsen(instance, max_load(p).bytes, grain)
     boxes = _placed(coarse)
-    offsets = place(instance, coarse.order(boxes), first_fit)
+    offsets = place(instance, coarse.order(instance.size, boxes), first_fit)
     assert offsets is not None
     assert find_violations(p, layout_of(instance, offsets)) == ()
     ground = instance.size[coarse.always].sum()
-    assert (offsets[coarse.packed] <= ground + boxes[coarse.box] + coarse.within).all()
+    assert (offsets[coarse.packed] <= ground + boxes[coarse.box] + coarse.within(instance.size)).all()
 
 
 def test_padding_counts_below_a_buffer_but_not_at_the_top_of_its_box() -> None:

@@ -27,11 +27,24 @@ from solver.layout.compiled.emit import dispatcher
 from solver.layout.compiled.priorities import priorities
 from solver.layout.compiled.skyline_choice import FLUSH, LEAN, ROUND, preference, prepare
 from solver.layout.compiled.skyline_choice import PLAIN as PLAIN_WAY
-from solver.layout.compiled.skyline_state import LEANING, RULES, SEED, WALLS, SearchState, allocate, kinds
+from solver.layout.compiled.skyline_state import (
+    LEANING,
+    LEARNT,
+    PATH,
+    RULES,
+    SEARCHABLE,
+    SEED,
+    WALLS,
+    SearchState,
+    allocate,
+    kinds,
+    made,
+    unchanged,
+)
+from solver.layout.exact import feasibility
 from solver.layout.exact.feasibility import (
     MANY,
     SHORT,
-    TURNS,
     Answer,
     FeasibilitySearch,
     Watch,
@@ -114,10 +127,49 @@ def _state(instance: Instance) -> SearchState:
     return state
 
 
-def test_more_sections_than_the_trail_can_name_are_refused() -> None:
-    long = replace(Instance.of(problem((1, 0, 2))), sections=2**21)
+@pytest.mark.parametrize("sections", [SEARCHABLE + 1, 2**21])
+def test_more_sections_than_numbers_can_name_are_refused(sections: int) -> None:
+    long = replace(Instance.of(problem((1, 0, 2))), sections=sections)
     with pytest.raises(ValueError, match="too many to search"):
         allocate(long, 1, np.array([1]), 4, 100, np.array([0, 2**62]), 1)
+
+
+def test_a_buffer_takes_some_hundred_bytes_and_of_another_seed_ten() -> None:
+    """Beside what grows with the path and with what is refuted, if the second seed shares both."""
+    instance = Instance.of(SHAPES["almost one length"](4000, 1))
+    same = unchanged(instance, np.argsort(instance.start, kind="stable"), 1, kinds(instance))
+    signals, grows = np.array([0, 2**62]), ("parts", "reaches", "sums", "frames", "niches", "waits", "trail")
+    first = made(same, 12, 10**5, signals, 0)
+    second = made(same, 12, 10**5, signals, 1, {name: getattr(first, name) for name in (*PATH, *LEARNT)})
+    places = [
+        {
+            rows.ctypes.data: rows.nbytes
+            for name, rows in state._asdict().items()
+            if name not in (*grows, "table", "refuted")
+        }
+        for state in (first, second)
+    ]
+    assert sum(places[0].values()) <= 120 * len(instance)
+    assert sum((places[0] | places[1]).values()) <= 130 * len(instance)
+
+
+def test_seeds_that_share_what_they_remember_refute_nothing_that_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As they do of thousands of buffers, where no oracle reaches: asked about a few, with a small table."""
+    monkeypatch.setattr(feasibility, "MANY", 0)
+    monkeypatch.setattr(feasibility, "SHORT_TABLE_BITS", 6)
+    for seed in range(60):
+        p = tight_problem(random.Random(seed))
+        if len(p.buffers) > 13:
+            continue
+        best = solve(p, solver="branch-and-bound").lower_bound
+        for threads in (1, 2):
+            options = SolveOptions(threads=threads)
+            search, watch = FeasibilitySearch(Instance.of(p), options), Watch(Deadline(), options)
+            for capacity in (best + 1, best - 1, best, best - 1):
+                expected = Answer.YES if capacity >= best else Answer.NO
+                assert search.decide(capacity, ENOUGH, watch).answer is expected, (seed, capacity)
 
 
 @pytest.mark.parametrize("rule", [None, *(f.name for f in fields(Rules)), "all"])
@@ -173,8 +225,8 @@ def test_threads_do_not_change_the_answer() -> None:
     assert len(set(outcomes)) == 1
 
 
-def test_turns_and_threads_may_follow_each_other_in_one_search() -> None:
-    """Over short questions about many buffers seeds take turns and share a path, over long ones not."""
+def test_threads_do_not_change_what_is_found_of_many_buffers() -> None:
+    """Seeds share a path and what they remember there, so they take turns whatever threads there are."""
     p = tiling(random.Random(5), 4000, 400, MANY + 600)
     instance = Instance.of(p)
     found = []
@@ -182,7 +234,7 @@ def test_turns_and_threads_may_follow_each_other_in_one_search() -> None:
         options = SolveOptions(threads=threads)
         search = FeasibilitySearch(instance, options)
         watch = Watch(Deadline(), options)
-        works = (SHORT, TURNS + 1, SHORT)
+        works = (SHORT, 10 * SHORT, SHORT)
         decisions = [search.decide(4000 + k, work, watch) for k, work in enumerate(works)]
         found.append([(d.answer, d.work, d.offsets is None or d.offsets.tolist()) for d in decisions])
     assert len(instance) > MANY

@@ -7,6 +7,7 @@ import pytest
 
 from solver.layout import Deadline, Layout, SolveOptions, find_violations, max_load
 from solver.layout.bounds.max_load import pinned_top
+from solver.layout.exact import windows
 from solver.layout.exact.feasibility import Watch
 from solver.layout.exact.windows import Repaired, repair
 from solver.layout.greedy.placement import place_once
@@ -68,6 +69,13 @@ def test_a_layout_at_the_bound_is_left_alone() -> None:
     best = Layout((0, 4), 8)
     watch = Watch(Deadline(), SolveOptions())
     assert repair(Instance.of(p), best, 8, WORK, watch) == Repaired(best, 0)
+
+
+def test_windows_of_more_than_can_be_searched_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "SEARCHABLE", 0)
+    greedy, result, _ = repaired("any", work=300_000)
+    assert result.layout == greedy
+    assert result.work >= 300_000
 
 
 def test_a_deadline_that_has_passed_changes_nothing() -> None:
