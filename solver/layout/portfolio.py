@@ -35,7 +35,7 @@ from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
-from solver.layout.greedy.in_time import in_order_of_time
+from solver.layout.greedy.in_time import in_order_of_time, time_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
 from solver.layout.greedy.local_search import improve
@@ -44,6 +44,7 @@ from solver.layout.greedy.placement import (
     DEEP_ATTEMPTS,
     LARGE_ORDERS,
     SWIFT_ATTEMPTS,
+    TIME_ATTEMPTS,
     USUAL_ATTEMPTS,
     attempt,
     greedy_portfolio,
@@ -256,6 +257,11 @@ class _Run:
         return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
 
     @property
+    def sweeps(self) -> bool:
+        """Whether orders of time are swept, which takes little."""
+        return not self.instance.pinned and time_kernel() is not None
+
+    @property
     def reordered(self) -> bool:
         """Whether changing the order that gave the layout may lower it."""
         far = (self.layout.peak - self.bound) * REORDERED > self.bound
@@ -290,7 +296,8 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
             run.watch.cut = run.watch.cut or hasty
             run.tidy()
         if run.suited:
-            offsets, name = place_suited(instance, run.suited[0], deadline)
+            named = TIME_ATTEMPTS[0] if run.sweeps else run.suited[0]
+            offsets, name = place_suited(instance, named, deadline)
             run.tried = (name,)
         else:
             offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
@@ -352,11 +359,22 @@ def _greedy(run: _Run, attempts: int) -> None:
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
         swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
-        soonest = (BY_SIZE,) if len(run.instance) >= CLASSES_FROM else ()
+        soonest = (
+            (BY_SIZE, *(TIME_ATTEMPTS if run.sweeps else ())) if len(run.instance) >= CLASSES_FROM else ()
+        )
         order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
         tried(chosen, deadline)
         run.tried += chosen
+
+
+def _orders_of_time(run: _Run, _: int) -> None:
+    """All of them: a pass takes a fraction of what other orders take."""
+    names = run.untried(TIME_ATTEMPTS)
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+    run.take("greedy", greedy.layout, attempt=greedy.order)
+    run.hurried = run.hurried or greedy.cut
+    run.tried += names
 
 
 def _other_orders(run: _Run, _: int) -> None:
@@ -394,7 +412,7 @@ def _coarsely(run: _Run, questions: _Questions) -> None:
 
 def _in_order_of_time(run: _Run, _: int) -> None:
     """First fit by birth: a tenth of the time of other orders where few live at once. With pins by size."""
-    offsets, module = in_order_of_time(run.instance, depth(run.instance), run.watch.deadline), kernel()
+    offsets, module = in_order_of_time(run.instance, run.watch.deadline), kernel()
     if offsets is not None:
         run.take("greedy", layout_of(run.instance, offsets))
     elif run.instance.pinned and module is not None:
@@ -487,6 +505,12 @@ STAGES: Final = (
         _coarsely,
     ),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
+    Stage(
+        "orders of time",
+        lambda run: LARGE <= len(run.instance) < CLASSES_FROM and run.sweeps and not (run.near or run.long),
+        0,
+        _orders_of_time,
+    ),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
     Stage("reorder", lambda run: run.reordered, REORDER_WORK, _reorder),
