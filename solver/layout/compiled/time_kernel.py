@@ -118,23 +118,29 @@ def _tightest(blocks: Blocks, count: int, size: int, alignment: int) -> int:
 
 @compiled
 def place_in_time(
-    lives: Lives, blocks: Blocks, order: Integers, offset: Integers, limit: int, fit: int
+    lives: Lives,
+    blocks: Blocks,
+    order: Integers,
+    fits: Integers,
+    offset: Integers,
+    first: int,
+    last: int,
+    limit: int,
 ) -> int:
-    """Place the buffers of `order`, which is by birth; how many, before one would end beyond `limit`.
+    """Place from position `first` of an order by birth to before `last`; how far it got within `limit`.
 
-    `fit`: as in `index_kernel`. O(free blocks) a buffer.
+    `fits`: of each position, as in `index_kernel`, and its last one of all beyond. O(free blocks) a buffer.
     """
-    count, dead = blocks.counts[BLOCKS], blocks.counts[DEAD]
-    placed = 0
-    while placed < len(order):
-        i = order[placed]
+    count, dead, position = blocks.counts[BLOCKS], blocks.counts[DEAD], first
+    while position < last:
+        i = order[position]
         while dead < len(lives.deaths) and lives.end[lives.deaths[dead]] <= lives.start[i]:
             gone = lives.deaths[dead]
             if offset[gone] != FREE:
                 count = _give_back(blocks, count, offset[gone], offset[gone] + lives.size[gone])
             dead += 1
         size, alignment = lives.size[i], lives.alignment[i]
-        if fit == FIRST:
+        if fits[min(position, len(fits) - 1)] == FIRST:
             at = 0
             while blocks.tops[at] - _aligned(blocks.bottoms[at], alignment) < size:
                 at += 1
@@ -146,7 +152,7 @@ def place_in_time(
         if low + lives.exact[i] > limit:
             break
         offset[i] = low
-        placed += 1
+        position += 1
         if low > bottom:
             blocks.tops[at] = low
             if high < top:
@@ -156,4 +162,4 @@ def place_in_time(
         else:
             count = _close(blocks, count, at)
     blocks.counts[BLOCKS], blocks.counts[DEAD] = count, dead
-    return placed
+    return int(position)

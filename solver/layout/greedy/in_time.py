@@ -16,6 +16,7 @@ import numpy as np
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
 from solver.layout.compiled.index_kernel import BEST, FIRST
 from solver.layout.compiled.index_strips import INFINITY
+from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import FREE, Instance, Integers
 from solver.layout.model.problem import MAX_BYTES, Deadline
 from solver.layout.model.sorting import in_order
@@ -65,12 +66,13 @@ class Sweep:
         self._module = module
         start, end = (-instance.end, -instance.start) if backwards else (instance.start, instance.end)
         alignment = np.ascontiguousarray(instance.alignment)
-        self._lives = module.Lives(start, end, instance.size, instance.exact, alignment, in_order(end))
+        lives = module.Lives(start, end, instance.size, instance.exact, alignment, in_order(end))
         # Between two free blocks there is one that lives.
         blocks = np.empty((2, depth(instance) + 2), np.int64)
         blocks[:, 0] = 0, INFINITY
         self._blocks = module.Blocks(*blocks, np.array([1, 0]))
         self.offsets = np.full(len(instance), FREE)
+        self._arrays = addressed(lives), addressed(self._blocks), addressed(self.offsets)
 
     def place(
         self,
@@ -81,14 +83,34 @@ class Sweep:
         late: Callable[[], bool] = lambda: False,
     ) -> int:
         """As `Walk.place`. More of the order may follow later, and nothing that was born before."""
-        fit, done = BEST if best_fit else FIRST, 0
+        fits, done = np.array([BEST if best_fit else FIRST]), 0
+        given = addressed(np.ascontiguousarray(order)), addressed(fits)
         while done < len(order) and not late():
-            some = np.ascontiguousarray(order[done : done + LOOK])
-            placed = self._module.place_in_time(self._lives, self._blocks, some, self.offsets, limit, fit)
-            done += int(placed)
-            if placed < len(some):
+            upto = min(done + LOOK, len(order))
+            done = self.go(*given, done, upto, limit)
+            if done < upto:
                 break
         return done
+
+    def go(self, order: Integers, fits: Integers, first: int, last: int, limit: int) -> int:
+        """Place these positions of the order, by the fits of `compiled.time_kernel`; how far it got."""
+        lives, blocks, offsets = self._arrays
+        return int(self._module.place_in_time(lives, blocks, order, fits, offsets, first, last, limit))
+
+    def state(self) -> tuple[Integers, Integers, Integers]:
+        """Free blocks and counts as they are now, to `restore` them."""
+        blocks = int(self._blocks.counts[self._module.BLOCKS])
+        return (
+            self._blocks.bottoms[:blocks].copy(),
+            self._blocks.tops[:blocks].copy(),
+            self._blocks.counts.copy(),
+        )
+
+    def restore(self, bottoms: Integers, tops: Integers, counts: Integers) -> None:
+        """Go back to a `state`. Offsets of what was placed since stay until they are written again."""
+        self._blocks.bottoms[: len(bottoms)] = bottoms
+        self._blocks.tops[: len(tops)] = tops
+        self._blocks.counts[:] = counts
 
 
 def in_order_of_time(instance: Instance, deadline: Deadline) -> Integers | None:

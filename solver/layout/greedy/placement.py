@@ -117,6 +117,7 @@ LARGE_BEST_FIT: Final = (
     "magnitude-pairs-birth",
     "slack-size",
     "end",
+    "size-birth",
 )
 
 #: Attempts with very many buffers without a sample, or behind those that suit one.
