@@ -287,8 +287,8 @@ class _Run:
     @property
     def rewound(self) -> bool:
         """Whether going back in the best order of time may lower the layout."""
-        gap = self.layout.peak - self.bound
-        return bool(self.timely) and TIMELY * (self.timely_peak - self.bound) <= (TIMELY + 1) * gap
+        gap, many = self.layout.peak - self.bound, len(self.instance) >= LARGE
+        return many and bool(self.timely) and TIMELY * (self.timely_peak - self.bound) <= (TIMELY + 1) * gap
 
     @property
     def capacities(self) -> CapacitySearch:
@@ -366,11 +366,12 @@ def _greedy(run: _Run, attempts: int) -> None:
         run.hurried = run.hurried or greedy.cut
 
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
+    swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
         tried((), deadline)
     elif run.shallow:
-        tried(USUAL_ATTEMPTS, deadline)
+        tried(run.untried((*swift, *USUAL_ATTEMPTS)), deadline)
         before, part = run.layout, deadline.leaving(1 - SUITED_SHARE)
         if not (run.finished or run.negligible) and (names := suited(run.instance, part)):
             tried(names[:attempts], part)
@@ -381,7 +382,6 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
         soonest = (
             (BY_SIZE, *(TIME_ATTEMPTS if run.sweeps else ())) if len(run.instance) >= CLASSES_FROM else ()
         )
@@ -417,7 +417,7 @@ def _reorder(run: _Run, work: int) -> None:
     part = run.watch.deadline.leaving(1 - share if run.shallow else share)
     if run.rewound and (run.attempt in TIME_ATTEMPTS or not run.reordered):
         _rewind(run, part)
-    elif (module := kernel()) is not None:
+    elif run.reordered and (module := kernel()) is not None:
         order, best_fit = attempt(run.instance, run.attempt)
         _changed(run, "reorder", reorder, module, order, work, part, best_fit)
 
