@@ -191,7 +191,7 @@ def _greedy(run: _Run) -> None:
         offsets = in_classes(instance) if many else place_once(instance, in_order(-instance.size), deadline)
         run.take(layout_of(instance, offsets), "greedy")
     if many and not instance.pinned and (most := depth(instance)) <= DEPTH:
-        found = in_order_of_time(instance, most, deadline)
+        found = in_order_of_time(instance, deadline)
         run.take(None if found is None else layout_of(instance, found), "greedy")
         _repaired_whole(run, FEW_WINDOWS_WORK)
     if (many or not instance.pinned) and run.late:

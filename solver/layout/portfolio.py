@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from solver.layout.bounds.max_load import max_load, pinned_top
@@ -35,15 +36,16 @@ from solver.layout.exact.cp_sat import refine
 from solver.layout.exact.feasibility import Watch, compiled_search
 from solver.layout.exact.skyline_search import Budget
 from solver.layout.exact.windows import repair
-from solver.layout.greedy.in_time import in_order_of_time
+from solver.layout.greedy.in_time import in_order_of_time, time_kernel
 from solver.layout.greedy.index import kernel
 from solver.layout.greedy.large import GOOD_ENOUGH, LARGE, walk
-from solver.layout.greedy.local_search import improve
+from solver.layout.greedy.local_search import Improvement, improve
 from solver.layout.greedy.placement import (
     BY_SIZE,
     DEEP_ATTEMPTS,
     LARGE_ORDERS,
     SWIFT_ATTEMPTS,
+    TIME_ATTEMPTS,
     USUAL_ATTEMPTS,
     attempt,
     greedy_portfolio,
@@ -52,6 +54,7 @@ from solver.layout.greedy.placement import (
     suited,
 )
 from solver.layout.greedy.reorder import reorder
+from solver.layout.greedy.rewind import rewind
 from solver.layout.model.heap import give_back
 from solver.layout.model.instance import Instance, Integers, layout_of
 from solver.layout.model.options import USUAL, InPieces, Progress, SolveOptions
@@ -97,9 +100,17 @@ CP_SAT_WORK_IN_PIECES: Final = 0.1
 #: looks at, placements of the two local searches, deterministic time of CP-SAT.
 PYTHON_WORK: Final = 6_000_000
 REORDER_WORK: Final = 200_000
+REWIND_WORK: Final = 500_000
 SEARCH_WORK: Final = 60_000
 SEARCH_WORK_PER_BUFFER: Final = 400
 CP_SAT_WORK: Final = 0.02
+
+#: Where much lives at once, going back in an order of time has this share of the time.
+REWIND_SHARE: Final = 0.5
+
+#: An order of time is worth going back in if its peak is above the bound by no more than one part in so many
+#: more than the best.
+TIMELY: Final = 5
 
 #: Changing the order takes half of the time that is left with so many buffers. With more it takes more, as
 #: exact questions find the less the more there are, but less where windows of time follow: these are as many
@@ -156,6 +167,11 @@ class _Run:
     #: their turn.
     attempt: str = ""
     tried: tuple[str, ...] = ()
+    #: The lowest attempt with an order of time, and its peak.
+    timely: str = ""
+    timely_peak: int = MAX_BYTES
+    #: How often an order has been changed: each time with other random numbers.
+    turns: int = 0
     #: Whether time ended a part of a stage, and others may follow.
     hurried: bool = False
 
@@ -165,6 +181,8 @@ class _Run:
         better = layout.peak < self.layout.peak
         if better:
             self.layout, self.stage, self.attempt = layout, stage, attempt
+        if attempt in TIME_ATTEMPTS and layout.peak < self.timely_peak:
+            self.timely, self.timely_peak = attempt, layout.peak
         if better or proved > self.proved:
             self.proved = max(self.proved, proved)
             self.report()
@@ -256,10 +274,21 @@ class _Run:
         return self.layout.peak - self.bound <= self.bound // GOOD_ENOUGH
 
     @property
+    def sweeps(self) -> bool:
+        """Whether orders of time are swept, which takes little."""
+        return not self.instance.pinned and time_kernel() is not None
+
+    @property
     def reordered(self) -> bool:
         """Whether changing the order that gave the layout may lower it."""
         far = (self.layout.peak - self.bound) * REORDERED > self.bound
         return bool(self.attempt) and len(self.instance) >= LARGE and far
+
+    @property
+    def rewound(self) -> bool:
+        """Whether going back in the best order of time may lower the layout."""
+        gap, many = self.layout.peak - self.bound, len(self.instance) >= LARGE
+        return many and bool(self.timely) and TIMELY * (self.timely_peak - self.bound) <= (TIMELY + 1) * gap
 
     @property
     def capacities(self) -> CapacitySearch:
@@ -290,7 +319,8 @@ def _begin(run: _Run, incumbent: Layout | None) -> None:
             run.watch.cut = run.watch.cut or hasty
             run.tidy()
         if run.suited:
-            offsets, name = place_suited(instance, run.suited[0], deadline)
+            named = TIME_ATTEMPTS[0] if run.sweeps else run.suited[0]
+            offsets, name = place_suited(instance, named, deadline)
             run.tried = (name,)
         else:
             offsets = in_classes(instance) if many else place_once(instance, _by_size(instance), deadline)
@@ -336,11 +366,12 @@ def _greedy(run: _Run, attempts: int) -> None:
         run.hurried = run.hurried or greedy.cut
 
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
+    swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
         tried((), deadline)
     elif run.shallow:
-        tried(USUAL_ATTEMPTS, deadline)
+        tried(run.untried((*swift, *USUAL_ATTEMPTS)), deadline)
         before, part = run.layout, deadline.leaving(1 - SUITED_SHARE)
         if not (run.finished or run.negligible) and (names := suited(run.instance, part)):
             tried(names[:attempts], part)
@@ -351,12 +382,26 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
-        soonest = (BY_SIZE,) if len(run.instance) >= CLASSES_FROM else ()
+        soonest = (
+            (BY_SIZE, *(TIME_ATTEMPTS if run.sweeps else ())) if len(run.instance) >= CLASSES_FROM else ()
+        )
         order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
-        tried(chosen, deadline)
         run.tried += chosen
+        for some in (chosen[:SUITED_FIRST], chosen[SUITED_FIRST:]):
+            if some and not run.finished:
+                tried(some, deadline)
+            if run.rewound and not run.turns and not run.finished:
+                _rewind(run, deadline.leaving(1 - REWIND_SHARE))
+
+
+def _orders_of_time(run: _Run, _: int) -> None:
+    """All of them: a pass takes a fraction of what other orders take."""
+    names = run.untried(TIME_ATTEMPTS)
+    greedy = greedy_portfolio(run.instance, run.bound, run.watch.deadline, None, run.layout, names)
+    run.take("greedy", greedy.layout, attempt=greedy.order)
+    run.hurried = run.hurried or greedy.cut
+    run.tried += names
 
 
 def _other_orders(run: _Run, _: int) -> None:
@@ -367,17 +412,38 @@ def _other_orders(run: _Run, _: int) -> None:
 
 
 def _reorder(run: _Run, work: int) -> None:
-    """The order that did best, changed."""
-    module, options, limit = kernel(), run.watch.options, run.watch.options.limit(work)
+    """The order that did best, changed; or one of time that is about as good, gone back in."""
     share = HALF_TO_REORDER / (HALF_TO_REORDER + len(run.instance))
     part = run.watch.deadline.leaving(1 - share if run.shallow else share)
-    if module is not None:
+    if run.rewound and (run.attempt in TIME_ATTEMPTS or not run.reordered):
+        _rewind(run, part)
+    elif run.reordered and (module := kernel()) is not None:
         order, best_fit = attempt(run.instance, run.attempt)
-        improved = reorder(
-            run.instance, module, order, run.layout, run.enough, limit, part, options.seed, best_fit=best_fit
-        )
-        run.take("reorder", improved.layout)
-        run.hurried = run.hurried or improved.cut
+        _changed(run, "reorder", reorder, module, order, work, part, best_fit)
+
+
+def _rewind(run: _Run, part: Deadline) -> None:
+    """The best order of time, gone back in again and again."""
+    if (module := time_kernel()) is not None:
+        order, best_fit = attempt(run.instance, run.timely)
+        _changed(run, "rewind", rewind, module, order, REWIND_WORK, part, best_fit)
+
+
+def _changed(
+    run: _Run,
+    stage: str,
+    change: Callable[..., Improvement],
+    module: ModuleType,
+    order: Integers,
+    work: int,
+    part: Deadline,
+    best_fit: bool,
+) -> None:
+    limit, seed = run.watch.options.limit(work), run.watch.options.seed + run.turns
+    known, enough = run.layout, run.enough
+    improved = change(run.instance, module, order, known, enough, limit, part, seed, best_fit=best_fit)
+    run.take(stage, improved.layout)
+    run.hurried, run.turns = run.hurried or improved.cut, run.turns + 1
 
 
 def _coarsely(run: _Run, questions: _Questions) -> None:
@@ -394,7 +460,7 @@ def _coarsely(run: _Run, questions: _Questions) -> None:
 
 def _in_order_of_time(run: _Run, _: int) -> None:
     """First fit by birth: a tenth of the time of other orders where few live at once. With pins by size."""
-    offsets, module = in_order_of_time(run.instance, depth(run.instance), run.watch.deadline), kernel()
+    offsets, module = in_order_of_time(run.instance, run.watch.deadline), kernel()
     if offsets is not None:
         run.take("greedy", layout_of(run.instance, offsets))
     elif run.instance.pinned and module is not None:
@@ -487,9 +553,15 @@ STAGES: Final = (
         _coarsely,
     ),
     Stage("order of time", lambda run: run.long, 0, _in_order_of_time),
+    Stage(
+        "orders of time",
+        lambda run: LARGE <= len(run.instance) < CLASSES_FROM and run.sweeps and not (run.near or run.long),
+        0,
+        _orders_of_time,
+    ),
     Stage("greedy", lambda run: run.far if run.long else not run.negligible, ATTEMPTS, _greedy),
     Stage("long coarse questions", lambda run: run.coarse and not run.long, LONG_QUESTIONS, _coarsely),
-    Stage("reorder", lambda run: run.reordered, REORDER_WORK, _reorder),
+    Stage("reorder", lambda run: run.reordered or run.rewound, REORDER_WORK, _reorder),
     Stage("windows", lambda run: run.shallow and not run.negligible, WINDOWS_WORK, _windows),
     Stage("capacity search", lambda run: run.searched_at_once, 0, _capacity_search),
     Stage(

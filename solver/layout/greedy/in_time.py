@@ -1,11 +1,12 @@
-"""First fit in the order of birth: for very many buffers of which few live at once, a fraction of a second.
+"""Placing in the order of time: first fit and best fit by birth, or by death backwards.
 
-The index of free space (`greedy.index`) takes any order, and ten times as long and fifty times the memory for
-this one.
+Whatever breaks ties, such an order asks only what is free now: a pass takes a twentieth to a half of what the
+index of free space (`greedy.index`) takes, and less memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Final
@@ -13,14 +14,18 @@ from typing import Final
 import numpy as np
 
 from solver.layout.compiled.fallback import UNCOMPILED, warn_uncompiled
+from solver.layout.compiled.index_kernel import BEST, FIRST
+from solver.layout.compiled.index_strips import INFINITY
+from solver.layout.compiled.jit import addressed
 from solver.layout.model.instance import FREE, Instance, Integers
-from solver.layout.model.problem import Deadline
+from solver.layout.model.problem import MAX_BYTES, Deadline
 from solver.layout.model.sorting import in_order
+from solver.layout.structures.colouring import depth
 
-__all__ = ["in_order_of_time", "time_kernel"]
+__all__ = ["Sweep", "in_order_of_time", "in_time", "time_kernel"]
 
-#: Placements between looks at the deadline.
-LOOK: Final = 1000
+#: Placements between looks at the clock.
+LOOK: Final = 250
 
 
 @cache
@@ -30,29 +35,93 @@ def time_kernel() -> ModuleType | None:
         from solver.layout.compiled import time_kernel as module
 
         zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-        module.place_in_time(zero, zero, one, one, one, zero.copy(), zero.copy(), 0)
+        Sweep(Instance(zero, one, one, one, one, zero + FREE, 1), module, backwards=False).place(zero, 1)
     except UNCOMPILED as error:
         warn_uncompiled(error)
         return None
     return module
 
 
-def in_order_of_time(instance: Instance, depth: int, deadline: Deadline) -> Integers | None:
-    """Offsets; of equal births the largest goes first. At most `depth` live at once.
+def in_time(instance: Instance, order: Integers) -> int:
+    """1 where an order is by birth, -1 where it is by death, the last one first; else 0. O(n).
 
-    None where something is pinned, nothing compiles or the deadline has passed. O(n (log n + depth)), 32
+    Nothing may be pinned: a pin is there before its birth.
+    """
+    if instance.pinned:
+        return 0
+    start = instance.start[order]
+    if bool((start[:-1] <= start[1:]).all()):
+        return 1
+    end = instance.end[order]
+    return -1 if bool((end[:-1] >= end[1:]).all()) else 0
+
+
+class Sweep:
+    """One pass through an order by birth; `backwards`, one by death, the last one first.
+
+    Nothing may be pinned. Memory: 16 bytes a buffer, 16 more backwards, and 16 for each that lives at once.
+    """
+
+    def __init__(self, instance: Instance, module: ModuleType, *, backwards: bool) -> None:
+        self._module = module
+        start, end = (-instance.end, -instance.start) if backwards else (instance.start, instance.end)
+        alignment = np.ascontiguousarray(instance.alignment)
+        lives = module.Lives(start, end, instance.size, instance.exact, alignment, in_order(end))
+        # Between two free blocks there is one that lives.
+        blocks = np.empty((2, depth(instance) + 2), np.int64)
+        blocks[:, 0] = 0, INFINITY
+        self._blocks = module.Blocks(*blocks, np.array([1, 0]))
+        self.offsets = np.full(len(instance), FREE)
+        self._arrays = addressed(lives), addressed(self._blocks), addressed(self.offsets)
+
+    def place(
+        self,
+        order: Integers,
+        limit: int,
+        *,
+        best_fit: bool = False,
+        late: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """As `Walk.place`. More of the order may follow later, and nothing that was born before."""
+        fits, done = np.array([BEST if best_fit else FIRST]), 0
+        given = addressed(np.ascontiguousarray(order)), addressed(fits)
+        while done < len(order) and not late():
+            upto = min(done + LOOK, len(order))
+            done = self.go(*given, done, upto, limit)
+            if done < upto:
+                break
+        return done
+
+    def go(self, order: Integers, fits: Integers, first: int, last: int, limit: int) -> int:
+        """Place these positions of the order, by the fits of `compiled.time_kernel`; how far it got."""
+        lives, blocks, offsets = self._arrays
+        return int(self._module.place_in_time(lives, blocks, order, fits, offsets, first, last, limit))
+
+    def state(self) -> tuple[Integers, Integers, Integers]:
+        """Free blocks and counts as they are now, to `restore` them."""
+        blocks = int(self._blocks.counts[self._module.BLOCKS])
+        return (
+            self._blocks.bottoms[:blocks].copy(),
+            self._blocks.tops[:blocks].copy(),
+            self._blocks.counts.copy(),
+        )
+
+    def restore(self, bottoms: Integers, tops: Integers, counts: Integers) -> None:
+        """Go back to a `state`. Offsets of what was placed since stay until they are written again."""
+        self._blocks.bottoms[: len(bottoms)] = bottoms
+        self._blocks.tops[: len(tops)] = tops
+        self._blocks.counts[:] = counts
+
+
+def in_order_of_time(instance: Instance, deadline: Deadline) -> Integers | None:
+    """Offsets of first fit by birth; of equal births the largest goes first.
+
+    None where something is pinned, nothing compiles or the deadline has passed. O(n (log n + live ones)), 32
     bytes a buffer.
     """
     module = None if instance.pinned else time_kernel()
     if module is None:
         return None
-    order, alignment = in_order(instance.start, -instance.size), np.ascontiguousarray(instance.alignment)
-    offset, live, count = np.full(len(order), FREE, np.int64), np.empty(depth + 1, np.int64), 0
-    for first in range(0, len(order), LOOK):
-        if deadline.expired:
-            return None
-        count = module.place_in_time(
-            order[first : first + LOOK], instance.start, instance.end, instance.size, alignment,
-            offset, live, count,
-        )  # fmt: skip
-    return offset
+    order, sweep = in_order(instance.start, -instance.size), Sweep(instance, module, backwards=False)
+    placed = sweep.place(order, MAX_BYTES, late=lambda: deadline.expired)
+    return sweep.offsets if placed == len(order) else None

@@ -197,7 +197,8 @@ def test_beyond_the_capacity_search_coarse_questions_come_behind_the_greedy_port
     monkeypatch.setattr(module, "CAPACITY_SEARCH_BUFFERS", 100)
     stages.clear()
     solve(p, options=SolveOptions(progress=lambda progress: stages.append(progress.stage)))
-    assert stages[:3] == ["greedy", "greedy", "coarse"]
+    assert set(stages[: stages.index("coarse")]) == {"greedy"}
+    assert stages.index("coarse") > 1
 
 
 def _pinwheel(draw: random.Random, parts: int) -> LayoutProblem:

@@ -1,17 +1,88 @@
-"""First fit in the order of birth, compared with the plain one."""
+"""Orders of time, compared with the plain way of placing."""
 
 from __future__ import annotations
+
+import random
 
 import numpy as np
 import pytest
 
 from solver.layout import Deadline
-from solver.layout.greedy.in_time import in_order_of_time
-from solver.layout.greedy.placement import first_fit, place_in_numpy
-from solver.layout.model.instance import Instance
+from solver.layout.greedy.in_time import Sweep, in_order_of_time, in_time, time_kernel
+from solver.layout.greedy.index import Walk, kernel
+from solver.layout.greedy.placement import best_fit, first_fit, place_in_numpy
+from solver.layout.model.instance import Instance, Integers
 from solver.layout.model.problem import MAX_BYTES
-from solver.layout.structures.colouring import depth
+from tests.support.buffers import random_problem
 from tests.support.shapes import SHAPES
+
+
+def sweep_of(instance: Instance, *, backwards: bool) -> Sweep:
+    module = time_kernel()
+    assert module is not None
+    return Sweep(instance, module, backwards=backwards)
+
+
+def walk_of(instance: Instance, *, lists: bool | None = None) -> Walk:
+    module = kernel()
+    assert module is not None
+    return Walk(instance, module, lists=lists)
+
+
+def drawn(seed: int) -> tuple[Instance, Integers, bool]:
+    """Some buffers, one of their orders of time, and whether it goes backwards. Ties fall as they like."""
+    rng = random.Random(seed)
+    alignments = rng.choice(((1,), (8,), (1, 4, 16)))
+    instance = Instance.of(random_problem(rng, rng.randint(1, 60), rng.randint(2, 50), 40, alignments))
+    backwards, ties = rng.random() < 0.5, np.array([rng.random() for _ in range(len(instance))])
+    return instance, np.lexsort((ties, -instance.end if backwards else instance.start)), backwards
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_sweep_gives_the_offsets_of_numpy(block: int) -> None:
+    """Both directions, both fits, any alignment and limit: 200 random problems a block."""
+    for seed in range(200 * block, 200 * (block + 1)):
+        instance, order, backwards = drawn(seed)
+        limit = random.Random(seed).choice((MAX_BYTES, 150))
+        for fit in (first_fit, best_fit):
+            sweep = sweep_of(instance, backwards=backwards)
+            plain, placed = place_in_numpy(instance, order, fit, limit)
+            assert sweep.place(order, limit, best_fit=fit is best_fit) == placed
+            assert sweep.offsets.tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("shape", ["any", "mixed alignments", "chain", "one length", "staircase", "nested"])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_sweep_gives_the_offsets_of_the_index(shape: str, backwards: bool) -> None:
+    instance = Instance.of(SHAPES[shape](3_000, 1))
+    order = np.lexsort((instance.size, -instance.end if backwards else instance.start))
+    for best in (False, True):
+        sweep, walk = sweep_of(instance, backwards=backwards), walk_of(instance, lists=False)
+        assert sweep.place(order, MAX_BYTES, best_fit=best) == len(instance)
+        assert walk.place(order, MAX_BYTES, best_fit=best) == len(instance)
+        assert sweep.offsets.tolist() == walk.offsets.tolist()
+
+
+def test_what_is_an_order_of_time() -> None:
+    for seed in range(100):
+        instance, order, backwards = drawn(seed)
+        assert in_time(instance, order) in ({1, -1} if backwards else {1})
+    instance = Instance.of(SHAPES["any"](1_000, 1))
+    assert in_time(instance, np.argsort(-instance.size)) == 0
+    pinned = Instance.of(SHAPES["pins"](1_000, 1))
+    assert in_time(pinned, np.argsort(pinned.start, kind="stable")) == 0
+
+
+def test_a_walk_goes_on_with_the_index_after_a_sweep() -> None:
+    """Half of an order of time, then the other half by size: as if all had been placed by the index."""
+    instance = Instance.of(SHAPES["any"](1_000, 1))
+    order = np.argsort(instance.start, kind="stable")
+    half, rest = order[:500], order[500:][np.argsort(-instance.size[order[500:]], kind="stable")]
+    walks = [walk_of(instance), walk_of(instance, lists=False)]
+    for walk in walks:
+        assert walk.place(half, MAX_BYTES) == len(half)
+        assert walk.place(rest, MAX_BYTES) == len(rest)
+    assert walks[0].offsets.tolist() == walks[1].offsets.tolist()
 
 
 @pytest.mark.parametrize("shape", ["any", "mixed alignments", "chain", "one length", "equal sizes", "nested"])
@@ -20,13 +91,13 @@ def test_it_is_first_fit_by_start_then_size(shape: str, buffers: int) -> None:
     instance = Instance.of(SHAPES[shape](buffers, 1))
     order = np.lexsort((-instance.size, instance.start))
     plain, _ = place_in_numpy(instance, order, first_fit, MAX_BYTES)
-    found = in_order_of_time(instance, depth(instance), Deadline())
+    found = in_order_of_time(instance, Deadline())
     assert found is not None
     assert found.tolist() == plain.tolist()
 
 
 def test_pins_and_deadlines_give_nothing() -> None:
     instance = Instance.of(SHAPES["pins"](100, 1))
-    assert in_order_of_time(instance, 100, Deadline()) is None
+    assert in_order_of_time(instance, Deadline()) is None
     instance = Instance.of(SHAPES["any"](100, 1))
-    assert in_order_of_time(instance, 100, Deadline.after(0)) is None
+    assert in_order_of_time(instance, Deadline.after(0)) is None
