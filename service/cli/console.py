@@ -29,6 +29,7 @@ __all__ = [
     "Exit",
     "degrade_output",
     "drop_output",
+    "drop_unwritable",
     "end_for",
     "ended_by",
     "fail",
@@ -221,8 +222,21 @@ def is_closed_pipe(end: BaseException) -> bool:
 
 def drop_output() -> None:
     """What is still buffered must not fail at the end."""
+    _drop(sys.stdout)
+
+
+def drop_unwritable() -> None:
+    """Where a stream cannot take what is still buffered, Python would end with a code of its own, 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _drop(stream)
+
+
+def _drop(stream: TextIO) -> None:
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager

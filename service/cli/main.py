@@ -13,6 +13,7 @@ from service.cli.console import (
     Exit,
     degrade_output,
     drop_output,
+    drop_unwritable,
     end_for,
     ended_by,
     fail,
@@ -45,6 +46,8 @@ def main() -> None:
         fail(f"{error.filename or 'standard output'}: {error.strerror or error}.", Exit.USAGE)
     except Exception as error:  # noqa: BLE001 - Python's own exit code for it, 1, means that a plan is wrong
         fail_with_bug(error)
+    finally:
+        drop_unwritable()
 
 
 def _end_interrupted() -> NoReturn:

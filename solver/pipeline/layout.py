@@ -94,7 +94,8 @@ def _does_not_fit(
     With tiers each space has a capacity of its own, and what is proved holds for what the passes put there.
     """
     more_ways = "" if options.parallelism == 1 else ", run fewer steps at the same time"
-    if TARGETS[options.target].capabilities.recompute and not (options.recompute or options.tiers):
+    target = TARGETS.get(options.target)  # none: an explicit program
+    if target and target.capabilities.recompute and not (options.recompute or options.tiers):
         more_ways += ", let steps run again (`recompute`)"
     capacity = room if options.tiers else options.capacity or 0
     found = capacity - room + outcome.layout.peak if outcome.layout else None

@@ -351,10 +351,11 @@ def test_validate_a_wrong_plan(run: Run, graph: Path, plan: Path) -> None:
 
 
 def shell(folder: Path, line: str) -> tuple[int, str]:
-    """Exit code and standard error of `arenaplan`, as a shell runs the line."""
+    """Exit code and standard error of `arenaplan`, as a shell runs the line; streams are buffered."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         ["bash", "-c", f'a() {{ "{sys.executable}" -m service.cli "$@"; }}; {line}'],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+        cwd=folder, env={**buffered, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return done.returncode, done.stderr
