@@ -367,11 +367,14 @@ def _greedy(run: _Run, attempts: int) -> None:
 
     usual, deadline = run.watch.options.work is USUAL, run.watch.deadline
     swift = () if run.instance.misaligning else SWIFT_ATTEMPTS
+    # Of very many buffers a sweep ends in time where other orders may not.
+    many, timely = len(run.instance) >= CLASSES_FROM, TIME_ATTEMPTS if run.sweeps else ()
     enough = run.bound + (run.bound // NEGLIGIBLE if usual else 0)
     if len(run.instance) < LARGE or run.near:
         tried((), deadline)
     elif run.shallow:
-        tried(run.untried((*swift, *USUAL_ATTEMPTS)), deadline)
+        soonest = timely[:1] if many else ()
+        tried(run.untried((*soonest, *swift, *USUAL_ATTEMPTS)), deadline)
         before, part = run.layout, deadline.leaving(1 - SUITED_SHARE)
         if not (run.finished or run.negligible) and (names := suited(run.instance, part)):
             tried(names[:attempts], part)
@@ -382,9 +385,7 @@ def _greedy(run: _Run, attempts: int) -> None:
         better = run.suited[: len(run.suited) // 2 if unlimited else attempts]
         rest = better if unlimited else (*better, *USUAL_ATTEMPTS)
         in_turns = chain.from_iterable(zip(DEEP_ATTEMPTS, better[SUITED_FIRST:], strict=False))
-        soonest = (
-            (BY_SIZE, *(TIME_ATTEMPTS if run.sweeps else ())) if len(run.instance) >= CLASSES_FROM else ()
-        )
+        soonest = (*timely[:1], BY_SIZE, *timely[1:]) if many else ()
         order = (*soonest, *better[:SUITED_FIRST], *swift, *in_turns, *DEEP_ATTEMPTS, *rest)
         chosen = run.untried(order)
         run.tried += chosen
